@@ -8,11 +8,11 @@ tables below by its `model_type`. What is not read is named, never passed over.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from sparsity.attention.config_fields import ConfigFields
 from sparsity.attention.rope_settings import (
     RULES,
     Rotation,
@@ -55,29 +55,6 @@ _FAMILIES = (
     *(*_TURN_IN_WINDOWS_ONLY, *_LEARNED_POSITIONS, *_SQUARED_MSCALE),
 )
 
-# Names under which older families give the general fields.
-_NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "width": ("hidden_size", "n_embd", "d_model"),
-    "trained": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
-}
-# Fields whose names speak of attention and which change nothing of a row's law.
-_NO_CHANGE = re.compile(
-    "dropout|_bias$|^bias|eps|^hidden_|intermediate|output_attentions|implementation|pdrop|key_value|"
-    "kv_heads|lora_rank|v_head_dim|routed|norm_topk|embedding|embd|residual|logits?_scal|mlp_|moe|"
-    "expert|vocab|chunk_size_feed|initializer|use_cache|type_norm|norm_type|num_heads|n_heads?$|"
-    "linear_|value_scale|position_ids|final_logit|head_mask|rope_interleave|cross_attention|clip_qkv"
-    "|parallel_attn|n_positions|attention_types|altup|decoder_sparse|_attn_alpha|_attn_beta|scale_attn_weights|reorder_and_upcast|attn_impl|attn_type|attn_uses|prefix_lm|"
-    "alibi_bias_max|max_window_layers|attention_probs|decoder_attention|deterministic_flash|"
-    "sparse_pred|_pattern$|no_rope_layer_interval|query_pre|qk_head_dim|layer_norm|rms_norm|"
-    "activation_sparsity|index_head_dim|index_n_heads|original_max|norm_bias|num_hidden|pre_layernorm"
-)
-_OF_ATTENTION = re.compile(
-    "attn|attention|rope|rotary|window|softcap|scal|multiplier|norm|alibi|qk|sink|chunk|index_|"
-    "position|logn|clip|sparse"
-)
-
 
 @dataclass(frozen=True)
 class LayerKind:
@@ -115,7 +92,7 @@ class LayerKind:
         return self.scale * math.sqrt(self.head_dim) if self.qk_norm else None
 
     def row(self, gamma: float) -> Row:
-        """The row of one query, for scores of spread γ before temperature, cap and window.
+        """Return the row of one query, for scores of spread γ before temperature, cap and window.
 
         They are Gaussian, or those of keys on a sphere; of an indexer's row always Gaussian.
 
@@ -130,66 +107,31 @@ class LayerKind:
         return Row("exp", gamma=gamma, steps=self.steps, scores=scores)
 
 
-@dataclass(frozen=True)
-class _Fields:
-    """The fields of a configuration, with a record of which were read."""
-
-    given: Mapping[str, Any]
-    read: set[str] = field(default_factory=set)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        value = self.given.get(name)
-        return default if value is None else value
-
-    def number(self, name: str, default: float | None = None) -> float:
-        value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise InputError("config", f"{name} = {value}", "must be a number > 0")
-        return float(value)
-
-    def size(self, key: str, default: int | None = None) -> int:
-        names = _NAMES[key]
-        name = next((x for x in names if self.given.get(x) is not None), names[0])
-        value = self.number(name, default)
-        if value != int(value):
-            raise InputError("config", f"{name} = {value}", "must be a whole number")
-        self.read.update(names)
-        return int(value)
-
-    def unread(self) -> list[str]:
-        """Fields that speak of attention, are set, and were not read."""
-        left = []
-        for name, value in self.given.items():
-            idle = value is None or value is False or value in ({}, [])
-            speaks = _OF_ATTENTION.search(name) and not _NO_CHANGE.search(name)
-            if speaks and not idle and name not in self.read:
-                left.append(name)
-        return sorted(left)
-
-
 def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
-    """The kinds of layers of a model, those with the most layers first.
+    """Return the kinds of layers of a model, those with the most layers first.
 
     Args:
         config: the fields of its `config.json`; of a model of several parts, its text part counts.
 
     Raises:
-        InputError: a field that is missing or has no sense.
+        InputError: a field that is missing or out of its range.
     """
+    # Models of pictures and text hold the text part's fields in one of their own.
     inner = config.get("text_config")
-    own = _Fields(inner if isinstance(inner, Mapping) else config)
+    own = ConfigFields(inner if isinstance(inner, Mapping) else config)
     family = str(own.get("model_type", "unknown"))
     count, heads = own.size("layers"), own.size("heads")
-    head_dim = _head_dim(own, heads)
-    scale = _scale(own, family, head_dim)
+    head_dim = _read_head_dim(own, heads)
+    scale = _read_scale(own, family, head_dim)
     general: list[str] = []
     if family not in _FAMILIES:
         general.append(f"the family {family!r} is not known here: read by its general fields")
     qk_norm = family in _QK_NORM or bool(own.get("use_qk_norm") or own.get("qk_layernorm"))
+    # Layers of equal laws are one kind. Fields are read on the way, so that what was not read is
+    # known only behind this loop.
     found: dict[tuple[Any, ...], list[int]] = {}
-    for layer, kind in enumerate(_types(own, family, count)):
-        found.setdefault(_law_of(own, family, layer, kind, head_dim, heads), []).append(layer)
+    for layer, kind in enumerate(_layer_types(own, family, count)):
+        found.setdefault(_read_law(own, family, layer, kind, head_dim, heads), []).append(layer)
     if left := own.unread():
         general.append(f"not read: {', '.join(left)}")
     kinds = []
@@ -205,8 +147,8 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     return tuple(sorted(kinds, key=lambda each: (not each.softmax, -len(each.layers))))
 
 
-def _head_dim(own: _Fields, heads: int) -> int:
-    """D of what is multiplied to a score; of latent attention both of its parts."""
+def _read_head_dim(own: ConfigFields, heads: int) -> int:
+    """Return the entries that one score is a product of; of latent attention both of its parts."""
     parts = [own.get(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     if all(parts):
         return int(sum(parts))
@@ -214,8 +156,8 @@ def _head_dim(own: _Fields, heads: int) -> int:
     return int(given) if given else own.size("width") // heads
 
 
-def _scale(own: _Fields, family: str, head_dim: int) -> float:
-    """What q·k is multiplied by."""
+def _read_scale(own: ConfigFields, family: str, head_dim: int) -> float:
+    """Return what q·k is multiplied by: 1/√d, unless the family or a field says otherwise."""
     if family in _UNSCALED:
         return 1.0
     if own.get("query_pre_attn_scalar"):
@@ -228,8 +170,13 @@ def _scale(own: _Fields, family: str, head_dim: int) -> float:
     return head_dim**-0.5
 
 
-def _types(own: _Fields, family: str, count: int) -> list[str]:
-    """The type of every layer, as `layer_types` names them."""
+def _layer_types(own: ConfigFields, family: str, count: int) -> list[str]:
+    """Return the type of every layer, as `layer_types` names them.
+
+    Newer configurations list the types. Older ones give a rule, each family its own: every k-th
+    layer is full, or layers from `max_window_layers` on slide, or `no_rope_layers` says which do
+    not turn. The rules are asked for from the most to the least specific.
+    """
     given = own.get("layer_types")
     if given is None and own.get("attention_layers") is not None:  # GPT-Neo
         names = {"global": "full_attention", "local": "sliding_attention"}
@@ -253,17 +200,21 @@ def _types(own: _Fields, family: str, count: int) -> list[str]:
     return ["full_attention"] * count
 
 
-def _law_of(
-    own: _Fields, family: str, layer: int, kind: str, head_dim: int, heads: int
+def _read_law(
+    own: ConfigFields, family: str, layer: int, kind: str, head_dim: int, heads: int
 ) -> tuple[Any, ...]:
-    """(title, steps, rotation, top-k, notes, softmax) of a layer."""
+    """Return (title, steps, rotation, top-k, notes, softmax) of a layer.
+
+    Steps are in the order in which models apply them: position bias, temperature, cap, then what is
+    seen. The tuple is the key by which layers are of one kind.
+    """
     if "attention" not in kind:
         return f"{kind.replace('_', ' ')}: no attention", (), None, None, (), False
     if kind.startswith("linear"):
         return "linear attention: no weights of a row", (), None, None, (), False
     words, notes = [kind.replace("_", " ")], []
     steps: list[Step] = []
-    rotation, temperature = _rotation(own, family, layer, kind, head_dim)
+    rotation, temperature = _read_rotation(own, family, layer, kind, head_dim)
     if family in _ALIBI or own.get("alibi"):
         rotation = None
         steps.append(Alibi(2.0**-4))
@@ -278,7 +229,7 @@ def _law_of(
         size = int(
             own.number("sliding_window", own.get("window_size") or own.get("local_attention"))
         )
-        both = family in _ENCODERS
+        both = family in _ENCODERS  # half of the window on either side
         steps.append(Window.symmetric(size // 2) if both else Window(size))
         words.append(f"window {size}")
     if kind.startswith("chunked"):
@@ -294,10 +245,13 @@ def _law_of(
     return ", ".join(words), tuple(steps), rotation, top_k, tuple(notes), True
 
 
-def _rotation(
-    own: _Fields, family: str, layer: int, kind: str, head_dim: int
+def _read_rotation(
+    own: ConfigFields, family: str, layer: int, kind: str, head_dim: int
 ) -> tuple[Rotation | None, list[Step]]:
-    """RoPE of a layer, and the temperatures of its scores."""
+    """Return RoPE of a layer, and the temperatures of its scores.
+
+    Both stand in the same fields: some rules for long contexts scale the scores beside the angles.
+    """
     rope = own.get("rope_parameters") or {}
     if isinstance(rope.get(kind), Mapping):
         rope = rope[kind]
@@ -305,7 +259,8 @@ def _rotation(
     rope = {**(old if isinstance(old, Mapping) else {}), **rope}
     turning = own.get("no_rope_layers")
     still = bool(turning) and not turning[layer]
-    still |= family in _TURN_IN_WINDOWS_ONLY and kind == "full_attention" and _has_windows(own)
+    if family in _TURN_IN_WINDOWS_ONLY and kind == "full_attention":
+        still |= bool(own.get("sliding_window"))
     temperature: list[Step] = []
     if own.get("attn_temperature_tuning") and still:  # Llama 4: in the layers that do not turn
         temperature.append(
@@ -318,24 +273,21 @@ def _rotation(
         temperature.append(LogLength(own.size("trained")))
     base = rope.get("rope_theta") or own.get("rope_theta") or own.get("rotary_emb_base")
     local = own.get("rope_local_base_freq")
+    # Gemma 3: windows turn by a base of their own.
     base = local if local and kind.startswith("sliding") else base
     if base is None or still:
         return None, temperature
     share = rope.get("partial_rotary_factor") or own.get("partial_rotary_factor")
     share = share or own.get("rotary_pct") or 1.0
     turned = own.get("qk_rope_head_dim") or 2 * int(head_dim * share / 2)
-    scaling, extra = _scaling(own, family, rope)
+    scaling, extra = _read_scaling(own, family, rope)
     return Rotation(float(base), int(turned), scaling), [*extra, *temperature]
 
 
-def _has_windows(own: _Fields) -> bool:
-    return bool(own.get("sliding_window"))
-
-
-def _scaling(
-    own: _Fields, family: str, rope: Mapping[str, Any]
+def _read_scaling(
+    own: ConfigFields, family: str, rope: Mapping[str, Any]
 ) -> tuple[RopeScaling | None, list[Step]]:
-    """The rule for the angles and the temperature that comes with it.
+    """Return the rule for the angles and the temperature that comes with it.
 
     Raises:
         InputError: a rule that is not known, by its name.
@@ -353,10 +305,12 @@ def _scaling(
 
 
 def _yarn_temperature(family: str, rope: Mapping[str, Any], factor: float) -> list[Step]:
-    """What YaRN's factor on q and k, and DeepSeek's on the scale, make of the scores: a square.
+    """Return the step that YaRN's factor on q and k, and DeepSeek's on the scale, make of scores.
 
     On the scale of some families stands m(mscale_all_dim)².
     """
+    # One factor a is on q and on k: scores have a². A `Yarn` step has (1 + c ln r)², of which c is
+    # found back; where it is the usual one, rounding must not make 0.1 another number.
     total, every = yarn_amplitude(rope, factor), rope.get("mscale_all_dim")
     if every and family in _SQUARED_MSCALE:
         total *= grown(factor, every)

@@ -34,7 +34,7 @@ from sparsity.rows.tokens import Step
 if TYPE_CHECKING:
     import pandas
 
-MOST_LENGTHS = 1000
+MAX_LENGTHS = 1000  # of a table; each asks the exact law once for every kind
 LENGTHS = (4096, 32768, 131072, 2**20)
 GAMMA_OF_SMOLLM2 = 2.9  # the median over its heads at 2048 tokens, without sinks
 
@@ -64,7 +64,7 @@ class Description:
         return tuple(kind.row(gamma) if kind.softmax else None for kind, gamma in each)
 
     def named_rows(self, *steps: Step) -> dict[str, Row]:
-        """The row of each kind with attention weights, by its title, with steps before its own.
+        """Return the row of each kind with attention weights, with `steps` before its own.
 
         Temperature, cap and window act on what these steps do. `sparsity.plot(found)` draws n_eff
         against the length, and
@@ -78,6 +78,7 @@ class Description:
         found = {}
         for kind, row in zip(self.kinds, self.rows, strict=True):
             if row is not None and not (steps and isinstance(row.kernel, RowMap)):
+                # A step that is a law of the scores comes first in a row: others act on it.
                 laws = tuple(step for step in row.steps if isinstance(step, Scores))
                 own = tuple(step for step in row.steps if not isinstance(step, Scores))
                 kernel = getattr(row.kernel, "uncapped", row.kernel)  # the cap is one of the steps
@@ -85,7 +86,7 @@ class Description:
         return found
 
     def columns(self) -> dict[str, Any]:
-        """Kinds, layers, head dimension, RoPE, γ, and n_eff at each length."""
+        """Return kinds, layers, head dimension, RoPE, γ, and n_eff at each length."""
         own = {
             "layers": [kind.title for kind in self.kinds],
             "count": [len(kind.layers) for kind in self.kinds],
@@ -97,15 +98,15 @@ class Description:
         return own | lengths
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row for each kind of layer."""
+        """Return a table with a row for each kind of layer."""
         return data_frame(self.columns())
 
     def notes(self) -> list[str]:
-        """What the configuration does not say, once each."""
+        """Return what the configuration does not say, once each."""
         return list(dict.fromkeys(note for kind in self.kinds for note in kind.notes))
 
     def as_json(self) -> dict[str, Any]:
-        """Everything in JSON's types."""
+        """Return everything in JSON's types."""
         kinds = []
         for kind, row, n_eff in zip(self.kinds, self.rows, self.n_eff, strict=True):
             values = {str(n): _number(x) for n, x in zip(self.lengths, n_eff, strict=True)}
@@ -135,7 +136,7 @@ class Description:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes())])
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: a table."""
+        """Return the table that a notebook shows."""
         columns = self.columns()
         rows = zip(*(np.asarray(x).tolist() for x in columns.values()), strict=True)
         return html_table([*columns], rows, "; ".join([self.family, *self.notes()]))
@@ -147,7 +148,7 @@ def describe(
     gamma: float | None = None,
     lengths: Sequence[int] = LENGTHS,
 ) -> Description:
-    """The rows of a model's layers, and n_eff of each by the exact law, from its configuration.
+    """Return the rows of a model's layers and n_eff of each, from its configuration.
 
     Args:
         config: a `config.json`, a folder that has one, a GGUF file, or the fields themselves.
@@ -160,7 +161,7 @@ def describe(
         The kinds of layers with their rows; shown as a table in a notebook.
 
     Raises:
-        InputError: no such file, a field that is missing or has no sense, or a bad γ or length.
+        InputError: no such file, a field that is missing or out of range, or a bad γ or length.
     """
     fix = "give a config.json, its folder, or the fields themselves"
     fields = config if isinstance(config, Mapping) else _read(read_path("config", config, fix))
@@ -173,10 +174,12 @@ def describe(
         kinds, learned = zip(*(with_gains(kind, gains) for kind in kinds), strict=True)
     given = None if gamma is None else float(GAMMA.one(gamma))
     asked = LENGTH.check(lengths).ravel()
-    if not asked.size or asked.size > MOST_LENGTHS:
-        fix = f"give from one to {MOST_LENGTHS} row lengths"
+    if not asked.size or asked.size > MAX_LENGTHS:
+        fix = f"give from one to {MAX_LENGTHS} row lengths"
         raise InputError("lengths", f"{asked.size} lengths", fix)
     ns = tuple(int(n) for n in asked)
+    # γ as given; else from the gains in the weights; else that of QK-norm with gains 1; else a
+    # guess.
     each = zip(kinds, learned, strict=True)
     spreads = tuple(given or own or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind, own in each)
     each = zip(kinds, spreads, strict=True)
@@ -185,10 +188,10 @@ def describe(
 
 
 def _gains(path: Path, family: str) -> Gains:
-    """The gains beside a configuration; none where its weights cannot be read.
+    """Return the gains beside a configuration; none where there are no weights.
 
     Raises:
-        InputError: a library for weights that are there is not installed.
+        InputError: weights that cannot be read, or whose library is not installed.
     """
     try:
         return read_gains(path, family)
@@ -200,6 +203,7 @@ def _gains(path: Path, family: str) -> Gains:
 
 
 def _n_eff(kind: LayerKind, gamma: float, n: int) -> float:
+    """Return n_eff of a kind of layer by the exact law; NaN where it has no weights, or no law."""
     if not kind.softmax:
         return np.nan
     try:
@@ -211,7 +215,7 @@ def _n_eff(kind: LayerKind, gamma: float, n: int) -> float:
 
 
 def _rope(kind: LayerKind) -> str:
-    """RoPE of a kind of layer in a few words."""
+    """Return RoPE of a kind of layer in a few words."""
     if kind.rotation is None:
         return "no RoPE"
     turned = kind.rotation.turned
@@ -225,7 +229,7 @@ def _number(x: float) -> float | None:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """The fields of a configuration in a file or a folder.
+    """Return the fields of a configuration in a file or a folder.
 
     Raises:
         InputError: there is none, or it holds something else.
@@ -260,7 +264,11 @@ _OF_GGUF = {
 
 
 def _of_gguf(path: Path) -> Mapping[str, Any]:
-    """The header of a GGUF file under the names of a `config.json`."""
+    """Return the header of a GGUF file under the names of a `config.json`.
+
+    A linear factor may stand there without its type, and YaRN's `attn_factor` multiplies the usual
+    amplitude, where `attention_factor` is the amplitude itself.
+    """
     fields, tensors = gguf_file.read(library("gguf"), path)
     family = str(fields.get("general.architecture", "unknown"))
     own = {k.removeprefix(f"{family}."): v for k, v in fields.items() if k.startswith(f"{family}.")}

@@ -22,9 +22,9 @@ from sparsity.errors import InputError
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
 Attend = Callable[[Any, Any, Any, float, bool], tuple[Any, Any]]
 
-_PIECES = 4  # of −L in the kernel's precision: 4 × 8 bits of bfloat16 are float32's
-_ALIGNED = 8  # entries: fused kernels take multiples of eight
-_FLASH = 256  # entries of a key, at most, that PyTorch's flash attention takes
+_PIECES = 4  # of −L in the kernel's precision: 4 × 8 bits of bfloat16 are float32's 24 and to spare
+_DIM_MULTIPLE = 8  # entries: fused kernels take multiples of eight
+_MAX_FLASH_DIM = 256  # entries of a key, at most, that PyTorch's flash attention takes
 
 
 class LseRows(NamedTuple):
@@ -58,7 +58,7 @@ class FusedRows(NamedTuple):
 
 
 def _namespace(x: Any) -> Any:
-    """The library of an array: NumPy, JAX, or PyTorch by its own module."""
+    """Return the library of an array: NumPy, JAX, or PyTorch, which has no array namespace."""
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__()
     name = type(x).__module__.partition(".")[0]
@@ -68,7 +68,7 @@ def _namespace(x: Any) -> Any:
 
 
 def from_lse(lse: Any, lse2: Any) -> LseRows:
-    """n_eff and Y₂ of rows from the log-sum-exps of their scores and of twice their scores.
+    """Return n_eff and Y₂ of rows from the log-sum-exps of their scores and of twice their scores.
 
     n_eff = exp(2L(q) − L(2q)) = (Σa)²/Σa² for a = e^s.
 
@@ -103,7 +103,7 @@ def fused_rows(
     cu_seqlens: Sequence[int] | None = None,
     of: Sequence[str] = FusedRows._fields,
 ) -> FusedRows:
-    """Statistics of every row and every key by a fused kernel, in three calls of it.
+    """Return statistics of every row and every key by a fused kernel, in three calls of it.
 
     The log-sum-exp, the entropy and the first key's share take one call, n_eff another one, and the
     received mass another one; what is not in `of` is not called for.
@@ -138,85 +138,90 @@ def fused_rows(
         fix = f"give a key for each of the {q.shape[-2]} queries"
         raise InputError("k", f"{k.shape[-2]} tokens", fix)
     given = float(q.shape[-1]) ** -0.5 if scale is None else number("scale", scale, "give a number")
-    k = _for_each_head(k, q.shape[-3] // k.shape[-3])
+    k = _repeat_keys(k, q.shape[-3] // k.shape[-3])
     if cu_seqlens is None:
-        return _text(attend, q, k, given, causal, of)
+        return _measure_text(attend, q, k, given, causal, of)
+    # Texts of a packed row are called for one by one: kernels for packed rows each have an
+    # interface of their own, and `attend` is any kernel.
     ends = [int(x) for x in cu_seqlens]
     if len(ends) < 2 or ends[0] < 0 or ends[-1] > q.shape[-2] or np.any(np.diff(ends) <= 0):
         fix = f"give ascending places from 0 to {q.shape[-2]}"
         raise InputError("cu_seqlens", ends, fix)
     texts = [
-        _text(attend, q[..., a:b, :], k[..., a:b, :], given, causal, of)
+        _measure_text(attend, q[..., a:b, :], k[..., a:b, :], given, causal, of)
         for a, b in itertools.pairwise(ends)
     ]
     around = ends[0], q.shape[-2] - ends[-1]
     fields = zip(*texts, strict=True)
-    return FusedRows(*(None if parts[0] is None else _joined(parts, around) for parts in fields))
+    return FusedRows(
+        *(None if parts[0] is None else _join_texts(parts, around) for parts in fields)
+    )
 
 
-def _for_each_head(k: Any, times: int) -> Any:
-    """Keys repeated for the heads that share them."""
+def _repeat_keys(k: Any, times: int) -> Any:
+    """Return keys repeated for the heads that share them: not every kernel shares by itself."""
     heads = np.repeat(np.arange(k.shape[-3]), times).tolist()
-    return k if times == 1 else _concatenated([k[..., i : i + 1, :, :] for i in heads], -3)
+    return k if times == 1 else _concatenate([k[..., i : i + 1, :, :] for i in heads], -3)
 
 
-def _joined(parts: Sequence[Any], around: tuple[int, int]) -> Any:
-    """The texts of a packed row one after the other, NaN for the padding around them."""
+def _join_texts(parts: Sequence[Any], around: tuple[int, int]) -> Any:
+    """Return the texts of a packed row one after the other, NaN for the padding around them."""
     missing = parts[0][..., :1] * np.nan
     before, behind = around
-    return _concatenated([*[missing] * before, *parts, *[missing] * behind], -1)
+    return _concatenate([*[missing] * before, *parts, *[missing] * behind], -1)
 
 
-def _text(
+def _measure_text(
     attend: Attend, q: Any, k: Any, scale: float, causal: bool, of: Sequence[str]
 ) -> FusedRows:
-    """One text: a call for L and E k, one for L(2q), one for what keys receive."""
+    """Return the statistics of one text: calls for L and E k, for L(2q), and for `received`."""
+    # The keys are given as values: the output is then E k, and scale·q·E k is E s.
     mean_key, own = attend(q, k, k, scale, causal)
-    lse = _wide(own)
+    lse = _widen(own)
     n_eff = entropy = received = first_mass = None
     if "n_eff" in of:
         _, lse2 = attend(q, k, k, 2 * scale, causal)
-        n_eff = from_lse(lse, _wide(lse2)).n_eff
+        n_eff = from_lse(lse, _widen(lse2)).n_eff
     if "entropy" in of:
-        entropy = lse - scale * (_wide(q) * _wide(mean_key)).sum(-1)  # L − E s
+        entropy = lse - scale * (_widen(q) * _widen(mean_key)).sum(-1)  # L − E s
     if "received" in of:
-        received = _received(attend, q, k, lse, scale, causal)
+        received = _sum_received(attend, q, k, lse, scale, causal)
     if "first_mass" in of:
-        first_mass = _namespace(q).exp(scale * (_wide(q) * _wide(k[..., :1, :])).sum(-1) - lse)
+        first_mass = _namespace(q).exp(scale * (_widen(q) * _widen(k[..., :1, :])).sum(-1) - lse)
     return FusedRows(lse, n_eff, entropy, received, first_mass)
 
 
-def _received(attend: Attend, q: Any, k: Any, lse: Any, scale: float, causal: bool) -> Any:
-    """Σ_t e^(s_tj − L_t) of each key j, by keys that ask and queries that are asked."""
+def _sum_received(attend: Attend, q: Any, k: Any, lse: Any, scale: float, causal: bool) -> Any:
+    """Return Σ_t e^(s_tj − L_t) of each key j, by keys that ask and queries that are asked."""
     xp = _namespace(q)
-    asking, asked = _exchanged(q, k, lse, scale)
+    asking, asked = _exchange_roles(q, k, lse, scale)
     if not causal:
-        return xp.exp(_wide(attend(asking, asked, asked, scale, causal)[1]))
+        return xp.exp(_widen(attend(asking, asked, asked, scale, causal)[1]))
     # Key j is seen by the queries from j on: both in reverse, the mask is the causal one again.
     asking, asked = (xp.flip(x, (x.ndim - 2,)) for x in (asking, asked))
-    log = _wide(attend(asking, asked, asked, scale, causal)[1])
+    log = _widen(attend(asking, asked, asked, scale, causal)[1])
     return xp.flip(xp.exp(log), (log.ndim - 1,))
 
 
-def _concatenated(parts: list[Any], axis: int) -> Any:
-    """Arrays one after the other: PyTorch calls the axis otherwise."""
+def _concatenate(parts: list[Any], axis: int) -> Any:
+    """Return arrays one after the other: PyTorch calls the axis otherwise."""
     xp = _namespace(parts[0])
     return xp.concat(parts, axis) if xp.__name__ == "torch" else xp.concat(parts, axis=axis)
 
 
-def _as(x: Any, dtype: Any) -> Any:
-    """The array in another precision."""
+def _cast(x: Any, dtype: Any) -> Any:
+    """Return the array in another precision."""
     return x.to(dtype) if _namespace(x).__name__ == "torch" else x.astype(dtype)
 
 
-def _wide(x: Any) -> Any:
-    """Half precision as single."""
+def _widen(x: Any) -> Any:
+    """Return half precision as single, and any other as it is."""
     half = str(x.dtype).rpartition(".")[2] in ("float16", "bfloat16")
-    return _as(x, _namespace(x).float32) if half else x
+    return _cast(x, _namespace(x).float32) if half else x
 
 
-def _rounded(x: Any, dtype: Any) -> Any:
-    """The values that another precision would hold, in the precision of x.
+def _round_to(x: Any, dtype: Any) -> Any:
+    """Return the values that another precision would hold, in the precision of x.
 
     XLA may drop a conversion there and back, which leaves nothing for the next piece: 0.04 of the
     received mass on a GPU.
@@ -226,37 +231,39 @@ def _rounded(x: Any, dtype: Any) -> Any:
 
         kind = jax.numpy.finfo(dtype)
         return jax.lax.reduce_precision(x, kind.nexp, kind.nmant)
-    return _as(_as(x, dtype), x.dtype)
+    return _cast(_cast(x, dtype), x.dtype)
 
 
-def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
-    """Keys as queries and queries as keys, with −L of each in entries of its own.
+def _exchange_roles(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
+    """Return keys as queries and queries as keys, with −L of each in entries of its own.
 
     −L/scale is split into pieces of the kernel's precision, each multiplied by a 1 in the keys, so
     that half precision does not round it.
     """
+    # Each piece is what the kernel's precision holds of the rest: their sum is −L/scale to the last
+    # bit of single precision, and the kernel adds products in single precision at least.
     left = -lse / scale
     pieces = []
     for _ in range(_PIECES):
-        held = _rounded(left, q.dtype)
-        pieces.append(_as(held, q.dtype)[..., None])
+        held = _round_to(left, q.dtype)
+        pieces.append(_cast(held, q.dtype)[..., None])
         left = left - held
-    count = -(-(q.shape[-1] + _PIECES) // _ALIGNED) * _ALIGNED - q.shape[-1] - _PIECES
+    count = -(-(q.shape[-1] + _PIECES) // _DIM_MULTIPLE) * _DIM_MULTIPLE - q.shape[-1] - _PIECES
     zero = [q[..., :1] * 0] * count
     one = [k[..., :1] * 0 + 1] * _PIECES
-    asked = _concatenated([q, *pieces, *zero], -1)
-    return _concatenated([k, *one, *[k[..., :1] * 0] * count], -1), asked
+    asked = _concatenate([q, *pieces, *zero], -1)
+    return _concatenate([k, *one, *[k[..., :1] * 0] * count], -1), asked
 
 
 def jax_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any, Any]:
-    """`jax.nn.dot_product_attention` as `attend`.
+    """Call `jax.nn.dot_product_attention` as `attend`.
 
     JAX returns L in the precision of the queries; half precision is widened, as e^L would be off by
     a tenth. Products are asked for in full precision: a GPU would round the scores to ten bits.
     """
     import jax
 
-    wide = (_wide(x) for x in (q, k, v))
+    wide = (_widen(x) for x in (q, k, v))
     heads_inside = (jax.numpy.moveaxis(x, -3, -2) for x in wide)  # [..., tokens, heads, dim]
     with jax.default_matmul_precision("highest"):
         out, lse = jax.nn.dot_product_attention(
@@ -266,7 +273,7 @@ def jax_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any,
 
 
 def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any, Any]:
-    """PyTorch's fused attention as `attend`, on a CPU or a GPU; arrays [batch, heads, tokens, dim].
+    """Call PyTorch's fused attention as `attend`; arrays [batch, heads, tokens, dim], CPU or GPU.
 
     On a GPU this is flash attention in half precision, and the memory-efficient kernel in single,
     which flash attention does not take. Both are called by their operators, as
@@ -277,7 +284,7 @@ def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[An
     if q.device.type == "cpu":
         call = aten._scaled_dot_product_flash_attention_for_cpu
         return call(q, k, v, 0.0, causal, attn_mask=None, scale=scale)
-    if q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= _FLASH:
+    if q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= _MAX_FLASH_DIM:
         found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
     else:
         call = aten._scaled_dot_product_efficient_attention

@@ -25,10 +25,11 @@ from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 # −ln of the chances that are left out on either side, and nodes of Gauss and Legendre: from 1 to
 # 10¹² scores of one law, 1e-14 of γ was measured for the first, 2e-7 for the second.
 FINE, COARSE = (37.0, 64), (20.0, 24)
-_LEFT = -1.0  # deviations, below which 1 − Φ loses digits
-_HALVINGS = 6  # of the range, to where its low end is
-_WITHIN = 0.99  # chance of the interval
-_HELD = 2**20  # numbers of an array at once
+# Deviations: below, Φ(−z) nears 1 and ln(1 − Φ(−z)) loses digits; log_ndtr does not.
+_MIN_COMPLEMENT = -1.0
+_HALVINGS = 6  # of the range of x, by which its low end is raised to where P(max ≤ x) begins
+_CHANCE = 0.99  # chance of the interval
+_MAX_ENTRIES = 2**20  # numbers of an array at once: 8 MiB; fewer cost more calls
 
 
 class LargestLogit(NamedTuple):
@@ -66,7 +67,7 @@ class QKClip(NamedTuple):
 
 
 def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) -> LargestLogit:
-    """The largest logit of many rows of independent Gaussian scores: its mean, and where it lies.
+    """Return the mean of the largest logit of independent Gaussian rows, and where it lies.
 
     P(max ≤ x) = Π Φ((x − β_i)/γ_i)^(n_i). A measured one above `high` is an outlier of its head, as
     that of a sink or of a grown dimension, and no matter of the spread. Rows that share keys are
@@ -84,17 +85,17 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
     Raises:
         InputError: no finite numbers, or numbers out of range.
     """
-    n, gamma, beta = _rows(length, gamma, beta)
+    n, gamma, beta = _check_rows(length, gamma, beta)
     n = n * number("rows", rows, "give how many, at least 1", lambda x: x >= 1)
 
     def below(x: float, log_chance: float) -> float:
-        return float(_log_below(np.array([x]), n, beta, gamma)[0]) - log_chance
+        return float(_log_chance_below(np.array([x]), n, beta, gamma)[0]) - log_chance
 
     with np.errstate(over="ignore"):
-        low, high = (float(x) for x in _ends(n, beta, gamma, FINE[0]))
+        low, high = (float(x) for x in _find_ends(n, beta, gamma, FINE[0]))
     if not np.isfinite([low, high]).all():
         raise InputError("gamma", float(gamma.max()), "is too large: the largest score overflows")
-    tail = (1 - _WITHIN) / 2
+    tail = (1 - _CHANCE) / 2
     found = []
     for chance in (tail, 1 - tail):
         if below(low, np.log(chance)) >= 0 or low == high:  # rows without spread hold the end
@@ -109,23 +110,28 @@ def expected_largest(
     length: np.ndarray, gamma: np.ndarray, beta: np.ndarray, rule: tuple[float, int] = FINE
 ) -> np.ndarray:
     """Return E max over the last axis of n scores N(β, γ²) of each; all of one shape."""
-    low, high = _ends(length, beta, gamma, rule[0])
+    # `low` is where one row alone is certain to be above x. Many rows are so far higher up:
+    # bisection raises it to within 1/64 of the range, so that the nodes lie where P(max ≤ x)
+    # changes.
+    low, high = _find_ends(length, beta, gamma, rule[0])
     top = high
     for _ in range(_HALVINGS):  # the low end of the best row is far below that of many
         middle = (low + top) / 2
-        below = _log_below(middle[..., None], length, beta, gamma)[..., 0] < -rule[0]
+        below = _log_chance_below(middle[..., None], length, beta, gamma)[..., 0] < -rule[0]
         low, top = np.where(below, middle, low), np.where(below, top, middle)
     nodes, weights = gauss_rule(rule[1])
     half = (high - low) / 2
     x = low[..., None] + half[..., None] * (nodes + 1)
-    below = np.exp(_log_below(x, length, beta, gamma))
+    # The integral of 1 − P from `low` on; below it P is less than e^−depth and its integral is left
+    # out, above `high` 1 − P is.
+    below = np.exp(_log_chance_below(x, length, beta, gamma))
     return low + half * ((1 - below) * weights).sum(-1)
 
 
 def qk_clip(
     length: float, gamma: float, max_logit: float, tau: float = 100.0, *, beta: float = 0.0
 ) -> QKClip:
-    """What a clip of queries and keys does to the spread of a head's scores, and to its focus.
+    """Return what a clip of queries and keys does to the spread of a head's scores and its focus.
 
     Where the largest logit s_max of a head is beyond τ, its queries and keys are multiplied so that
     its scores are by min(1, τ/s_max) what they were, and so is γ. The rows that did not have s_max
@@ -156,13 +162,14 @@ def qk_clip(
         raise InputError("gamma", spread, f"give a spread up to {row_laws.MAX_GAMMA:g}")
     factor = min(1.0, threshold / top) if top > 0 else 1.0
     both = np.array([1.0, factor])
+    # The whole row is scaled, its largest logit with it: head_law counts it from the mean.
     plain = n * row_laws.exact_law(n, both * spread) ** 2
     row = n * row_laws.head_law(n, both * spread, both * (top - mean)) ** 2
     return QKClip(factor, factor * spread, *plain.tolist(), *row.tolist())
 
 
-def _rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """n, γ and β of rows, of one shape [rows].
+def _check_rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return n, γ and β of rows, of one shape [rows].
 
     Raises:
         InputError: no finite numbers, or numbers out of range.
@@ -181,29 +188,33 @@ def _rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, n
     return n.ravel(), spread.ravel(), mean.ravel()
 
 
-def _ends(
+def _find_ends(
     n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where P(max ≤ x) is below e^−depth, or a row is held, and where it is that near to 1.
+    """Return x where P(max ≤ x) is below e^−depth, and x where it is above 1 − e^−depth.
 
-    One row below x is more likely than all; and one above it is less likely than the rows together.
+    That all rows lie below x is no more likely than that one does, Φ^n = e^−depth at the first end;
+    that any score lies above x is no more likely than the sum of the chances of each, which at the
+    second end are e^−depth/(n·rows). A row without spread bounds the maximum from below by its β.
     """
     low = (beta + gamma * ndtri_exp(-depth / n)).max(-1)
     high = beta - gamma * ndtri_exp(-depth - np.log(n * n.shape[-1]))
     return low, np.maximum(high.max(-1), low)
 
 
-def _log_below(x: np.ndarray, n: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+def _log_chance_below(
+    x: np.ndarray, n: np.ndarray, beta: np.ndarray, gamma: np.ndarray
+) -> np.ndarray:
     """Return ln P(max ≤ x) = Σ n ln Φ((x − β)/γ), a few rows at a time: [..., points]."""
     found = np.zeros(x.shape)
-    size = max(1, _HELD // max(1, x.size))
+    size = max(1, _MAX_ENTRIES // max(1, x.size))
     for start in range(0, n.shape[-1], size):
         part = (..., slice(start, start + size), None)
         off = x[..., None, :] - beta[part]
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(off == 0, np.inf, off / gamma[part])  # only rows without spread have 0/0
-        each = np.log1p(-ndtr(-np.maximum(z, _LEFT)))  # three times as fast as log_ndtr
-        left = z < _LEFT
+        each = np.log1p(-ndtr(-np.maximum(z, _MIN_COMPLEMENT)))  # three times as fast as log_ndtr
+        left = z < _MIN_COMPLEMENT
         each[left] = log_ndtr(z[left])
         found += (n[part] * each).sum(-2)
     return found

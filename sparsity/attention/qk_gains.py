@@ -30,7 +30,7 @@ Gains = dict[tuple[int, str], np.ndarray]  # of (layer, "q" or "k")
 
 
 def read_gains(path: Path, family: str) -> Gains:
-    """The gains of every layer that are stored, {} where there are no weights.
+    """Return the gains of every layer that are stored, {} where there are no weights.
 
     Args:
         path: a GGUF file, a folder of safetensors files, or a file in it.
@@ -48,6 +48,7 @@ def read_gains(path: Path, family: str) -> Gains:
 
 
 def _of_safetensors(files: Sequence[Path]) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
+    """Yield the stored vectors w by (layer, "q" or "k"); other tensors are not read."""
     for file in files:
         file = require_regular_file(file, "config")
         opened: Any = library("safetensors").safe_open(file, framework="flax")  # bfloat16 too
@@ -59,6 +60,7 @@ def _of_safetensors(files: Sequence[Path]) -> Iterator[tuple[tuple[int, str], np
 
 
 def _of_gguf(path: Path) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
+    """Yield the gains by (layer, "q" or "k") from a GGUF file."""
     gguf = library("gguf")
     _, tensors = gguf_file.read(gguf, path)
     for name, tensor in tensors.items():
@@ -68,7 +70,10 @@ def _of_gguf(path: Path) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
 
 
 def with_gains(kind: LayerKind, gains: Gains) -> tuple[LayerKind, float | None]:
-    """A kind of layer with a note on its γ and bound from the gains, and the median γ.
+    """Return a kind of layer with a note on its γ and bound from the gains, and the median γ.
+
+    Normalised queries and keys have length √d before their gains: γ and the largest |s| follow from
+    the gains alone, for keys that point anywhere on their sphere (`QKNorm.from_gains`).
 
     Args:
         kind: the layers.
@@ -82,6 +87,7 @@ def with_gains(kind: LayerKind, gains: Gains) -> tuple[LayerKind, float | None]:
     fits = all(x is not None and x.shape == (kind.head_dim,) for pair in pairs for x in pair)
     if not kind.sphere or not fits:
         return kind, None
+    # The row takes one γ; the median over layers is its own, the range is named in the note.
     try:
         laws = [QKNorm.from_gains(g_q, g_k, kind.scale) for g_q, g_k in pairs]
     except InputError:  # gains that are all 0, or no numbers

@@ -41,14 +41,14 @@ class Rotation:
     amplitude: float = 1.0
 
     def angles(self, length: int) -> np.ndarray:
-        """θ_i of the planes that turn in a text of that length, [turned/2]."""
+        """Return θ_i of the planes that turn in a text of that length, [turned/2]."""
         if self.scaling is None:
             return angles(self.turned, self.base)
         return self.scaling.angles(self.turned, self.base, length)
 
 
 def scaling_rule(name: str, rope: Mapping[str, Any], trained: int) -> RopeScaling | None:
-    """The rule for the angles, by the names of Hugging Face's `rope_parameters`.
+    """Return the rule for the angles, by the names of Hugging Face's `rope_parameters`.
 
     Args:
         name: one of `RULES`.
@@ -60,6 +60,7 @@ def scaling_rule(name: str, rope: Mapping[str, Any], trained: int) -> RopeScalin
     """
     if name == "default":
         return None
+    # The defaults below are those of the library, for configurations that leave them out.
     factor = rope["factor"]
     if name == "linear":
         return LinearScaling(factor)
@@ -73,12 +74,12 @@ def scaling_rule(name: str, rope: Mapping[str, Any], trained: int) -> RopeScalin
 
 
 def grown(factor: float, weight: float = 1.0) -> float:
-    """m(weight) = 1 + 0.1·weight·ln r, YaRN's factor for a context r times the trained one."""
+    """Return m(weight) = 1 + 0.1·weight·ln r, YaRN's factor at r times the trained context."""
     return 1.0 + 0.1 * weight * math.log(max(factor, 1.0))
 
 
 def yarn_amplitude(rope: Mapping[str, Any], factor: float) -> float:
-    """What YaRN multiplies turned queries and keys by; scores have its square.
+    """Return what YaRN multiplies turned queries and keys by; scores have its square.
 
     It is `attention_factor` where that is given; or m(mscale)/m(mscale_all_dim); or m(1).
     """

@@ -24,5 +24,5 @@ ALL: tuple[Picture, ...] = (maps, laws, head_law, context, row)
 
 
 def drawn(data: xarray.Dataset) -> tuple[Picture, ...]:
-    """Those that a measurement has the variables for."""
+    """Return the pictures that a measurement has the variables for."""
     return tuple(picture for picture in ALL if picture.needs in data)

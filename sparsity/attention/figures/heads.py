@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def _edges(data: xarray.Dataset) -> np.ndarray:
+def _length_edges(data: xarray.Dataset) -> np.ndarray:
+    """Return the ends of bins of row lengths: three in each octave, from n = 8."""
     T = int(data["context"][-1])
     return np.unique(np.round(np.geomspace(8, T, max(6, round(3 * np.log2(T / 8)))))).astype(int)
 
 
-def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
-    """Medians over all heads and texts of rows binned by n, without BOS."""
-    names, edges = ("n_eff", "n_eff_without_sinks", "gamma_without_sinks"), _edges(data)
+def _bin_by_length(data: xarray.Dataset) -> dict[str, np.ndarray]:
+    """Return medians over all heads and texts of rows binned by n, without BOS."""
+    names, edges = ("n_eff", "n_eff_without_sinks", "gamma_without_sinks"), _length_edges(data)
     here = plain(data)[[*names, "length", "length_without_sinks", "S_exact_without_sinks"]]
     out: dict[str, list[float]] = {key: [] for key in ("n", *names, "exact", "low", "high")}
     for a, b in itertools.pairwise(edges.tolist()):
@@ -36,6 +37,7 @@ def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
         out["n"].append(float(np.sqrt(a * (b - 1))))
         for name in names[:2]:
             out[name].append(float(np.median(tables.known_values(rows, name))))
+        # n_eff = n S² of the law, at each row's own number of keys.
         law = (at["S_exact_without_sinks"] ** 2 * at["length_without_sinks"]).values.ravel()
         out["exact"].append(float(np.nanmedian(law)))
         scaled = (at["gamma_without_sinks"] / np.sqrt(np.log(n))).values.ravel()
@@ -63,6 +65,7 @@ def _rates(data: xarray.Dataset, b: Any, rate: Any) -> list[float]:
 
 
 def _context_title(data: xarray.Dataset) -> str:
+    # The title tells of the first way of running the texts, and of all sinks (`RATES[0]`).
     rate = 100 * np.array(_rates(data, data["bos"].values[0], RATES[0][-1]))
     return (
         f"Sinks take more than {EPSILON:g} in {rate[0]:.0f} % of heads at T = "
@@ -71,7 +74,8 @@ def _context_title(data: xarray.Dataset) -> str:
 
 
 def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
-    found = _along(data)
+    """Draw n_eff and γ̂/√(ln n) against the row's length, and sinks against the context's."""
+    found = _bin_by_length(data)
     T = int(data["context"][-1])
     ticks = [8 * 4**k for k in range(12) if 8 * 4**k <= T]
     boxes = [(0.07 + 0.325 * i, 0.13, 0.25, 0.6) for i in range(3)]
@@ -84,6 +88,8 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
             xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T"
         )
         plotting.plain_ticks(ax.xaxis, ticks)
+    # Left panel: the ordinate ends at a power of two, so that its ticks are whole numbers of
+    # tokens.
     first, second, third = axes
     first.set_yscale("log")
     top = 2.0 ** np.ceil(np.log2(max(found["exact"].max(), found["n_eff_without_sinks"].max())))
@@ -103,6 +109,8 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
     for b, color, marker in runs:
         for *_, dash, rate in RATES:
             third.plot(contexts, _rates(data, b, rate), color=color, ls=dash, marker=marker, ms=4)
+    # Right panel: colour says how texts begin and dashes say which rate, so there are two legends,
+    # drawn from lines without points; the second call of `legend` would take the first one away.
     kinds = [third.plot([], [], color=GREY, ls=dash, label=x)[0] for _, x, dash, _ in RATES]
     style = {"fontsize": 9, "handlelength": 2.6, "borderpad": 0.1, "labelcolor": GREY}
     third.add_artist(third.legend(handles=kinds, loc="upper right", **style))
@@ -118,7 +126,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_context(data: xarray.Dataset) -> Rows:
-    found = _along(data)
+    found = _bin_by_length(data)
     rows: list[tuple[Any, ...]] = [
         (kind, float(n), float(value))
         for kind, key in (
@@ -162,24 +170,28 @@ CONTEXT_PICTURE = Picture(
 )
 
 
-def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Median n_eff of the rows, and the mean weight of all their sinks, [layer, head]."""
+def _map_heads(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the median n_eff of the rows and the mean weight of all their sinks, [layer, head]."""
     here = longest(plain(data))
     n_eff = here["n_eff"].median(("text", "row"))
     return n_eff.values, here["sinks_mass"].mean(("text", "row")).values
 
 
 def _maps_title(data: xarray.Dataset) -> str:
-    n_eff, _ = _maps(data)
+    # Quantiles 0.1 and 0.9 hold four of five heads between them.
+    n_eff, _ = _map_heads(data)
     low, high = np.quantile(n_eff, [0.1, 0.9])
     return f"Four of five heads attend to {low:.0f} to {high:.0f} tokens"
 
 
 def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
+    """Draw n_eff and the weight of all sinks as maps over layers and heads."""
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.ticker import MaxNLocator
 
-    n_eff, sink = _maps(data)
+    # n_eff goes from 1 to T, over which a linear scale would show the widest heads alone; both
+    # scales are the same for every model, so that maps can be compared.
+    n_eff, sink = _map_heads(data)
     T = int(data["context"][-1])
     panels = (
         (n_eff, "effective tokens  n_eff", LogNorm(1, T), "viridis"),
@@ -205,7 +217,7 @@ def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_maps(data: xarray.Dataset) -> Rows:
-    n_eff, sink = _maps(data)
+    n_eff, sink = _map_heads(data)
     cells = ((i, j, float(n_eff[i, j]), float(sink[i, j])) for i, j in np.ndindex(n_eff.shape))
     return ("layer", "head", "n_eff", "weight_of_sinks"), cells
 
@@ -231,8 +243,11 @@ MAPS_PICTURE = Picture(
 )
 
 
-def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
-    """The head whose last row, in the first text, is the most ordinary.
+def _choose_row(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
+    """Return the head whose last row, in the first text, shows both a sink and a law that holds.
+
+    It is the one whose sinks take nearest to half of the mass and whose other keys are nearest to
+    the exact law, both distances added up.
 
     Returns:
         Layer, head, weights and which keys are its sinks.
@@ -240,6 +255,7 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
     here = plain(data).isel(text=0)
     last = here.isel(row=-1)
     mass, law = last["sinks_mass"].values, last["residual_exact_without_sinks"].values
+    # A row without a law counts as far off (9), to be shown only where no head has one.
     far = np.abs(mass - 0.5) + np.abs(np.where(np.isfinite(law), law, 9.0))
     layer, head = np.unravel_index(int(np.argmin(far)), far.shape)
     own = here.isel(layer=int(layer), head=int(head))
@@ -252,44 +268,49 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
 
 
 def _row_title(data: xarray.Dataset) -> str:
-    _, _, p, sink = _example(data)
+    _, _, p, sink = _choose_row(data)
     n_eff, mass = metric.n_eff(p[~sink]), 100 * p[sink].sum()
     many = "its sink" if sink.sum() == 1 else f"{sink.sum()} sinks"
     return f"One row: {mass:.0f} % on {many}, the rest on {n_eff:.0f} of {len(p)} tokens"
 
 
-def _mark(data: xarray.Dataset, key: int) -> str:
-    """A sink by its position and its token."""
+def _label_sink(data: xarray.Dataset, key: int) -> str:
+    """Return how a sink is labelled: by its position and its token."""
     if "token" not in data:
         return f"key {key + 1}"
     return f"key {key + 1}, “{spell_token(str(plain(data).isel(text=0)['token'].values[key]))}”"
 
 
 def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
-    _, _, p, sink = _example(data)
+    """Draw the weights of one row against their positions, and its logits beside a Gaussian."""
+    _, _, p, sink = _choose_row(data)
     left = plotting.calm(canvas.add_axes((0.09, 0.13, 0.5, 0.64)))
     right = plotting.calm(canvas.add_axes((0.68, 0.13, 0.29, 0.64)))
     position = np.arange(1, len(p) + 1)
     left.set(yscale="log", xlim=(-len(p) / 50, len(p) * 1.02), ylim=(1e-6, 1.5))
     left.set(xlabel="position of the key", ylabel="weight p")
-    keep = ~sink & (p > 1e-6)
+    keep = ~sink & (p > 1e-6)  # the axis ends there: smaller weights have no place on it
     left.vlines(position[keep], 1e-6, p[keep], color="#a9c6de", lw=0.7)
     left.plot(position[keep], p[keep], ".", color=BLUE, ms=3.5)
     left.plot(position[sink], p[sink], "s", color=VERMILLION, ms=6)
     beside = {"ha": "left", "fontsize": 10}
     for key in np.flatnonzero(sink)[:3].tolist():
         x = key + 1 + len(p) * 0.03
-        plotting.inline(left, x, float(p[key]), _mark(data, key), VERMILLION, **beside)
+        plotting.inline(left, x, float(p[key]), _label_sink(data, key), VERMILLION, **beside)
     left.axhline(1 / len(p), color=GREY, lw=1, ls=(0, (4, 3)))
     at = {"ha": "left", "va": "bottom", "fontsize": 9}
     plotting.inline(left, 0, 1.2 / len(p), "uniform", GREY, **at)
+    # The weights are kept and the logits are not: ln p is the logit but for a constant of the row,
+    # which falls out when the mean is taken off.
     with np.errstate(divide="ignore"):
         logits = np.log(p)
     others = logits[~sink & np.isfinite(logits)]
     mean, gamma = others.mean(), max(float(others.std(ddof=1)), 1e-6)  # a constant row has none
     z = (others - mean) / gamma
+    # Cells are 0.4 wide; shares over their width are a density, as the Gaussian beside it.
     share = np.full(len(z), 1 / (0.4 * len(z)))
     right.hist(z, bins=np.arange(-4, 4.3, 0.4).tolist(), weights=share, color="#cfe0ee")
+    # Sinks lie far to the right, on the axis, which is drawn as wide as they need.
     grid = np.linspace(-4, 4.5, 200)
     right.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=INK, lw=1.5)
     gap = (logits[sink] - mean) / gamma
@@ -301,7 +322,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_row(data: xarray.Dataset) -> Rows:
-    layer, head, p, sink = _example(data)
+    layer, head, p, sink = _choose_row(data)
     rows = ((layer, head, k + 1, float(p[k]), int(sink[k])) for k in range(len(p)))
     return ("layer", "head", "key", "weight", "sink"), rows
 
@@ -310,7 +331,7 @@ ROW_PICTURE = Picture(
     name="row",
     title=_row_title,
     subtitle=lambda data: (
-        "Last row of layer {}, head {}: ".format(*_example(data)[:2]) + str(data.attrs["model"])
+        "Last row of layer {}, head {}: ".format(*_choose_row(data)[:2]) + str(data.attrs["model"])
     ),
     caption=(
         "Left: the weights that the last query of the first text gives to all keys. Right: its "

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
-    """Geometric means over the rows of each head, [layer, head]: measured and by both laws."""
+    """Return geometric means over the rows of each head, [layer, head]: measured, by both laws.
+
+    Laws are compared by ratios, so means are of logarithms: an arithmetic mean would be that of the
+    few rows of large S.
+    """
     rows = longest(plain(data))
     names = {
         "measured": "S_without_sinks",
@@ -29,6 +33,7 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     for key, name in names.items():
         values = rows[name].transpose("layer", "head", "text", "row").values
         known = np.isfinite(values)
+        # The limit law e^(−γ²/2) of wide rows underflows to 0, which has no logarithm.
         logs = np.log(np.maximum(np.where(known, values, 1.0), 1e-30))
         with np.errstate(invalid="ignore"):  # no law where γ̂ is unknown or too wide
             out[key] = np.exp(logs.sum((2, 3)) / known.sum((2, 3)))
@@ -42,13 +47,18 @@ def _laws_title(data: xarray.Dataset) -> str:
 
 
 def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
+    """Draw measured S of every head against each law, coloured by layer."""
     found = _heads(data)
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     every = [x[np.isfinite(x)] for x in found.values()]
     lowest = min((float(np.quantile(x, 0.02)) for x in every if len(x)), default=1e-3)
+    # Axes begin at the power of ten below all but 2 % of the heads, between 10⁻³ and 0.1: the limit
+    # law of a few wide heads would squeeze all others together. What is beyond lies on the left
+    # edge.
     low = np.clip(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3, 0.1)
     names = (("limit", "limit law  exp(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
     image = None
+    # Axes of both panels are equal, so that a point's height above the diagonal can be compared.
     for i, (key, label) in enumerate(names):
         ax = plotting.calm(canvas.add_axes((0.1 + 0.41 * i, 0.13, 0.36, 0.68)))
         ax.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1), xlabel=label)
@@ -100,31 +110,35 @@ LAWS_PICTURE = Picture(
 )
 
 
-_BINS = 40
+_BINS = 40  # of the rows by rank: more make the curves noisy, fewer hide the ends
 
 
 def _ratios(data: xarray.Dataset) -> dict[str, np.ndarray]:
-    """S over each law, rows in the order of their S."""
+    """Return S over each law, rows in the order of their S."""
     rows = late_rows(data)
     names = ("S_without_sinks", *LAWS)
     S, *laws = (rows[name].values.astype(float).ravel() for name in names)
+    # Every law is shown on the same rows: those that all of them know.
     known = np.isfinite([S, *laws]).all(0) & (np.min(laws, axis=0) > 0)
     order = np.argsort(S[known], kind="stable")
     return {name: (S / x)[known][order] for name, x in zip(LAWS, laws, strict=True)}
 
 
 def _quartiles(ratio: np.ndarray) -> np.ndarray:
-    """Quartiles of each fortieth of the rows, [3, bins]."""
+    """Return the quartiles of each fortieth of the rows, [3, bins]."""
+    # Rows come in the order of their S, so that each part is a range of ranks.
     parts = np.array_split(ratio, min(_BINS, max(len(ratio), 1)))
     return np.array([np.quantile(x, (0.25, 0.5, 0.75)) for x in parts if len(x)]).reshape(-1, 3).T
 
 
 def _head_title(data: xarray.Dataset) -> str:
+    # In the order of `LAWS`: the exact law first, the law with κ last.
     found = [np.median(x) for x in _ratios(data).values()]
     return f"Given its largest logit, S is {found[-1]:.2f} times its law (exact law {found[0]:.2f})"
 
 
 def _draw_head_law(data: xarray.Dataset, canvas: Canvas) -> None:
+    """Draw S over each of the three laws against the rank of S, median and middle half."""
     ax = plotting.axes(canvas, "rank of the row's S among all rows", "measured S over the law")
     ax.axhline(1, color=GREY, lw=1)
     for (name, ratio), look in zip(_ratios(data).items(), LOOKS, strict=False):

@@ -45,16 +45,17 @@ class Picture:
     needs: str = "gamma"
 
     def render(self, data: xarray.Dataset) -> dict[str, bytes]:
-        """Its files by suffix: svg, png, csv; the same bytes for the same data."""
+        """Return its files by suffix: svg, png, csv; the same bytes for the same data."""
         title, subtitle = self.title(data), self.subtitle(data)
         draw: Any = self.draw
         files = plotting.render(draw, data, title, subtitle, self.size)  # type: ignore[arg-type]
         columns, rows = self.table(data)
+        # Six digits: the last ones of a sum differ between machines, and files would with them.
         cells = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
         return {**files, "csv": csv_text([columns, *cells]).encode()}
 
     def of(self, data: xarray.Dataset) -> Drawn:
-        """The picture of a measurement, as a notebook shows it."""
+        """Return the picture of a measurement, as a notebook shows it."""
         return Drawn(self.render(data)["png"], self.alt)
 
 
@@ -75,7 +76,7 @@ class Drawn:
         return self.alt
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
-        """In few colours, so that it stays small in a notebook's file."""
+        """Return the picture in 128 colours, so that it stays small in a notebook's file."""
         from PIL import Image
 
         image, small = Image.open(io.BytesIO(self.png)).convert("RGB"), io.BytesIO()
@@ -85,16 +86,16 @@ class Drawn:
 
 
 def plain(data: xarray.Dataset) -> xarray.Dataset:
-    """The runs without BOS, or those there are."""
+    """Return the runs without BOS, or those there are: they are the first where both were made."""
     return data.isel(bos=0)
 
 
 def longest(data: xarray.Dataset) -> xarray.Dataset:
-    """Rows of the longest context."""
+    """Return the rows in the second half of the longest context."""
     return tables.rows_at(data, int(data["context"][-1]))
 
 
 def words(data: xarray.Dataset) -> str:
-    """The model and its texts."""
+    """Return the model and its texts in a few words."""
     count, T = data.sizes["text"], int(data["context"][-1])
     return f"{data.attrs['model']}, {count} text{'s' * (count > 1)} of {T} tokens"

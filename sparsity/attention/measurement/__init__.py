@@ -5,7 +5,8 @@ A model's q and k, or its weights, become a dataset this way:
     measure(queries=, keys=)   measure(attention=)   measure_model   measure_transformers
               └───────────┬───────────┴───────────────────┴──────────────────┘
     layer_inputs          arrays, masks and options checked
-    attention_layers      LogitLayer or WeightLayer: which keys each query sees, what is padding
+    attention_layers      LogitLayer or WeightLayer: which keys each query sees
+    padding               which queries are padding, and the first key that each one sees
               │
     layers                measure_layer: block of rows by block of rows, on all cores
       ├─ logit_blocks     of q and k: sums in the pass of `streaming`, the sink key set apart
@@ -20,7 +21,8 @@ A model's q and k, or its weights, become a dataset this way:
 
 `texts` cuts texts into windows of tokens, `runs` keeps what is finished of a long run, `heads`
 takes the scores of heads apart, and `probing` measures mixers that form no weights. `hugging_face`
-runs models of `transformers` and measures what `torch_attention` sees of them.
+runs models of `transformers` and measures the calls that `torch_attention` explains, or else the
+weights that they return and `returned_weights` checks.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ def measure(
         fix = "weights have none of them; leave them out"
         raise InputError("scale, rope and sink_logits", "given", fix)
     causal, sink = flag("causal", causal), None if sink is None else whole("sink", sink, 0)
-    choice("pairing", pairing, PAIRINGS)
+    choice("pairing", pairing, PAIRINGS)  # here too: of weights nobody else would look at it
     check_progress(progress)
     also = requested_names(of)
     how: dict[str, Any] = {}
@@ -147,6 +149,7 @@ def measure(
         )
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
     numbers, done = [], []
+    # Layers are taken, measured and let go one by one: an iterable may make each when asked for it.
     one_layer = getattr(main, "ndim", None) == 3
     total = 1 if one_layer else len(main) if hasattr(main, "__len__") else 0
     layers = _check_alike(_make_layers(arrays, make_layer, mask, segments), type(main).__name__)
@@ -160,6 +163,7 @@ def measure(
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
     how["sink"] = None if sink is None else int(sink)
     how |= {"title": "attention measured", "causal": int(causal)}
+    # `done` has texts by layer; a dataset is of all layers of one text.
     found = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
     if len(found) == 1:
         return found[0]

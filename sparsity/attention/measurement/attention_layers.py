@@ -1,6 +1,7 @@
 """A layer whose rows are measured, block by block: attention weights, or queries and keys.
 
-Both kinds know which keys a query sees: by looking back, by a mask, and by texts and padding.
+Both kinds know which keys a query sees: by looking back, by a mask, and by texts and padding,
+which `padding` finds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ HIDDEN_BELOW_TOP, HIDDEN_AT = 745.0, -1e4
 # Blocks are not cut below so many rows and keys: what is above the diagonal then costs less than
 # another block does.
 MIN_CUT = 64
-MAX_LOG_LEARNED = 600.0  # beyond e^600 times the largest weight a learned sink takes all there is
+# Weights are relative to the largest of the row, so that only a learned sink can exceed 1. Beyond
+# e^600 it takes all there is to double precision, while sums of it stay below overflow at e^709.
+MAX_LOG_LEARNED = 600.0
 MAX_VISIBLE_ENTRIES = 2**22  # of which it is known at a time whether they are seen: 4 MiB of bool
 
 
@@ -68,6 +71,7 @@ class AttentionLayer:
         """Return some of the heads, with their own numbers."""
         for name in ("mask", "active", "first"):
             x = getattr(self, name)
+            # An axis of length 1 stands for all heads and is not cut.
             own[name] = x if x is None or isinstance(x, int) or len(x) == 1 else x[heads]
         return replace(self, **own)
 
@@ -92,6 +96,9 @@ class AttentionLayer:
             seen = seen & (self.segments[start:stop, None] == self.segments[:width])
         if self.mask is not None:
             mask = self.mask[:, start:stop, :width]
+            # An additive mask hides relative to the largest entry of the keys that are seen
+            # otherwise: a bias on a whole row changes no softmax, so must not hide it. Only where
+            # all entries are at −10⁴ or below is the row meant to be hidden.
             if mask.dtype.kind == "f":
                 top = xp.where(seen, mask, -xp.inf).max(-1, keepdims=True)
                 mask = (mask > top - HIDDEN_BELOW_TOP) & (top > HIDDEN_AT)
@@ -119,6 +126,8 @@ class AttentionLayer:
 
         There are eight widths at most, since each is compiled.
         """
+        # Causal rows up to `stop` need no keys beyond it. The width is rounded up to an eighth of
+        # the text: exact widths would each be compiled, the full width would double the work.
         length, stop = self.key_count, stop + self.offset
         step = max(-(-length // 8), MIN_CUT)
         most = max(stop, sink + 1) if isinstance(sink, int) else stop
@@ -129,6 +138,8 @@ class AttentionLayer:
 
         It is a power of two, so that few sizes are compiled.
         """
+        # Nor is it more than an eighth of the text, since of causal blocks the part above the
+        # diagonal is computed in vain.
         heads, length = self.shape[0], self.key_count
         rows = max(1, min(most // (heads * length), max(length // 8, MIN_CUT)))
         return 1 << (rows.bit_length() - 1)
@@ -136,7 +147,7 @@ class AttentionLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightLayer(AttentionLayer):
-    """Given attention weights, [heads, queries, keys]."""
+    """A layer of which the attention weights are given, [heads, queries, keys]."""
 
     weights: Any
 
@@ -176,6 +187,8 @@ class WeightLayer(AttentionLayer):
             if not bool(xp.all(xp.isfinite(xp.abs(rows).sum(-1)))):
                 fix = f"the sum of a row is beyond {rows.dtype}; divide the weights by their sum"
                 raise InputError("attention", f"weights up to {float(xp.abs(rows).max()):.3g}", fix)
+        # Weight on a key that is said to be hidden means that the mask is not the model's: n, and
+        # S with it, would be wrong. It is refused, not cut off.
         beyond = rows[..., width:]
         if bool(xp.any(beyond != 0)) or bool(xp.any((rows[..., :width] != 0) & ~seen)):
             fix = "has weights on keys that a query does not see; pass causal=False or another mask"
@@ -190,7 +203,7 @@ class WeightLayer(AttentionLayer):
 
 @dataclass(frozen=True, kw_only=True)
 class LogitLayer(AttentionLayer):
-    """Scaled products of queries [heads, T, d] and keys [kv heads, T, d], made when asked for."""
+    """A layer of queries [heads, T, d] and keys [kv heads, T, d]; logits are made by blocks."""
 
     queries: Any
     keys: Any
@@ -243,16 +256,17 @@ class LogitLayer(AttentionLayer):
         Raises:
             InputError: logits too large for the type of the arrays.
         """
+        # Queries that share a key head are stacked as its rows: one product for each key head.
         heads, _, dim = self.queries.shape
         groups = self.keys.shape[0]
         q = self.queries[:, start:stop].reshape(groups, -1, dim) * self.scale
         logits = _multiply(q, self.keys[:, :width]).reshape(heads, stop - start, width)
-        check_finite("logits", logits)
+        check_finite("logits", logits)  # before the cap: tanh would make 1 of infinity
         xp = logits.__array_namespace__()
         seen = self.visible_keys(start, stop, width, xp)
         if self.softcap is not None:
             logits = self.softcap * xp.tanh(logits / self.softcap)
-        if self._mask_adds:
+        if self._mask_adds:  # not where it hides: −∞ in a logit would make NaN of 0·∞ later
             logits = logits + xp.where(seen, self.mask[:, start:stop, :width], 0.0)
         return logits, seen
 
@@ -277,56 +291,6 @@ class LogitLayer(AttentionLayer):
 Layer = WeightLayer | LogitLayer
 
 
-def find_padding(layer: Any) -> Any:
-    """Return the layer with what its mask says of padding, and the first key that each query sees.
-
-    A query is padding where its number in `segments` is 0 or less. Without segments it is where the
-    mask hides the key at its own position from itself and from the queries beside it, if any query
-    sees its own key.
-
-    Raises:
-        InputError: the mask tells nothing of padding.
-    """
-    if not layer.hides:
-        return layer
-    length = layer.shape[1]
-    heads = 1 if layer.mask is None else len(layer.mask)
-    if layer.segments is not None:
-        text = np.broadcast_to(layer.segments > 0, (heads, length))
-    elif layer.key_count != length:  # keys of another text, or of what came before
-        text = np.ones((heads, length), bool)
-    else:
-        own, beside = (np.zeros((heads, length), bool) for _ in range(2))
-        for start, stop, seen in layer.iterate_visible():
-            for away, found in ((0, own), (1, beside), (-1, beside)):
-                i = np.arange(max(start, -away), min(stop, length - away))
-                found[:, i + away] |= seen[:, i - start, i + away]
-        text = own | beside | ~own.any(-1, keepdims=True)
-    visible, padded = [], layer.segments is None and not text.all()
-    for start, _, seen in replace(layer, active=text).iterate_visible():
-        if padded and _shows_keys_here_and_there(seen, text, start):
-            fix = "hides tokens from themselves and shows keys here and there: give segments= as "
-            raise InputError("mask", "array", fix + "well, ones where no token is padding")
-        visible.append((seen.any(-1), seen.argmax(-1)))
-    active, first = (np.concatenate(x, axis=1) for x in zip(*visible, strict=True))
-    firsts = np.unique(first[active])
-    first = first if firsts.size > 1 else int(firsts[0]) if firsts.size else 0
-    return replace(layer, active=None if active.all() else active, first=first)
-
-
-def _shows_keys_here_and_there(seen: np.ndarray, text: np.ndarray, start: int) -> bool:
-    """Return whether a mask tells nothing of padding, by its rows from `start` on.
-
-    Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
-    neighbours, but for rows that see none, and the key is one of a text.
-    """
-    count = (text[:, start : start + seen.shape[1]] & seen.any(-1)).cumsum(-1)[..., None]
-    first = np.where(seen, count, count.shape[1] + 1).min(1)
-    last = np.where(seen, count, 0).max(1)
-    some = seen.any(1)
-    return bool((some & ((last - first + 1 != seen.sum(1)) | ~text)).any())
-
-
 @functools.cache
 def _compiled_product() -> Any:
     import jax
@@ -338,9 +302,12 @@ def _compiled_product() -> Any:
 
 
 def _multiply(q: Any, k: Any) -> Any:
-    """Return all q·k. By JAX where that keeps the precision: BLAS stalls where threads share cores.
+    """Return q·kᵀ of each group, [groups, rows, keys].
 
-    Of NumPy arrays group by group, so that it is compiled once for any number of groups.
+    Single precision goes through JAX on the CPU as well: the blocks of a layer run in threads of
+    their own, and the threads of BLAS stall where they share cores with these. Double precision
+    stays with NumPy, since JAX has it only under a flag. NumPy arrays are multiplied group by
+    group, so that one shape is compiled for any number of groups.
     """
     if not isinstance(q, np.ndarray):
         return _compiled_product()(q, k)

@@ -23,12 +23,7 @@ from sparsity.attention.checkpoints.checkpoint import fingerprint
 from sparsity.attention.measurement import sinks, summaries, tables
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
-from sparsity.attention.measurement.runs import (
-    KeptPieces,
-    describe_run,
-    kept_pieces,
-    open_inputs,
-)
+from sparsity.attention.measurement.runs import KeptPieces, describe_run, kept_pieces, open_inputs
 from sparsity.attention.measurement.summaries import Summary
 from sparsity.attention.measurement.texts import Cut, name_texts, take_windows, texts_of_windows
 from sparsity.errors import InputError
@@ -38,8 +33,10 @@ from sparsity.tasks import TaskExecutor, run_tasks
 if TYPE_CHECKING:
     import xarray
 
-MAX_TOGETHER = 4  # texts that share one reading of the weights; so many are lost to a kill at most
-MIN_TASKS = 8  # for an executor, where there are as many texts
+# Texts that share one reading of the weights: more read less and lose more to a kill, as a text is
+# kept when its group is done, and hold the queries and keys of more texts in memory.
+MAX_TOGETHER = 4
+MIN_TASKS = 8  # for an executor, where there are as many texts: fewer would leave workers idle
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class Corpus:
     files: tuple[Path, ...] = ()
 
     def table(self) -> list[dict[str, Any]]:
-        """All rows of 2^(k−1) < n ≤ 2^k keys, by k."""
+        """Return a line for all rows of 2^(k−1) < n ≤ 2^k keys, by k."""
         found = []
         for k in range(self.sums.count.shape[-1]):
             own = self.sums.at(k)
@@ -82,26 +79,24 @@ class Corpus:
         return found
 
     def over_texts(self) -> dict[str, dict[str, Any]]:
-        """Means over the texts, whose windows are never drawn apart."""
+        """Return means over the texts, whose windows are never drawn apart."""
         texts = texts_of_windows(self.names, self.about["stride"])
         return tables.bootstrap_over_texts(self.figures, tables.OVER_TEXTS, texts)
 
     def summary(self) -> dict[str, Any]:
-        """The outcome in JSON's types."""
-        texts = [
-            {"text": name, **figures, "sinks": listed}
-            for name, figures, listed in zip(self.names, self.figures, self.sinks, strict=True)
-        ]
-        return {
+        """Return the outcome in JSON's types."""
+        each = zip(self.names, self.figures, self.sinks, strict=True)
+        found = {
             **self.about,
             "table": self.table(),
             "over texts": self.over_texts(),
-            "texts": texts,
+            "texts": [{"text": name, **own, "sinks": listed} for name, own, listed in each],
             "passed_over": list(self.passed_over),
-        } | ({"files": [str(path) for path in self.files]} if self.files else {})
+        }
+        return found | ({"files": [str(path) for path in self.files]} if self.files else {})
 
     def text(self) -> str:
-        """The outcome for a terminal."""
+        """Return the outcome for a terminal."""
         columns = (
             ("n up to", "n", "d"), ("rows", "rows", "d"), ("mean S", "S", ".3f"),
             ("n_eff", "n_eff", ".2f"), ("no sinks", "n_eff_without_sinks", ".2f"),
@@ -122,11 +117,11 @@ class Corpus:
             spread_of = f"{low:.3f} to {high:.3f} over texts" if x["count"] > 1 else "of one text"
             lines.append(f"  {name:<19} {x['value']:8.3f}  ({spread_of})")
         lines += [f"Passed over: {line}" for line in self.passed_over]
-        written = [f"Written: {', '.join(map(str, self.files))}"] if self.files else []
-        return "\n".join([*lines, *written])
+        lines += [f"Written: {', '.join(map(str, self.files))}"] if self.files else []
+        return "\n".join(lines)
 
     def dataset(self) -> xarray.Dataset:
-        """Everything with its labels; `summaries.read` gives the sums back, to be merged."""
+        """Return everything with its labels; `summaries.read` gives the sums back, to be merged."""
         data = summaries.dataset(self.sums)
         names = list(self.figures[0])
         table = np.array([[float(x[name]) for name in names] for x in self.figures])
@@ -139,8 +134,8 @@ class Corpus:
         for name, kind in (("position", np.int32), ("heads", np.int32), ("importance", np.float32)):
             data[f"sink_{name}"] = ("sink", np.array([x[name] for _, x in flat], kind))
         data["sink_token"] = ("sink", np.array([x["token"] for _, x in flat], object))
-        told = {"passed_over": list(self.passed_over)} if self.passed_over else {}
-        return data.assign_attrs(self.about | told)
+        lines = {"passed_over": list(self.passed_over)} if self.passed_over else {}
+        return data.assign_attrs(self.about | lines)
 
 
 def measure_corpus(
@@ -185,6 +180,7 @@ def measure_corpus(
         raise InputError("bos", bos, "give True or False")
     cut = Cut(tokens, offset, stride, (bool(bos),))
     found, passed = take_windows(opened, name_texts(texts), cut)
+    # A piece is named by all that its numbers depend on: version, model, settings, and token ids.
     digest = fingerprint(opened.files)
     settings = describe_run(opened, digest, cut, sink) | {"bos": int(bos)}
     kept, base = KeptPieces(parts, settings), json.dumps(settings, sort_keys=True).encode()
@@ -294,6 +290,8 @@ def _measure_texts(
     groups = [texts[i : i + size] for i in range(0, len(texts), size)]
     try:
         for index, found, error, _ in run_tasks(work, groups, executor):
+            # Here the first failure ends the run: the next text would fail likewise. In workers one
+            # may fail alone, so the others are kept before it is reported.
             if error is not None and executor is None:
                 raise error
             each = found if error is None else [error] * len(groups[index])
@@ -333,6 +331,8 @@ def _measure_here(
         layers[run].append(measure_with_laws(layer_of_queries(q, k), sink))
         step(1)
 
+    # The model goes layer by layer through all texts, so that weights are read once; a layer is
+    # measured and its queries and keys are let go before the next one.
     losses, pieces = forward(model, texts, visit), []
     for own, loss, ids in zip(layers, losses, texts, strict=True):
         data = label_layers(own, {"causal": 1})

@@ -19,8 +19,8 @@ from sparsity.output import netcdf_bytes, netcdf_path, write
 if TYPE_CHECKING:
     import xarray
 
-SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
-TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
+MIN_RANKED = 8  # keys in sight, for a row to count in a correlation or an average
+MIN_TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
 # Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
 LILLIEFORS = 1.045  # his own table of 1967 has 1.031
 
@@ -87,7 +87,8 @@ MEANING = {
     "loss": "mean next-token loss, in nats",
 }
 
-_AXES = {  # beside layer and head; of all others "row", and of rank correlations none
+# Axes of a variable beside layer and head; all others have "row", and rank correlations none.
+_AXES = {
     **dict.fromkeys(("last_row", "key_importance"), ("key",)),
     **dict.fromkeys(("importance", "top_importance", "top_key"), ("context",)),
     "departs": (),
@@ -98,6 +99,8 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return Spearman's correlation along the last axis, over the places where both are known."""
     from scipy import stats  # slow to import
 
+    # Unknown places sort behind all known ones, so the ranks of the known are 1 … count; centred
+    # and set to 0 where unknown, they need no compression. Ties get mean ranks.
     known = np.isfinite(x) & np.isfinite(y)
     ranks = []
     for values in (x, y):
@@ -137,8 +140,10 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     Returns:
         By name, [heads, T], or [heads] for correlations; in the precision of these.
     """
+    # Each row has three lengths: with all keys, without the sink key, and without all sinks. The
+    # law beside it is asked at the same length and at the spread of the same keys.
     n, out = found["length"], {}
-    counts, left = n >= SHORTEST, found["length_without_sinks"]
+    counts, left = n >= MIN_RANKED, found["length_without_sinks"]
     lengths = {
         "": n,
         "_without_sink_key": n - np.isfinite(found["sink_logit"]),
@@ -158,7 +163,7 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
         if "distance_without_sinks" in found:
             distance = found["distance_without_sinks"]
-            tested = (left >= TESTED) & np.isfinite(distance)
+            tested = (left >= MIN_TESTED) & np.isfinite(distance)
             beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
             out["departs"] = beyond.sum(-1) / tested.sum(-1)
         return {name: np.asarray(value, n.dtype) for name, value in out.items()}
@@ -180,11 +185,13 @@ def label_layers(
     """
     import xarray
 
+    # Variables come in the order of `MEANING`, what `of` asked for behind them.
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
     length, keys = found["S"].shape[-1], found["last_row"].shape[-1]
-    before = keys - length if attributes["causal"] else 0  # tokens before the first query
+    # Causal queries are the last of all tokens, as where the first were kept in a cache.
+    before = keys - length if attributes["causal"] else 0
     single = found["importance"].shape[-1] == 1
     variables = {}
     for name, values in found.items():
@@ -231,6 +238,7 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     import xarray
 
     instance("data", data, xarray.Dataset, "give a dataset of measure")
+    # Shuffled, the exponents of floats lie together and compress; scalars cannot be compressed.
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
     place = netcdf_path(path)
     write(place, netcdf_bytes(data, packed))

@@ -1,4 +1,10 @@
-"""One constant κ of each head, fitted on texts: γ = κ γ̂ in the law given the largest logit."""
+"""One constant κ of each head, fitted on texts: γ = κ γ̂ in the law given the largest logit.
+
+The law takes the logits below the largest as Gaussian of spread γ̂. Those of real heads are not: κ
+says how wide a Gaussian has to be to give the head's median S. A law with a fitted constant is
+judged on other texts than it was fitted on (`fit_kappa_on_other_texts`); otherwise it would be
+compared with itself.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,9 @@ if TYPE_CHECKING:
     import xarray
 
 EVERY_ROW = 8  # of the second half, one in so many is enough to fit one number of a head
-LOG_KAPPA = np.linspace(-1.25, 1.25, 41)  # where medians are taken; between, they are straight
+# ln κ where medians are taken, in steps of 1/16: κ from 0.29 to 3.5. Between, the median is taken
+# as straight. More steps cost time and memory in proportion.
+LOG_KAPPA = np.linspace(-1.25, 1.25, 41)
 
 _AXES = ("text", "layer", "head", "row")
 _FIELDS = ("length", "gamma", "top_logit", "S")
@@ -51,6 +59,8 @@ class HeadRows:
         Raises:
             InputError: weights without logits, or texts run both with BOS and without.
         """
+        # `measure` has rows without all sinks; `measure_heads` leaves out the first key alone, and
+        # its `length` counts that key.
         if "length_without_sinks" in data:
             names = [f"{name}_without_sinks" for name in _FIELDS]
         else:
@@ -116,6 +126,7 @@ def fit_kappa(data: xarray.Dataset, *, resamples: int = 30, seed: int = 0) -> He
     Raises:
         InputError: data without logits, or over bos.
     """
+    # The law is evaluated once, on a grid of κ; every fit of a resample is then medians alone.
     rows, resamples = HeadRows.of(data), whole("resamples", resamples, 2)
     ratios, rng = _ratios_on_grid(rows), np.random.default_rng(seed)
     texts = _windows_by_text(data, len(rows.S))
@@ -125,6 +136,7 @@ def fit_kappa(data: xarray.Dataset, *, resamples: int = 30, seed: int = 0) -> He
     if len(texts) > 1:
         draws = rng.integers(0, len(texts), (resamples, len(texts)))
         drawn = [_fit_log_kappa(ratios, np.concatenate([texts[i] for i in draw])) for draw in draws]
+        # The spread of ln κ is the relative error of κ.
         stderr = kappa * np.nanstd(drawn, axis=0, ddof=1)
     return HeadConstants(kappa, stderr, count, len(texts), resamples, seed)
 
@@ -190,6 +202,7 @@ def with_head_law(data: xarray.Dataset, *, seed: int = 0) -> xarray.Dataset:
     columns = []
     for run in [data.isel(bos=i) for i in range(data.sizes["bos"])] if over_bos else [data]:
         last = int(run["context"][-1])
+        # Every eighth row of the second half: neighbouring rows share their keys and say the same.
         late = tables.rows_at(run, last).isel(row=slice(None, None, EVERY_ROW))
         of_others, fitted = fit_kappa_on_other_texts(late), fit_kappa(late, seed=seed)
         rows = HeadRows.of(run)
@@ -229,6 +242,8 @@ def _fit_log_kappa(ratios: np.ndarray, texts: Any) -> np.ndarray:
     It is where the median log ratio is zero, nearest to κ = 1; where it nowhere is, where it is
     nearest to zero.
     """
+    # The ratio need not be monotonic in κ: of several roots the one nearest to κ = 1 changes the
+    # law least. The median is not smooth, hence a grid and a straight line, not Newton's method.
     medians = np.stack([_median_by_head(at[texts]) for at in ratios])
     x = LOG_KAPPA.reshape(-1, 1, 1)
     left, right, step = medians[:-1], medians[1:], np.diff(LOG_KAPPA)[0]
@@ -244,5 +259,5 @@ def _fit_log_kappa(ratios: np.ndarray, texts: Any) -> np.ndarray:
 
 def _median_by_head(x: np.ndarray) -> np.ndarray:
     """Return the median over texts and rows, [text, layer, head, row] -> [layer, head]."""
-    median = np.nanmedian if np.isnan(x).any() else np.median
+    median = np.nanmedian if np.isnan(x).any() else np.median  # nanmedian is slower
     return median(np.moveaxis(x, 0, -1).reshape(*x.shape[1:3], -1), -1)

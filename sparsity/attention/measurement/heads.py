@@ -2,7 +2,7 @@
 
 The scores of one head are taken apart as s_ij = (row) + β_(i−j) + κ_j + ε_ij. β, the distance
 profile, comes from *other* texts; κ, the key bias, from queries at least `gap` positions after the
-query, so that neither has seen the row it is taken from. ε, the content, is what is left.
+query, so that neither has seen the row it is taken from. ε, the content, is the remainder.
 
 All rows of logits here lie along the last axis, have mean zero over the keys they see, and are 0
 elsewhere; the first key, a sink, is not among them.
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 NEAREST = 4  # keys, the nearest, that are left out
 TAIL = 0.05  # share of the keys that is the upper tail
-SINK_WEIGHT = 0.05  # mean weight of a key from which on it is left out as a sink
+# Mean weight of a key from which on it is left out as a sink; lower than `sinks.MIN_SINK_WEIGHT`,
+# so that the remaining rows have none. Lower still would leave out keys that the head reads.
+SINK_WEIGHT = 0.05
 SWEEPS = 2  # of profile given key bias, and key bias given profile; a third changes little
 
 ROW_MEANING = {  # of any rows of logits
@@ -93,18 +95,19 @@ def measure_heads(
 
     tokens, every = whole("tokens", tokens, 2), whole("every", every, 1)
     step, gap = whole("step", step, 1), whole("gap", gap, 2)
-    cut = Cut(tokens, offset)
     function("each", each, "give a function of (layer, head, parts)")
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     # Rows of the second half; `gap`/2 queries are left for the key bias of the last of them.
     rows = np.arange(tokens // 2 + step // 2, tokens - gap - gap // 2, step)
     if not len(rows):
         raise InputError("tokens", tokens, f"leave no row with a gap of {gap}; give {8 * gap}")
-    found, _ = take_windows(opened, name_texts(texts), cut)
+    found, _ = take_windows(opened, name_texts(texts), Cut(tokens, offset))
     if len(found) < 2:
         fix = "parts are estimated on other texts; give two or more"
         raise InputError("texts", len(found), fix)
     ids = [window.ids[0] for window in found]
+    # Texts come one after the other within a layer; parts need all texts, so a layer waits for
+    # them.
     waiting: list[tuple[np.ndarray, np.ndarray]] = []  # q and k of each text, of one layer
     layers: list[dict[str, np.ndarray]] = []
 
@@ -122,6 +125,7 @@ def measure_heads(
             s = np.matmul(queries[:, head], own_keys.swapaxes(1, 2))
             s = s / queries.dtype.type(queries.shape[-1] ** 0.5)
             parts = split_scores(s, rows, gap)
+            # The sink key's logit less the mean of the others, which `seen` holds without it.
             first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
             heads.append(head_figures(parts, first, gap, head))
             each(layer, head, parts)
@@ -165,7 +169,7 @@ class ScoreParts:
 
     @property
     def content(self) -> np.ndarray:
-        """ε, what is left."""
+        """The content ε: the scores without profile and key bias."""
         return self.scores - self.profile - self.bias
 
 
@@ -187,7 +191,8 @@ def split_scores(scores: Any, rows: np.ndarray, gap: int = 64) -> ScoreParts:
     far = seen & (distance >= gap)
     count = np.maximum(length - np.maximum(gap, at + 1), 0)  # rows from `gap` on with that distance
     bias, sums = np.zeros((texts, 1, length), c.dtype), np.zeros((texts, length), c.dtype)
-    # Profile and key bias of each text by itself, each given the other in turn.
+    # Profile and key bias of each text by itself, each given the other in turn (backfitting):
+    # fitted alone, the profile would take the mean bias of the keys at each distance with it.
     for sweep in range(SWEEPS):
         if sweep:
             profile = sums / np.maximum(count, 1).astype(c.dtype)
@@ -236,6 +241,7 @@ def sum_by_distance(x: np.ndarray) -> np.ndarray:
 def view_by_distance(profile: np.ndarray) -> np.ndarray:
     """Return the view [texts, i, j] of profile[texts, i − j]; 0 where j > i."""
     length = profile.shape[-1]
+    # A Toeplitz matrix as windows of its profile, reversed: no T × T array is made.
     padded = np.pad(profile[:, ::-1], ((0, 0), (0, length - 1)))
     return np.lib.stride_tricks.sliding_window_view(padded, length, axis=-1)[:, ::-1]
 
@@ -260,11 +266,13 @@ def head_figures(
     found = row_figures(c, seen, parts.distance, np.random.default_rng(seed))
     # Sinks: keys that take more than `SINK_WEIGHT` of all rows' weight, the first key's counted.
     top = np.maximum(np.where(seen, c, -np.inf).max(-1), first)[..., None]
+    # The first key is beside the row, as `first`, and has its part in the sum that p is a share of.
     a = np.where(seen, np.exp(c - top), 0)
     p = a / (a.sum(-1, keepdims=True) + np.exp(first[..., None] - top))
     sinks = (p.mean(1) > SINK_WEIGHT) & (parts.distance >= gap).all(0)
     clear = seen & ~(parts.distance < NEAREST) & ~sinks[:, None]
     gamma = row_gamma(content, seen)
+    # Spread or shape? The row's own logits at the spread of the content keep their shape.
     shrunk = c * (gamma / found["gamma_without_sink_key"])[..., None]
     return (
         found
@@ -291,6 +299,8 @@ def row_figures(
         distance: of key and query, [rows, keys].
         rng: draws the Gaussian rows.
     """
+    # Without the nearest keys a row is also shorter. `mid` leaves out as many keys where nothing is
+    # special about them, to tell what the length alone does.
     best = np.where(seen, c, -np.inf).argmax(-1)
     at = np.broadcast_to(distance, c.shape)
     n = seen.sum(-1, keepdims=True)
@@ -307,7 +317,8 @@ def row_figures(
     }
     found |= _gamma_and_S("far", c, seen & (distance >= NEAREST))
     found |= _gamma_and_S("mid", c, middle)
-    # The upper tails of the row and of a Gaussian one of its γ̂, exchanged.
+    # The upper tails of the row and of a Gaussian one of its γ̂, exchanged: does the tail or the
+    # body make S differ from a Gaussian row's? Both are sorted, so that the tail is the first 5 %.
     inside = np.broadcast_to(np.arange(c.shape[-1]) < n, c.shape)
     normal = rng.standard_normal(c.shape, np.float32) * gamma[..., None]
     own, other = (
@@ -334,6 +345,6 @@ def row_sparsity(c: np.ndarray, seen: Any) -> np.ndarray:
 
 
 def _gamma_and_S(name: str, c: np.ndarray, seen: Any) -> dict[str, np.ndarray]:
-    """Return γ̂ and S of what is left of the rows."""
+    """Return γ̂ and S of the rows over the keys in `seen` alone."""
     c = centre_rows(c, seen)
     return {f"gamma_{name}": row_gamma(c, seen), f"S_{name}": row_sparsity(c, seen)}

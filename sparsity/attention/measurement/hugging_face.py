@@ -13,14 +13,14 @@ from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.measurement.requested import requested_names
-from sparsity.attention.measurement.torch_attention import (
-    GIVE_WEIGHTS,
-    OWN_WAY,
+from sparsity.attention.measurement.returned_weights import (
     PROBE_WAY,
-    Call,
     measure_returned,
-    outputs_agree,
     record_outputs,
+)
+from sparsity.attention.measurement.torch_attention import (
+    Call,
+    outputs_agree,
     to_numpy,
     watch_calls,
 )
@@ -35,6 +35,8 @@ _MORE_INPUTS = (
     *("visual_feats", "visual_pos", "bbox"),
 )
 _IMPLEMENTATIONS = ("sdpa", "eager")  # tried where the model's own functions are not understood
+_GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
+_OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
 _GIVE_QK = "give q and k to measure()"
 
 
@@ -76,14 +78,14 @@ def _refuse_model(model: Any) -> None:
     takes = inspect.signature(model.forward).parameters
     main = model.main_input_name
     if main != "input_ids" and "input_ids" not in takes:  # some text models name another as main
-        fix = f"takes {main}, not token ids; give a text model, or {OWN_WAY}"
+        fix = f"takes {main}, not token ids; give a text model, or {_OWN_WAY}"
         raise InputError("model", name, fix)
     if "decoder_input_ids" in takes:
         fix = "is an encoder with a decoder, which read two texts; "
         if all(_is_of_library(x) for x in (model.get_encoder(), model.get_decoder())):
             fix += f"measure model.get_encoder(), or model.get_decoder() alone, or {_GIVE_QK}"
         else:
-            fix += OWN_WAY
+            fix += _OWN_WAY
         raise InputError("model", name, fix)
     if any(part.training for part in model.modules()):
         fix = "is in training mode, where dropout is random; call model.eval() first"
@@ -110,7 +112,7 @@ def _run(model: Any, ids: Any, **more: Any) -> Any:
         if beside:
             fix = f"takes {' and '.join(beside)} as well; give its text model, if it has one"
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        fix = f"{what}; {fix}, or run it with all that it takes and {GIVE_WEIGHTS}"
+        fix = f"{what}; {fix}, or run it with all that it takes and {_GIVE_WEIGHTS}"
         raise InputError("model", type(model).__name__, fix) from error
 
 
@@ -121,6 +123,8 @@ def _implemented(model: Any, implementation: str | None) -> Iterator[None]:
     Raises:
         ValueError: the model does not have it.
     """
+    # The parts of a composite model have configurations of their own, which `set_attn_…` changes
+    # too and does not put back.
     configs, kept = [part.config for part in model.modules() if hasattr(part, "config")], []
     while configs:  # those of parts after those that hold them, which set theirs as well
         config = configs.pop(0)
@@ -137,7 +141,11 @@ def _implemented(model: Any, implementation: str | None) -> Iterator[None]:
 
 
 class _MeasuredCalls:
-    """What the calls of attention in one run come to: a layer and a path for each."""
+    """The calls of attention in one run, each measured as a layer with the path of its module.
+
+    A call that softmax does not explain ends all measuring of the run (`understood`): a dataset of
+    the other layers alone would pass for the model.
+    """
 
     def __init__(self, model: Any, sink: int | None, of: Sequence[str]) -> None:
         self.layers: list[dict[str, Any]] = []
@@ -156,12 +164,13 @@ class _MeasuredCalls:
         cached = call.given.get("cache") is not None
         if cached or call.query.shape[2] != call.key.shape[2]:
             what = "takes a cache" if cached else "looks at another text"
-            fix = f"{what}; only attention over the text itself is measured; {OWN_WAY}"
+            fix = f"{what}; only attention over the text itself is measured; {_OWN_WAY}"
             raise InputError("model", type(call.module).__name__, fix)
         self.understood = self.understood and call.explained()
         if not self.understood:
             return
-        # Differential attention calls the function once for each half of the values.
+        # Differential attention calls the function once for each half of the values: the second
+        # call has the same weights, and counting it would make one layer two.
         last, self._last = self._last, call
         if last is not None and last.same_rows(call):
             return
@@ -206,6 +215,9 @@ def _from_calls(
     Raises:
         InputError: two runs of the model differ; attention over another text.
     """
+    # The model's own implementation comes first. One that shows nothing, or gives what softmax of
+    # its arguments does not, may be explained under "sdpa" or "eager"; but then the whole output
+    # must be the same, or another attention would be measured than the model has.
     for implementation in (None, *_IMPLEMENTATIONS):
         seen = _MeasuredCalls(model, sink, of)
         try:
@@ -220,7 +232,7 @@ def _from_calls(
             fix = "gives another output when it runs again; make it deterministic, or choose "
             fix += "another attention by model.set_attn_implementation()"
             raise InputError("model", type(model).__name__, fix)
-        if not seen.layers and seen.understood:
+        if not seen.layers and seen.understood:  # no call at all: no other will make one
             return None
         if same and seen.understood:
             return seen
@@ -240,8 +252,9 @@ def _from_weights(
         with _implemented(model, "eager"), record_outputs(model) as found:
             again = _run(model, ids, output_attentions=True)
     except ValueError as error:
-        fix = f"did not ask the library for its attention function, nor return weights; {OWN_WAY}"
+        fix = f"did not ask the library for its attention function, nor return weights; {_OWN_WAY}"
         raise InputError("model", name, fix) from error
+    # Hybrids return None for layers without attention.
     layers = [x for x in getattr(again, "attentions", None) or () if x is not None]
     if not layers:
         fix = (
@@ -289,6 +302,7 @@ def measure_transformers(
     attributes["measured_from"] = "queries and keys" if seen else "attention weights"
     if seen:
         layers, paths, ((_, causal),) = seen.layers, seen.paths, seen.ways
+        # Models with learned sinks in some layers only: the others have a sink of weight 0.
         for layer in layers if any("learned_sink" in layer for layer in layers) else ():
             layer.setdefault("learned_sink", np.zeros_like(layer["S"]))
     else:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import number, reals
+from sparsity.arguments import choice, number, reals
 from sparsity.attention.measurement.attention_layers import (
     LogitLayer,
     WeightLayer,
     check_finite,
-    find_padding,
 )
+from sparsity.attention.measurement.padding import find_padding
 from sparsity.errors import InputError
 from sparsity.rows import rotation
 
@@ -28,8 +28,10 @@ def _as_array(name: str, value: Any) -> Any:
         fix = "give plain numbers, and what is hidden as mask= or segments="
         raise InputError(name, "masked array", fix)
     value = reals(name, value)
+    # JAX arrays on a CPU share memory with NumPy; on an accelerator they stay where they are.
     if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
         value = np.asarray(value)
+    # float16 and bfloat16 widen to float32 without loss; whole numbers need float64 to be exact.
     if value.dtype.kind not in "iu" and value.dtype.itemsize < 4:
         return value.astype(np.float32)
     return value if value.dtype in (np.float32, np.float64) else value.astype(np.float64)
@@ -51,7 +53,7 @@ def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
         return None
     if not isinstance(mask, np.ma.MaskedArray):
         mask = np.asarray(reals("mask", mask, "give bool, or numbers that are added", bools=True))
-    if mask.dtype.kind in "iu":
+    if mask.dtype.kind in "iu":  # 0 hides in one convention and is what hides nothing in the other
         fix = "whole numbers may be either; give bool, or floating numbers that are added"
         raise InputError("mask", f"array of {mask.dtype}", fix)
     mask = mask if mask.dtype == bool else np.asarray(_as_array("mask", mask))
@@ -62,7 +64,7 @@ def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     ):  # fmt: skip
         fix = f"give bool or additive numbers [{queries}, {keys}], for all heads or each"
         raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
-    if not np.all(mask < np.inf):
+    if not np.all(mask < np.inf):  # false for NaN too
         raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
     return np.broadcast_to(mask.reshape(shape), (shape[0], queries, keys))
 
@@ -103,6 +105,8 @@ def layer_of_weights(
     if x.ndim != 3 or 0 in x.shape:
         fix = "give [heads, queries, keys] in each layer"
         raise InputError("attention", f"array of shape {x.shape}", fix)
+    # A number for each token says both whose query and whose key it is: with other keys than
+    # queries that is not one list.
     if x.shape[1] != x.shape[2] and segments is not None:
         fix = f"say which text each of as many queries as keys is of, not of {x.shape[1:]}; "
         raise InputError("segments", "given", fix + "give mask= instead")
@@ -153,14 +157,13 @@ def layer_of_queries(
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
     heads, length, dim = q.shape
     segments = _check_segments(segments, length)
-    if segments is not None:  # what padding holds is not looked at
+    if segments is not None:  # padding may hold NaN, which a product with 0 would not remove
         q, k = (x.__array_namespace__().where((segments > 0)[:, None], x, 0) for x in (q, k))
     check_finite("queries", q)
     check_finite("keys", k)
     scale = 1 / math.sqrt(dim) if scale is None else scale
     number("scale", scale, "give one finite number")
-    if pairing not in ("half", "interleaved"):
-        raise InputError("pairing", pairing, "choose half or interleaved")
+    choice("pairing", pairing, rotation.PAIRINGS)
     if rope is not None:
         number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)

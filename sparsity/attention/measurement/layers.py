@@ -18,9 +18,13 @@ from sparsity.attention.measurement.requested import SHAPE, measure_requested
 from sparsity.attention.streaming.sums import Sums
 from sparsity.errors import InputError
 
-MAX_ENTRIES = 2**18  # of a block, in the cache with what is made of them
-MAX_WORKERS = 8  # each with a block
-MIN_CONTEXT = 64  # tokens of a text from which on sinks are looked for
+# Entries of a block of weights: 1 MiB in single precision, so that what is made of a block stays in
+# a core's cache. More leave it; fewer pay Python's cost of a call more often.
+MAX_ENTRIES = 2**18
+MAX_WORKERS = 8  # threads, each of which holds a block: more take more memory
+# Tokens of a text from which on sinks are looked for. Of fewer than 45 a key of uniform rows has
+# more than `sinks.MIN_SINK_WEIGHT`.
+MIN_CONTEXT = 64
 
 _SINK = "logit of the sink key"  # beside the sums, until a layer is whole
 
@@ -28,7 +32,7 @@ Block = tuple[slice, int, int]  # heads, the first row, the row after the last
 
 
 class BlockResult(NamedTuple):
-    """What a block of rows comes to.
+    """The result of one block of rows.
 
     Args:
         found: statistics by name, or sums and the sink key's logit, [heads, rows].
@@ -78,45 +82,55 @@ def measure_layer(
         fix += "or leave it out"
         raise InputError("of", shapes[0], fix)
     sink = layer.first if sink is None else int(sink)
-    at = contexts(length) if layer.causal and keys == length else (length,)
-    row_blocks = _plan_blocks(layer, at)
+    # Up to these lengths importance is reported. Only causal rows of one text have shorter contexts
+    # in them.
+    cuts = contexts(length) if layer.causal and keys == length else (length,)
+    # Blocks of logits are compiled passes that return sums; statistics follow from the sums of the
+    # whole layer at once, in double precision. Blocks of weights return their statistics directly.
+    row_blocks = _plan_blocks(heads, heads, layer.rows_per_block(MAX_ENTRIES), cuts)
     if isinstance(layer, LogitLayer):
         held = logit_blocks.place_on_device(layer)
         work = functools.partial(_measure_logits, layer, held, sink)
-        blocks = logit_blocks.plan_blocks(held, at)
+        together = held.plan.groups * held.q.shape[1]  # query heads of so many key heads
+        blocks = _plan_blocks(heads, together, held.plan.rows, cuts)
     else:
         work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
     found: dict[str, np.ndarray] = {}
-    received, seen, last = np.zeros((3, heads, keys))
+    received, counts, last = np.zeros((3, heads, keys))  # by key, as in `BlockResult`
     tops: list[tuple[np.ndarray, np.ndarray]] = []  # at each context
     sink_importance: list[np.ndarray] = []
     for (own, start, stop), block in _run_in_order(work, blocks):
         _store(found, block.found, layer.shape, own, start, stop)
         reached = block.received.shape[-1]
         received[own, :reached] += block.received
-        seen[own, :reached] += block.counts
+        counts[own, :reached] += block.counts
         last[own, :reached] = block.last
-        if stop in at and own.stop == heads:
-            often = _importance(received, seen, layer.count_active(stop))
-            top = np.where(np.isnan(often), -1.0, often).argmax(-1)
-            best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
-            tops.append((best, top.astype(np.int32)))
+        # Blocks come in order of rows and none crosses a context length, so that at the end of one
+        # `received` holds what keys get within that context and nothing from beyond it. The heads
+        # of some rows may come in several blocks, those of the last heads at the end.
+        if stop in cuts and own.stop == heads:
+            importance = _importance(received, counts, layer.count_active(stop))
+            top_key = np.where(np.isnan(importance), -1.0, importance).argmax(-1)
+            top = np.take_along_axis(importance, top_key[:, None], axis=-1)[:, 0]
+            tops.append((top, top_key.astype(np.int32)))
             if isinstance(sink, int):
-                sink_importance.append(_divide(received[:, sink], seen[:, sink]))
+                sink_importance.append(_divide(received[:, sink], counts[:, sink]))
     if isinstance(layer, LogitLayer):
         sums = {name: x.astype(np.float64) for name, x in found.items()}
         of_sink, learned = sums.pop(_SINK), layer.learned_sinks
         learned = None if learned is None else learned[:, None]
         found = row_focus.measure_logit_sums(Sums(**sums), of_sink, learned)
         found["length"] = sums["count"] + np.isfinite(of_sink)
-    if not isinstance(sink, int):  # it differs from row to row
+    # Where the sink key differs from row to row (packed texts), its importance is no entry of
+    # `received`: it is the mean of the rows' own sink mass, less the learned sink's part.
+    if not isinstance(sink, int):
         of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
-        masses = (of_keys[:, :stop] for stop in at)
+        masses = (of_keys[:, :stop] for stop in cuts)
         sink_importance = [_divide(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
     found["importance"] = np.stack(sink_importance, axis=1)
     columns = (np.stack(column, axis=1) for column in zip(*tops, strict=True))
     found["top_importance"], found["top_key"] = columns
-    found["key_importance"] = _importance(received, seen, layer.count_active(length))
+    found["key_importance"] = _importance(received, counts, layer.count_active(length))
     found["last_row"] = last if layer.active is None else _last_weights(layer)
     if of:
         work = functools.partial(measure_requested, layer, sink, of)
@@ -132,12 +146,14 @@ def contexts(length: int) -> tuple[int, ...]:
     return (*itertools.takewhile(lambda n: n < length, (2**k for k in doublings)), length)
 
 
-def _plan_blocks(layer: Layer, cuts: Sequence[int]) -> list[Block]:
-    """Return blocks of all heads, none across a cut, none with much above the diagonal."""
-    heads, length = layer.shape
-    most = layer.rows_per_block(MAX_ENTRIES)
-    starts = [a for x in itertools.pairwise([0, *cuts]) for a in range(*x, most)]
-    return [(slice(0, heads), *x) for x in itertools.pairwise([*starts, length])]
+def _plan_blocks(heads: int, together: int, rows: int, cuts: Sequence[int]) -> list[Block]:
+    """Return blocks of `together` heads by at most `rows` rows, row by row, none across a cut."""
+    return [
+        (slice(first, first + together), start, min(start + rows, b))
+        for a, b in itertools.pairwise([0, *cuts])
+        for start in range(a, b, rows)
+        for first in range(0, heads, together)
+    ]
 
 
 def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, stop: int) -> Any:
@@ -147,6 +163,7 @@ def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, st
     at = sink if isinstance(sink, int) else xp.asarray(layer.first[:, start:stop])
     found, p, n = row_focus.measure_weights(row_focus.set_sink_apart(x, seen, at))
     own = found["sink_mass"][..., None]
+    # `p` is without the sink key: its share goes back to its place, to give [rows, keys] again.
     some = ~xp.isnan(own)  # rows that see nothing, or are all zero, give nothing and do not count
     given = xp.where(some, own, 0.0)
     if isinstance(at, int):
@@ -175,6 +192,8 @@ def _measure_logits(
 
 def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator[tuple[Block, Any]]:
     """Yield each block with its result, on all cores, no more than a few ahead of who asks."""
+    # A queue of futures, not `pool.map`, which would start all blocks at once: their results would
+    # fill the memory where the caller is slower than the workers.
     workers, waiting = min(os.cpu_count() or 1, MAX_WORKERS), deque()
     pool = ThreadPoolExecutor(workers)
     try:
@@ -191,6 +210,8 @@ def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator
 
 def _last_weights(layer: Layer) -> np.ndarray:
     """Return p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
+    # A text padded on the right ends earlier than its arrays, and in each head where its mask says
+    # so: the row is made again for every such end.
     heads, length = layer.shape
     ends = np.broadcast_to(length - 1 - layer.active[:, ::-1].argmax(-1), (heads,))
     found = np.zeros((heads, layer.key_count))
@@ -210,7 +231,7 @@ def _store(
     start: int,
     stop: int,
 ) -> None:
-    """Put what some rows came to into its place."""
+    """Write what was found for some rows into the arrays of the whole layer."""
     for name, value in more.items():
         if name not in found:
             found[name] = np.empty(shape, np.asarray(value).dtype)
@@ -222,7 +243,11 @@ def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
         return sums / count
 
 
-def _importance(received: np.ndarray, seen: np.ndarray, rows: Any) -> np.ndarray:
-    """Return the mean of what rows give to keys that a quarter of them see; else NaN."""
-    often = (4 * seen >= rows) & (seen > 0)
-    return np.where(often, received / np.maximum(seen, 1), np.nan)
+def _importance(received: np.ndarray, counts: np.ndarray, rows: Any) -> np.ndarray:
+    """Return the mean of what rows give to keys that a quarter of them see; else NaN.
+
+    The last keys of causal rows are seen by few queries, near to themselves, whose large weights
+    would pass for sinks.
+    """
+    often = (4 * counts >= rows) & (counts > 0)
+    return np.where(often, received / np.maximum(counts, 1), np.nan)

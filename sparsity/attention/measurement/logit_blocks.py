@@ -9,8 +9,6 @@ added up over the rows by key, for the importance of every key.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +22,7 @@ from sparsity.errors import InputError
 
 FIELDS = frozenset({"z", "y", "w", "mean", "m2"})
 MAX_LOGITS = 2**20  # of a block: fewer and larger blocks are faster, until they leave the cache
-MAX_ROWS, MAX_KEYS = 128, 256  # of a block, and at a time
+MAX_ROWS, MAX_KEYS = 128, 256  # of a block, and at a time: as `streaming.reduce.BLOCK`
 
 
 class BlockPlan(NamedTuple):
@@ -70,7 +68,7 @@ class RowBlock(NamedTuple):
 
 
 class BlockSums(NamedTuple):
-    """What a block of rows comes to, [groups, heads, …].
+    """The sums of a block of rows, [groups, heads, …].
 
     Args:
         others: sums over the keys other than the sink key, [rows].
@@ -87,9 +85,17 @@ class BlockSums(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> BlockSums:
-    """Return what a block comes to, of queries [groups, heads, T, d] and keys [groups, keys, d]."""
+    """Return the sums of a block, of queries [groups, heads, T, d] and keys [groups, keys, d].
+
+    The sink key often has nearly all of the weight, 1 − 10⁻⁸ say. Had it a part in the sums, the
+    others would be what rounding leaves of a difference. So sums run over the others alone, and the
+    sink key joins by the logit of its share: with odds = s_sink − ln Σ_others e^s its share is
+    σ(odds) and that of the others σ(−odds), each to all its digits.
+    """
     groups, size, width, length, rule = plan
-    first = jnp.minimum(rows.start, length - size)  # blocks are all of one size
+    # The last block begins earlier rather than being shorter: all are of one size, compiled once.
+    # Its first rows were in the block before, and `counts` below leaves them out.
+    first = jnp.minimum(rows.start, length - size)
     own = jax.lax.dynamic_slice_in_dim(q, rows.group, groups, axis=0)
     own = scale * jax.lax.dynamic_slice_in_dim(own, first, size, axis=2)
     own_keys = jax.lax.dynamic_slice_in_dim(k, rows.group, groups, axis=0)
@@ -110,11 +116,13 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
             seen = seen & part(rows.seen)
         if rows.added is not None:
             s = s + jnp.where(seen, part(rows.added), 0)
+        # A logit that overflows becomes NaN, so that the maximum over tiles below keeps it and the
+        # caller can refuse it; −∞ means "not in this tile".
         known = jnp.where(seen, jnp.where(jnp.isfinite(s), s, jnp.nan), -jnp.inf)
         place = sink_at - begin
         sink = jnp.take_along_axis(known, jnp.clip(place, 0, width - 1)[..., None], -1)[..., 0]
         sink = jnp.where((place >= 0) & (place < width), sink, -jnp.inf)
-        seen = seen & (j != rows.sink[..., None])
+        seen = seen & (j != rows.sink[..., None])  # the others
         return s, seen, 0, (jnp.where(seen, s, -jnp.inf), sink)
 
     def reaches(tile: Any) -> Any:
@@ -126,12 +134,15 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     low, some = base(others.top), others.count > 0
     log_z = low + jnp.log(jnp.where(some, others.z, 1))
     odds = sink - log_z
+    # Without any other key the sink key has all, if it is seen; `over_weight` turns the weights
+    # e^(s − low) of the others into p.
     mass = jnp.where(some, jax.nn.sigmoid(odds), jnp.where(jnp.isfinite(sink), 1, 0))
     over_weight = jnp.where(some, jax.nn.sigmoid(-odds) / jnp.where(some, others.z, 1), 0)
     if rows.learned is not None:
         log_sum = jnp.logaddexp(jnp.where(some, log_z, -jnp.inf), sink)
         left = jax.nn.sigmoid(log_sum - rows.learned)  # what the learned sink leaves to the keys
         mass, over_weight = mass * left, over_weight * left
+    # A second pass over the kept logits, now that each row's sum is known: Σ over rows of p by key.
     counts = (at >= rows.start) & (at < rows.stop)
     end = rows.stop - 1 - first  # the last row that counts
 
@@ -147,6 +158,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     def by_key(x: Any) -> Any:  # of [tiles, groups, heads, keys at a time]
         return jnp.moveaxis(x, 0, 2).reshape(*shape[:2], -1)
 
+    # Tiles above the diagonal are skipped here as in the first pass: they hold −∞ alone.
     given = jax.lax.map(
         lambda i: jax.lax.cond(reaches(i), give_tile, skip_tile, i), jnp.arange(tiles)
     )
@@ -177,6 +189,9 @@ def place_on_device(layer: LogitLayer) -> DeviceLayer:
     """Return the layer on the device, with its plan for going through it in blocks."""
     groups, length, dim = layer.keys.shape
     heads = layer.shape[0] // groups
+    # As many rows as keep the logits of one key head's queries within MAX_LOGITS; where the texts
+    # are so short that MAX_ROWS is reached first, several key heads go together. Their number
+    # divides all, so that every block is of one shape.
     size = int(np.clip(MAX_LOGITS // (heads * length), min(8, length), min(MAX_ROWS, length)))
     most = int(np.clip(MAX_LOGITS // (heads * size * length), 1, groups))
     together = max(count for count in range(1, most + 1) if groups % count == 0)
@@ -189,18 +204,6 @@ def place_on_device(layer: LogitLayer) -> DeviceLayer:
         q, k = (jax.device_put(x.astype(layer.dtype)) for x in (q, k))
         plan = BlockPlan(together, size, width, length, rule)
         return DeviceLayer(plan, q, k, np.asarray(layer.scale, layer.dtype))
-
-
-def plan_blocks(held: DeviceLayer, cuts: Sequence[int]) -> list[tuple[slice, int, int]]:
-    """Return heads, first row, row after the last of each block, row by row, none across a cut."""
-    groups, heads = held.q.shape[:2]
-    rows, together = held.plan.rows, held.plan.groups
-    return [
-        (slice(first * heads, (first + together) * heads), start, min(start + rows, b))
-        for a, b in itertools.pairwise([0, *cuts])
-        for start in range(a, b, rows)
-        for first in range(0, groups, together)
-    ]
 
 
 def sum_block(
@@ -219,11 +222,14 @@ def sum_block(
     Raises:
         InputError: logits too large for the type of the arrays.
     """
+    # Masks and sink positions are cut on the host, since only the rows of this block are needed;
+    # queries and keys are cut on the device, where they are.
     plan, (_, together) = held.plan, held.q.shape[:2]
     length = plan.length
     first = min(start, length - plan.rows)  # as in `_sum_block`
     own, seen, added, learned = layer.part(heads), None, None, None
 
+    # An axis of length 1 stands for all heads and stays so: what a mask shares is not copied.
     def by_group(x: Any) -> Any:  # [1 or heads, rows, …] -> [1 or groups, 1 or heads, rows, …]
         lead = (1, 1) if len(x) == 1 else (plan.groups, together)
         return x.reshape(*lead, *x.shape[1:])
@@ -246,12 +252,13 @@ def sum_block(
         found = jax.device_get(_sum_block(plan, held.q, held.k, held.scale, block))
     found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
     others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], found[:2])
+    # Sums of softmax hide an overflow (the largest logit has weight 1); means and squares show it.
     if not (np.isfinite(others.mean) & np.isfinite(others.m2)).all() or np.isnan(of_sink).any():
         shape = (layer.shape[0], length, length)
         raise InputError("logits", f"array of shape {shape}", "holds NaN or infinite values")
     if seen is not None:
         counts = seen[:, start - first : stop - first].sum(-2)
-    elif layer.causal:
+    elif layer.causal:  # key j is seen by the rows of the block from j on
         counts = np.clip(stop - np.maximum(np.arange(length), start), 0, None)
     else:
         counts = np.full(length, stop - start)

@@ -1,6 +1,9 @@
 """The focus of a mixer that never forms its weights: probes in place of the values.
 
 A mixer that is linear in its values answers a value v_j at every token j with o_i = Σ_j a_ij v_j.
+Its weights a_ij are never formed, but n_eff = (Σ|a|)²/Σa² needs only two sums of each row, and both
+are what random values measure: Σa² is the variance of o_i under random signs, Σ|a| its width under
+Cauchy values, whose sums are Cauchy again.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from sparsity.errors import InputError
 from sparsity.kernels.parameters import LENGTH
 
 MAX_VALUES = 2**28  # of all probes of a kind: 1 GiB in single precision
-MIN_PROBES = 8  # fewer have no error bar worth the name
+MIN_PROBES = 8  # of fewer the jackknife hardly knows its own error
 
 
 @dataclass(frozen=True)
@@ -97,23 +100,28 @@ def probe(
     live = np.asarray(answers.any(axis=-1))
     if not live.any():
         raise InputError("mixer", "outputs", "must not be all zero")
+    # Linearity is what all of this rests on. Half of the values is a test that normalising or
+    # gating by the values fails; the tolerances leave room for half precision inside the mixer.
     half = _ask_mixer(mixer, signs / 2)
     if not np.allclose(half, answers / 2, rtol=1e-3, atol=1e-4 * np.abs(answers).max()):
         fix = "must be linear in its values: half of them do not give half of the outputs"
         raise InputError("mixer", "outputs", fix)
     if nonnegative:
+        # Without negative weights no answer to signs exceeds that to ones, up to rounding.
         ones = _ask_mixer(mixer, np.ones((length, probes), np.float32))[..., :1]
         if not (np.abs(answers) <= 1.01 * ones + 1e-4 * np.abs(answers).max()).all():
             fix = "some weights are negative; leave it out"
             raise InputError("nonnegative", nonnegative, fix)
         sums, name = ones.repeat(probes, axis=-1), "ones"
     else:
+        # Cauchy numbers by the inverse of their distribution function; other draws than the signs.
         cauchy = np.tan(np.pi * (rng.random((length, probes)) - 0.5)).astype(np.float32)
         sums, name = np.abs(_ask_mixer(mixer, cauchy)), "Cauchy"
     return _conclude(live, answers**2, sums, f"Rademacher and {name}", int(seed))
 
 
 def _ask_mixer(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
+    """Return the mixer's answers, [..., rows, probes], checked and in double precision."""
     found = np.asarray(reals("mixer", mixer(values), "must return real numbers"), np.float64)
     if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
         fix = f"must return [..., rows, {values.shape[-1]}] for values {values.shape}"
@@ -139,7 +147,9 @@ def _conclude(
     logs, squares = np.log(np.where(zero, 1.0, sums)), np.where(zero, 1.0, squares)
     exact = method.endswith("ones")
 
-    # The mean of the geometric mean of `count` answers, to that power, is Σ|a|'s over this factor.
+    # E|C|^p = 1/cos(pπ/2) for a Cauchy C, so that the geometric mean of `count` answers, to a
+    # power, has the mean (Σ|a|)^power/cos(power·π/2count)^count. Times the factor below it is
+    # free of bias.
     def unbiased(power: int, count: int) -> float:
         return 1.0 if exact else math.cos(power * math.pi / (2 * count)) ** count
 
@@ -147,7 +157,8 @@ def _conclude(
     l1 = np.exp(logs.mean(-1)) * unbiased(1, m)
     scatter = 0.0 if exact else math.sqrt(unbiased(1, m) ** 2 / unbiased(2, m) - 1)
     whole = metric.effective(np.exp(logs.mean(-1)), l2) * unbiased(2, m)
-    # The same from all probes but one, for each of them.
+    # A ratio of unbiased estimates is biased by O(1/m). The jackknife removes that order and gives
+    # the error: the same from all probes but one, for each of them.
     without = [(x.sum(-1, keepdims=True) - x) / (m - 1) for x in (logs, squares)]
     each = metric.effective(np.exp(without[0]), without[1]) * unbiased(2, m - 1)
 
@@ -156,6 +167,8 @@ def _conclude(
         return value, np.sqrt((m - 1) * each.var(-1))
 
     n_eff, n_eff_stderr = jackknife(whole, each)
+    # All rows answer the same probes, so their errors are correlated: the jackknife is of the
+    # mean itself, not a sum over rows.
     mean, mean_stderr = jackknife(whole[live].mean(), each[live].mean(0))
     return Probed(
         l1=np.where(live, l1, 0.0),

@@ -18,8 +18,12 @@ from sparsity.quantities import Quantity, RowSums
 # Of logits: each also without the sink key, and without all sinks.
 SHAPE = ("skew", "kurtosis", "distance")
 ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
-STILL = 64  # times the rounding of a logit: what varies less has no shape
-_PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)  # steps of 1/4096
+# In roundings of a logit: rows that vary by less would show the shape of their rounding errors. A
+# larger number refuses rows that have a shape, a smaller one gives noise as skewness.
+MIN_SPREAD = 64
+# Φ in steps of 1/4096 from −8 to 8, beyond which it is 0 or 1 to 1e-15. The nearest entry is off by
+# φ(0)/8192 = 4.9e-5 at most.
+_PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)
 
 
 def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
@@ -104,6 +108,8 @@ def _measure_quantities(
     Returns:
         By name, [heads, rows]; NaN for rows that are all zero.
     """
+    # Definitions of quantities take rows of the keys in sight, and no mask. Rows that see the same
+    # keys go together: a whole block where nothing is causal or masked, else mostly one by one.
     found = {each.name: np.full(weights.shape[:2], np.nan) for each in wanted}
     for heads, rows, keys in _rows_of_same_keys(seen):
         own = weights[heads, rows][..., keys]
@@ -116,6 +122,8 @@ def _measure_quantities(
         of_sink = own[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
         beside = learned[heads, rows] / most
         sums = own.sum(-1), (own * own).sum(-1), of_sink + beside, beside
+        # The row was divided by its largest weight. Some quantities take weights as shares of 1,
+        # which is 1/most in that unit; softmax weights are made relative, and are shares of none.
         row = RowSums(float(len(keys)), *sums, own, None if scaled else 1 / most)
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             for each in wanted:
@@ -145,7 +153,7 @@ def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any
 
     Returns:
         These by name [..., rows], NaN for rows too short to have it, and for shapes of rows that
-        are constant up to rounding, γ̂ ≤ `STILL`·ε·(1 + |β̂|).
+        are constant up to rounding, γ̂ ≤ `MIN_SPREAD`·ε·(1 + |β̂|).
     """
     xp = logits.others.__array_namespace__()
     seen = xp.broadcast_to(logits.sink_visible, logits.sink.shape)
@@ -158,17 +166,21 @@ def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any
         away = xp.where(visible, logits.others - mean[..., None], 0.0)
         square = away * away
         m2, m3, m4 = square.sum(-1), (square * away).sum(-1), (square * square).sum(-1)
-        # The sink joins: the centred sums of n − 1 numbers and one at distance δ from their mean.
+        # The sink key joins. With d = δ/n, centred sums of the others become those of all by the
+        # binomial theorem, Σ(x − d)^k over the others plus (δ − d)^k.
         delta = logits.sink - mean
         d, m2_all, gamma_left, gamma = spread_with_sink(mean, m2, n_others, delta, seen)
         m3_all = m3 - 3 * d * m2 + d**3 * n_others * n * (n - 2)
         m4_all = m4 - 4 * d * m3 + 6 * d * d * m2 + d**4 * n_others * n * (n * n - 3 * n + 3)
-        # Sorted, the keys in sight come last; the others must not have the largest distance.
+        # Sorted, the keys in sight come last, and hidden ones, at −10³⁰, before them. There F is 0
+        # and so is Φ, so that hidden keys never have the largest distance.
         rising = xp.sort(xp.where(visible, away, -1e30), axis=-1)
         width = rising.shape[-1]
         middle = xp.arange(width, dtype=dtype) + (n_others - width + 0.5)[..., None]
         middle = xp.clip(middle, 0.0, None)  # of the step of F at each key, in keys
         distance_left = _distance_from_gaussian(xp, rising, middle, gamma_left, n_others)
+        # With the sink key, F steps higher at every key above it; and at the sink key itself, whose
+        # place among the sorted ones is counted, not sorted for anew.
         above = rising >= xp.where(seen, delta, xp.inf)[..., None]
         distance = _distance_from_gaussian(xp, rising - d[..., None], middle + above, gamma, n)
         middle = (n_others - above.sum(-1) + 0.5)[..., None]
@@ -183,7 +195,7 @@ def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any
             "kurtosis": m4 / n_others / (m2 / n_others) ** 2 - 3,
             "distance": distance_left,
         }
-    still = STILL * float(np.finfo(dtype).eps) * (1 + xp.abs(mean))
+    still = MIN_SPREAD * float(np.finfo(dtype).eps) * (1 + xp.abs(mean))
     parts = ("", gamma, whole), ("_without_sink_key", gamma_left, others)
     return {
         f"{name}{tag}": xp.where((spread > still) & (n > 1), values[name], xp.nan)
@@ -203,6 +215,7 @@ def _distance_from_gaussian(xp: Any, x: Any, middle: Any, gamma: Any, n: Any) ->
         gamma: γ, [..., rows].
         n: the keys, [..., rows].
     """
+    # At a step F jumps by 1/n, so the larger distance of both sides is |Φ − middle| + 1/(2n).
     scale = xp.where(gamma > 0, xp.minimum(4096 / gamma, 1e30), 0.0)[..., None]
     at = xp.clip(x * scale, -(2.0**15), 2.0**15) + (2**15 + 0.5)
     gap = xp.abs(xp.asarray(_PHI)[at.astype(np.int32)] - middle / n[..., None])

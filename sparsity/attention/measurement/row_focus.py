@@ -63,7 +63,7 @@ def set_sink_apart(x: Any, visible: Any, sink: Any) -> SinkApart:
         sink: the position, less than the number of keys; or one for each row, [1 or heads, rows].
     """
     xp = x.__array_namespace__()
-    if not isinstance(sink, int):
+    if not isinstance(sink, int):  # of each row: nothing can be cut out, so the key is hidden
         own = xp.broadcast_to(xp.asarray(sink), x.shape[:-1])[..., None]
         visible = xp.broadcast_to(visible, x.shape)
         of_sink, seen = (xp.take_along_axis(y, own, axis=-1)[..., 0] for y in (x, visible))
@@ -78,6 +78,7 @@ def set_sink_apart(x: Any, visible: Any, sink: Any) -> SinkApart:
 
 
 def _xlogx(xp: Any, p: Any) -> Any:
+    """Return p ln p, with its limit 0 at p = 0."""
     return p * xp.log(xp.where(p > 0, p, 1.0))
 
 
@@ -100,12 +101,16 @@ def measure_weights(weights: SinkApart) -> tuple[dict[str, Any], Any, Any]:
     n_others = xp.sum(weights.visible, axis=-1).astype(others.dtype)
     # What has no value is computed from ones and set to NaN at the end: a derivative stays finite.
     with np.errstate(over="ignore", under="ignore"):
+        # Weights are taken relative to the largest of the others, not of all: divided by a sink's,
+        # squares of the others would underflow.
         unit = others.max(-1, initial=0.0)
         unit = xp.where(unit > 0, unit, xp.where((sink > 0) & xp.isfinite(sink), sink, 1.0))
         others, sink = others / unit[..., None], sink / unit
         total = others.sum(-1)
         others_known, known = total > 0, (total > 0) | (sink > 0)
-        more = sink > total  # of the two masses the smaller one over the larger one
+        # The shares of the sink key and of the others from the ratio of the smaller mass to the
+        # larger one: the sum of both may overflow, and 1 − share would lose the digits of the rest.
+        more = sink > total
         ratio = xp.where(more, total, sink) / xp.where(known, xp.where(more, sink, total), 1.0)
         larger, smaller = 1 / (1 + ratio), ratio / (1 + ratio)
         mass, share = xp.where(more, larger, smaller), xp.where(more, smaller, larger)
@@ -127,7 +132,7 @@ def measure_weights(weights: SinkApart) -> tuple[dict[str, Any], Any, Any]:
 def _add_sink(
     shares: SinkShares, square: Any, n_eff: Any, entropy: Any, largest: Any
 ) -> dict[str, Any]:
-    """Return what rows come to: sums over the others, with the sink key added.
+    """Return the statistics of rows from those of the others, with the sink key added.
 
     Args:
         shares: how the weight divides.
@@ -138,12 +143,14 @@ def _add_sink(
     """
     xp = square.__array_namespace__()
     n_others, n, mass, share, known, others_known = shares
+    # n_eff = 1/Σp² by definition, and in [1, n] but for rounding.
     whole = 1 / xp.where(known, mass**2 + square, 1.0)
     whole = xp.clip(whole, 1.0, xp.maximum(n, 1.0))
     n_eff = xp.where(others_known, n_eff, 1.0)
     of_row = {
         "S": xp.sqrt(whole / xp.maximum(n, 1.0)),
         "n_eff": whole,
+        # H = share·H(others) + H(mass, share): the entropy of a choice made in two steps.
         "entropy": share * entropy - _xlogx(xp, mass) - _xlogx(xp, share),
         "largest": xp.maximum(mass, largest),
         "sink_mass": mass,
@@ -180,6 +187,7 @@ def measure_logit_sums(
     n, some = n_others + seen, n_others > 0
     z, y = np.where(some, others.z, 1.0), np.where(some, others.y, 1.0)
     with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+        # As in `logit_blocks._sum_block`: the share of the sink key is σ(s_sink − ln Σ_others e^s).
         odds = np.where(some, sink - others.top - np.log(z), np.where(seen, np.inf, -np.inf))
         of_sink, of_others = special.expit(odds), special.expit(-odds)
         shares = SinkShares(n_others, n, of_sink, of_others, n > 0, some)
@@ -192,8 +200,9 @@ def measure_logit_sums(
             largest=p_top,
         )
         if learned is not None:
-            # p = e^s/(Σe^s + e^b) add up to less than 1. The entropy is −Σ p ln p over the keys, as
-            # the quantity of that name has it.
+            # p = e^s/(Σe^s + e^b) = left·softmax add up to less than 1. The entropy is −Σ p ln p
+            # over the keys, as the quantity of that name has it: left·(H(softmax) − ln left).
+            # n_eff and S are free of scale and stay.
             log_z = np.logaddexp(np.where(some, others.top + np.log(z), -np.inf), sink)
             over = learned - log_z
             own, left = special.expit(over), special.expit(-over)
@@ -222,6 +231,8 @@ def spread_with_sink(mean: Any, m2: Any, n_others: Any, delta: Any, seen: Any) -
     Returns:
         By how much it moves the mean; Σ(s − β̂)² of all; γ̂ without the sink key, and of all.
     """
+    # One more number at distance δ moves the mean by δ/n and adds δ²(n − 1)/n to the squares
+    # (Welford's update), here as (δ/n)²(n − 1)n.
     xp = mean.__array_namespace__()
     n = n_others + seen
     moved = xp.where(seen, delta, 0.0) / xp.maximum(n, 1.0)

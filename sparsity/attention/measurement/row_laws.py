@@ -44,7 +44,7 @@ from sparsity.limit.evaluation import evaluate
 
 # A model has as many different (n, γ̂) as rows, so the exact law is tabulated and interpolated by
 # quintic splines in ln n and asinh γ.
-TABLE_ERROR = 1e-6  # of log S, from the interpolation; 2e-7 was measured
+TABLE_ERROR = 1e-6  # of log S, from the interpolation with the steps below; 2e-7 was measured
 MAX_GAMMA = 200.0  # of the table; there a row of 10⁶ tokens has its mass on one
 EVERY_LENGTH_TO, LENGTH_GROWTH = 16, 1.12  # every n up to there, then this factor
 GAMMA_STEP, STEPS_AT_A_TIME = 1 / 16, 16  # of asinh γ; and how many steps are computed at a time
@@ -55,6 +55,7 @@ FIRST_LONGEST, LONGEST_GROWTH = 512, 8  # the longest row of a table, and of eac
 def log_limit_law(gamma: Any) -> np.ndarray:
     """Return log S = −γ²/2, the limit law of softmax over many Gaussian logits; 0 at γ = 0."""
     gamma = np.asarray(gamma, np.float64)
+    # The closed form of `evaluate` is asked, so that the law is written down in one place.
     log_S, known = np.where(gamma == 0, 0.0, np.nan), (gamma > 0) & (gamma < np.inf)
     log_S[known] = evaluate("exp", gamma=gamma[known]).log_S
     return log_S
@@ -73,6 +74,8 @@ def exact_law(length: Any, gamma: Any) -> np.ndarray:
     """
     n, gamma = np.broadcast_arrays(np.asarray(length, np.float64), np.asarray(gamma, np.float64))
     log_S = np.where(n == 1, 0.0, np.nan)
+    # A table is made as large as is asked for, in coarse steps of both sizes, so that a few tables
+    # serve all layers of a run. Rows of one key have S = 1 and need none.
     known = (n > 1) & (gamma >= 0) & (gamma <= MAX_GAMMA)
     if known.any():
         longest, widest = FIRST_LONGEST, float(np.arcsinh(max(gamma[known].max(), 8.0)))
@@ -80,12 +83,14 @@ def exact_law(length: Any, gamma: Any) -> np.ndarray:
             longest *= LONGEST_GROWTH
         table = _fit_spline(longest, int(np.ceil(widest / (GAMMA_STEP * STEPS_AT_A_TIME))))
         log_S[known] = table.ev(np.log(n[known]), np.arcsinh(gamma[known]))
-    return np.exp(np.minimum(log_S, 0.0))
+    return np.exp(np.minimum(log_S, 0.0))  # near γ = 0 a spline may pass 0 by its error
 
 
 @functools.lru_cache(maxsize=16)
 def _fit_spline(longest: int, chunks: int) -> RectBivariateSpline:
     """Return the table of that many chunks of spreads; a wider one takes over its columns."""
+    # The first column is γ = 0, where S = 1. In asinh γ the law is smooth at both ends: like γ near
+    # 0, where log S ≈ −γ²/2, and like ln γ where rows freeze.
     n = np.log(_table_lengths(longest))
     columns = [np.zeros((len(n), 1)), *(_tabulate_chunk(longest, i) for i in range(chunks))]
     log_S = np.concatenate(columns, axis=1)
@@ -95,6 +100,7 @@ def _fit_spline(longest: int, chunks: int) -> RectBivariateSpline:
 @functools.lru_cache(maxsize=64)
 def _tabulate_chunk(longest: int, chunk: int) -> np.ndarray:
     """Return log S of a chunk of spreads at all lengths of the table, [lengths, spreads]."""
+    # Columns are cached by chunk: a wider spline is fitted anew, its exact laws are not.
     first = chunk * STEPS_AT_A_TIME + SPARE_STEPS if chunk else 1
     stop = (chunk + 1) * STEPS_AT_A_TIME + SPARE_STEPS
     grids = {"beta": np.zeros(1), "gamma": np.sinh(GAMMA_STEP * np.arange(first, stop))}
@@ -103,6 +109,8 @@ def _tabulate_chunk(longest: int, chunk: int) -> np.ndarray:
 
 
 def _table_lengths(longest: int) -> np.ndarray:
+    """Return the lengths of the table; the last is at or beyond `longest`."""
+    # Short rows are tabulated one by one, since log S bends most in ln n there.
     steps = np.ceil(np.log(longest / EVERY_LENGTH_TO) / np.log(LENGTH_GROWTH)) + 1
     geometric = EVERY_LENGTH_TO * LENGTH_GROWTH ** np.arange(steps)
     return np.unique([*range(2, EVERY_LENGTH_TO), *np.round(geometric)])
@@ -132,6 +140,9 @@ def log_head_law(length: Any, gamma: Any, top_logit: Any, kappa: Any = 1.0) -> n
     log_r = []
     with np.errstate(all="ignore"):
         for k in (1, 2):
+            # What the formula has as 0/0 or ∞ − ∞: at γ = 0 the others are all at β or, where that
+            # is above it, at s_max; with γ or s_max infinite they have no weight; and at
+            # s_max = −∞ they crowd at it.
             mean = _log_mean_weight(k, gamma, top)
             mean = np.where(gamma > 0, mean, -k * np.maximum(top, 0))
             mean = np.where((gamma == np.inf) | (top == np.inf), -np.inf, mean)
@@ -144,6 +155,8 @@ def log_head_law(length: Any, gamma: Any, top_logit: Any, kappa: Any = 1.0) -> n
 
 def _log_mean_weight(k: int, gamma: np.ndarray, top: np.ndarray) -> np.ndarray:
     """Return log r_k = log R(kγ − ζ) − log R(−ζ), with ζ = top/γ and 0 < γ < ∞."""
+    # Three forms of one ratio, each where its parts neither overflow nor cancel: `bulk` where both
+    # arguments of R lie left of 0, `low` where ζ < 0 puts both right of it, `beyond` between.
     zeta, half = top / gamma, np.sqrt(0.5)
     x = k * gamma - zeta
     # R(x) is erfcx(x/√2) but for a constant, and e^(x²/2) Φ(−x) where erfcx would overflow.

@@ -91,6 +91,8 @@ def measure_model(
     found, passed = take_windows(opened, name_texts(texts), cut)
     ids = [x for window in found for x in window.ids]
     kept, digest = KeptPieces(parts), fingerprint(opened.files)
+    # A piece is named by all that its numbers depend on, so that a folder can be used again for
+    # other texts or settings and never gives another run's numbers.
     settings = f"{__version__} {digest} {sink} {MIN_SINK_WEIGHT} {also}"
     keys = [hashlib.sha256(settings.encode() + x.tobytes()).hexdigest()[:20] for x in ids]
     layers: list[list[dict[str, np.ndarray] | None]] = [
@@ -100,6 +102,8 @@ def measure_model(
     todo = [i for i, end in enumerate(ends) if end is None or None in layers[i]]
     total, done = config.layers * len(ids), config.layers * (len(ids) - len(todo))
 
+    # A text of which one layer is missing runs through the whole model again, since a layer needs
+    # those before it; but layers that are kept are not measured again.
     def visit(layer: int, run: int, q: Any, k: Any) -> None:
         nonlocal done
         own, key = layers[todo[run]], keys[todo[run]]
@@ -135,7 +139,7 @@ def measure_model(
 
 
 def describe_run(model: models.Checkpoint, digest: str, cut: Cut, sink: int) -> dict[str, Any]:
-    """Return what a measurement is of, as its attributes."""
+    """Return the attributes that say what a measurement is of."""
     return {
         "title": "attention of a model, measured",
         "model": model.name,
@@ -166,20 +170,17 @@ class KeptPieces:
     ) -> None:
         self.home = None if home is None else folder(home)
         self._request = request
-        if self.home is not None and request is not None:
-            self._refuse_another_request(self.home, request)
-
-    @staticmethod
-    def _refuse_another_request(home: Path, request: Mapping[str, Any]) -> None:
+        if self.home is None or request is None:
+            return
         try:
-            other = json_file(home / "request.json")
+            other = json_file(self.home / "request.json")
         except (OSError, ValueError):
             return  # nothing was finished there
         if not isinstance(other, dict):
             return
         for name in sorted(request.keys() | other.keys()):
             if request.get(name) != other.get(name):
-                fix = f"an unfinished run with {name} = {other.get(name)} is kept in {home}; "
+                fix = f"an unfinished run with {name} = {other.get(name)} is kept in {self.home}; "
                 fix += "ask for that, choose another place, or remove it"
                 raise InputError(name, request.get(name, "none"), fix)
 
@@ -211,6 +212,7 @@ class KeptPieces:
         if self.home is not None:
             if self._request is not None and not (self.home / "request.json").exists():
                 write(self.home / "request.json", json_text(dict(self._request)))
+            # Renamed when complete: a run that is killed leaves no half of a piece.
             with replacing(self.home / f"{name}.npz") as part, part.open("wb") as file:
                 (np.savez_compressed if compressed else np.savez)(file, **values)  # type: ignore[arg-type]
         return values
@@ -219,6 +221,8 @@ class KeptPieces:
 @contextmanager
 def kept_pieces(out: Path) -> Iterator[Path]:
     """Yield the folder for finished pieces of one run; it is gone unless the run failed."""
+    # The lock is the system's and ends with the process, however that ends; the file alone would
+    # stay behind after a kill and keep the next run out.
     home = folder(out.with_name(f".{out.name}.parts"))
     lock = home / "lock"
     try:
@@ -261,6 +265,7 @@ def open_inputs(
     if not texts:
         raise InputError("text", None, "give a folder or files of texts, or --text FILE")
     paths = name_texts([Path(text) for text in texts])
+    # All refusals come before the model runs: hours of measuring must not end at a missing folder.
     refuse_unwritable(out)
     if report_to is not None:
         folder(report_to)

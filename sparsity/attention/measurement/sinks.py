@@ -19,7 +19,7 @@ from sparsity.attention.measurement.row_focus import set_sink_apart
 # The mean weight ε above which a key is a sink. Two tokens that share a sink have less than [Gu]'s
 # 0.3 each; a key under uniform attention has more than this in texts of fewer than 45 tokens only.
 MIN_SINK_WEIGHT = 0.1
-MAX_ENTRIES = 2**18  # of a block
+MAX_ENTRIES = 2**18  # of a block, as in `layers`
 
 
 def find_sinks(importance: np.ndarray, epsilon: float = MIN_SINK_WEIGHT) -> np.ndarray:
@@ -59,6 +59,7 @@ def measure_without_sinks(
         the sinks in sight less the mean of the others, NaN where there are none.
     """
     # Most heads have no sink but the sink key, without which they are measured already.
+    # `more` are the sinks beside it: heads that have any are measured again, by `_measure_block`.
     sink, more = layer.first if sink is None else sink, sinks.copy()
     if isinstance(sink, int):
         more[:, sink] = False
@@ -96,7 +97,9 @@ def _reuse_rows(rows: Mapping[str, np.ndarray], is_sink: np.ndarray, seen: np.nd
     if "sink_logit" in rows:
         logit, top = rows["sink_logit"], rows["top_logit_without_sink_key"]
         found["sinks_logit"] = np.where(is_sink, logit, np.nan)
-        # Of the whole row, whose mean the sink key moves by its share.
+        # Heads without any sink: the largest of the whole row less the mean of the whole row. Both
+        # are known less the mean of the others, from which the sink key moves the mean by δ/n; a
+        # row of one key is its own mean.
         n = rows["length"]
         whole = np.fmax(top, logit) - np.nan_to_num(logit) / np.maximum(n, 1)
         whole = np.where(n == 1, 0.0, whole)
@@ -107,7 +110,15 @@ def _reuse_rows(rows: Mapping[str, np.ndarray], is_sink: np.ndarray, seen: np.nd
 def _measure_block(
     layer: Layer, sinks: np.ndarray, of: Sequence[str], start: int, stop: int
 ) -> dict[str, np.ndarray]:
-    """Measure some rows; sums run over the keys that are left alone, so that nothing cancels."""
+    """Measure some rows; sums run over the keys that are left alone, so that nothing cancels.
+
+    Args:
+        layer: the heads that have sinks beside the sink key.
+        sinks: which keys are left out, [heads, T].
+        of: as in `measure_without_sinks`.
+        start: the first row.
+        stop: the row after the last.
+    """
     width = layer.key_width(stop, 0)
     x, seen = (np.asarray(y) for y in layer.block(start, stop, width))
     keep = seen & ~sinks[:, None, :width]
@@ -129,6 +140,8 @@ def _measure_block(
                 shape = measure_shape(set_sink_apart(x, keep, 0), of)
                 found |= {name: shape[name] for name in SHAPE if name in shape}
             a = np.exp(left - top[..., None])
+            # The sinks as one key: ln Σ e^s over them. Their weight is relative to the largest of
+            # the others, in double precision, since e^(s_sink − top) leaves single precision at 88.
             logits = np.where(drop, x[..., few], -np.inf)
             of_sinks = np.logaddexp.reduce(logits, axis=-1, initial=-np.inf)
             sinks_logit = np.where(dropped & some, of_sinks - mean, np.nan)
@@ -139,7 +152,7 @@ def _measure_block(
             a = np.where(keep, np.abs(x), 0.0)
             held, sinks_logit = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1), None
         total, square = a.sum(-1), np.square(a).sum(-1)
-        # Weights of 0 alone have no p; a sink above the range of numbers has all of it.
+        # A sink above the range of numbers has all of the weight; rows of zeros give 0/0, NaN.
         mass = np.where(np.isinf(held), 1.0, held / (held + total))
         n_eff = np.clip(total * total / square, 1.0, count)
         found["n_eff"] = np.where(total > 0, n_eff, np.nan)
@@ -169,6 +182,10 @@ def list_sinks(
 
 
 def spell_token(token: str) -> str:
-    """Spell a token as a reader knows it: of bytes, Ġ is a space and Ċ a line's end."""
+    """Spell a token as a reader knows it.
+
+    Vocabularies of bytes write a space as Ġ, a line's end as Ċ and a tab as ĉ; SentencePiece writes
+    a space as ▁.
+    """
     text = token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "↵").replace("ĉ", "⇥")
     return text.strip() or "␣"

@@ -1,4 +1,8 @@
-"""What a measurement comes to: focus, sinks and laws at each context length, in one table."""
+"""A measurement in one table: focus, sinks and laws at each context length.
+
+Statistics are over rows of the second half of a context. Medians stand where a few rows would set
+the mean (n_eff, ratios to laws), means for S and for shares of the weight; errors are over texts.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     import xarray
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
-BOOTSTRAP_DRAWS = 2000
+BOOTSTRAP_DRAWS = 2000  # the ends of a 95 % interval then lie on the 50th draw from either side
 OVER_TEXTS = (  # of `summarise_context`, and the loss
     "loss", "S", "n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "gamma_without_sinks",
     "ratio_exact_without_sink_key", "ratio_exact_without_sinks",
@@ -39,7 +43,11 @@ def says_bos(bos: Any) -> bool | None:
 
 
 def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
-    """Return the rows in the second half of a context: T/2 < n ≤ T."""
+    """Return the rows in the second half of a context: T/2 < n ≤ T.
+
+    Early rows see few keys and are focused by that alone. Rows that do not look back all see the
+    whole text.
+    """
     if not data.attrs["causal"]:
         return data
     return data.sel(row=slice(context // 2 + 1, context))
@@ -54,11 +62,6 @@ def known_values(data: xarray.Dataset, name: str) -> np.ndarray:
 def _median(data: xarray.Dataset, name: str) -> float:
     values = known_values(data, name)
     return float(np.median(values)) if len(values) else math.nan
-
-
-def _mean(data: xarray.Dataset, name: str) -> float:
-    values = known_values(data, name)
-    return float(values.mean()) if len(values) else math.nan
 
 
 def requested_variables(data: xarray.Dataset) -> list[str]:
@@ -110,7 +113,7 @@ def _sink_rates(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dic
 
 
 def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
-    """Return one row of `summary`."""
+    """Return one row of `summary`: medians and means over all rows of the second half of T."""
     rows = rows_at(data, context)
     found: dict[str, Any] = {"T": int(context)}
     for name in ("S", "sink_mass", "sinks_mass"):
@@ -119,11 +122,13 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
         found[name] = _median(rows, name)
     found |= _sink_rates(data, context, rows)
     for name in requested_variables(data):
-        found[name] = _mean(rows, name)
+        values = known_values(rows, name)
+        found[name] = float(values.mean()) if len(values) else math.nan
     if "gamma" in rows:
         for name in ("gamma", "gamma_without_sink_key", "gamma_without_sinks"):
             found[name] = _median(rows, name)
         gamma, n = (rows.variables[name] for name in ("gamma_without_sink_key", "length"))
+        # In units of √(ln n) a spread is comparable between lengths: rows freeze at √2 of them.
         unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
         found["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
@@ -262,12 +267,15 @@ def bootstrap_over_texts(
     for name in names:
         values = np.array([float(x.get(name, np.nan)) for x in figures])
         known = np.isfinite(values)
+        # A text counts by its windows; their sums and numbers are drawn together, so that each draw
+        # is a ratio of sums over the texts that were drawn.
         values = values[known]
         own = np.unique(of[known], return_inverse=True)[1]
         sizes, sums = np.bincount(own), np.bincount(own, values)
         count = len(sizes)
         stderr, ci95 = np.nan, (np.nan, np.nan)
         if count > 1:
+            # The same seed for every figure: figures of one run are drawn over the same texts.
             draws = np.random.default_rng(seed).integers(count, size=(BOOTSTRAP_DRAWS, count))
             means = sums[draws].sum(1) / sizes[draws].sum(1)
             stderr, ci95 = means.std(ddof=1), np.percentile(means, [2.5, 97.5])

@@ -73,6 +73,7 @@ def name_texts(texts: Any) -> dict[str, Any]:
         paths = [y for x in given if isinstance(x, os.PathLike) for y in _list_files(Path(x))]
         others = [x for x in given if not isinstance(x, os.PathLike)]
         stems, numbers = [path.stem for path in paths], [str(i) for i in range(len(others))]
+        # Files are named by their stems where these differ, else by their whole paths.
         alone = len({*stems, *numbers}) == len(stems) + len(numbers)
         names = [*(stems if alone else map(str, paths)), *numbers]
         found = list(zip(names, [*paths, *others], strict=True))
@@ -183,7 +184,9 @@ class Cut:
             InputError: of the argument "text": one that cannot be used, or is too short.
         """
         ids = _read_ids(model, name, text)
-        need = self.tokens - min(map(int, self.bos))  # of the text itself
+        # With BOS a window holds one token less of the text. Where both are asked for, the text
+        # must suffice for the run without, so that both are of the same texts.
+        need = self.tokens - min(map(int, self.bos))
         if len(ids) - self.offset < need:
             fix = f"has only {max(len(ids) - self.offset + self.tokens - need, 0)} tokens"
             fix += f" after the first {self.offset}" if self.offset else ""
@@ -214,7 +217,7 @@ def take_windows(
         try:
             found += cut.windows(model, name, text)
         except InputError as error:
-            if error.argument != "text":
+            if error.argument != "text":  # no matter of this text: no other would fare better
                 raise
             refused.append(error)
     if not found:

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     import xarray
 
 
-LEAST = 128  # tokens for a report: context lengths 64 and 128
+MIN_TOKENS = 128  # for a report, which compares contexts: of 64 and 128 tokens
 
 
 def written_places(home: str | None) -> list[Path]:
-    """The files of a page."""
+    """Return the files that a page may write, to be refused before anything is measured."""
     drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
     return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
 
 
 def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
-    """The data over text and bos: one of each where it is of one run, −1 where bos is not said.
+    """Return the data over text and bos: one of each where it is of one run, bos −1 if not said.
 
     Raises:
         InputError: weights without logits, or a single context length.
@@ -50,7 +50,7 @@ def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
         fix = "a report compares rows with laws of their logits; measure queries and keys"
         raise InputError("data", "weights", fix)
     if data.sizes["context"] < 2:
-        fix = f"a report compares contexts; measure causal attention of {LEAST} tokens or more"
+        fix = f"a report compares contexts; measure causal attention of {MIN_TOKENS} tokens or more"
         raise InputError("data", f"one context of {int(data['context'][-1])} tokens", fix)
     for name, untold in (("bos", -1), ("text", "text")):
         if name not in data.dims:
@@ -65,7 +65,7 @@ def write_report(
     command: str,
     head_claims: Sequence[dict[str, Any]] = (),
 ) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
-    """Pictures with their data, claims.json and index.html, each written whole or not at all.
+    """Write pictures with their data, claims.json and index.html, each whole or not at all.
 
     Args:
         data: from `measure_model`, or of one run, as `measure` and `measure_transformers` give it.
@@ -80,6 +80,8 @@ def write_report(
         InputError: data without logits or their shape, of one context length only, or a folder
             that cannot be had.
     """
+    # Everything is made before anything is written, and files are then replaced together: a page
+    # never stands beside the pictures of another measurement.
     data = _over_runs(data)
     claims, out = [*claims_model.judge(data), *head_claims], folder(out)
     plates = [
@@ -90,6 +92,7 @@ def write_report(
         for plate in plates
         for suffix, content in plate.files.items()
     }
+    # The environment's seed is that of sampling, of which a measurement has none.
     meta = {k: v for k, v in report.environment().items() if k != "seed"}
     contents["claims.json"] = json_text(claims)
     contents["index.html"] = page.render(data, plates, claims, meta, command)
@@ -97,13 +100,13 @@ def write_report(
     return tuple(out / name for name in contents), claims
 
 
-_MOST_OF_COMMAND = 2000  # letters of it on a page
+_MAX_COMMAND = 2000  # letters on a page; a command may name thousands of texts
 _GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
 
 
 @dataclass(frozen=True)
 class Job:
-    """What was measured.
+    """The outcome of one run of `sparsity measure`.
 
     Args:
         data: the measurement.
@@ -116,8 +119,9 @@ class Job:
     claims: list[dict[str, Any]]
 
     def summary(self) -> dict[str, Any]:
-        """The outcome in JSON's types."""
+        """Return the outcome in JSON's types."""
         loss = self.data["loss"]
+        # "over texts" draws whole texts: windows of one text are not independent.
         return {
             "model": self.data.attrs["model"],
             "model_sha256": self.data.attrs["model_sha256"],
@@ -140,11 +144,11 @@ class Job:
         }
 
     def passed_over(self) -> list[str]:
-        """A line for each text that could not be used."""
+        """Return a line for each text that could not be used."""
         return [str(line) for line in self.data.attrs.get("passed_over", [])]
 
     def text(self) -> str:
-        """The outcome for a terminal."""
+        """Return the outcome for a terminal."""
         loss = ", ".join(
             f"{text} {float(self.data['loss'].sel(text=text)[0]):.2f}"
             for text in self.data["text"].values
@@ -196,16 +200,19 @@ def run(
     Raises:
         InputError: a file that cannot be read or written, or as `measure_model`.
     """
-    if (report_to is not None or head_law) and tokens < LEAST:
-        fix = f"a report and the law of heads need longer rows; give {LEAST} or more"
+    if (report_to is not None or head_law) and tokens < MIN_TOKENS:
+        fix = f"a report and the law of heads need longer rows; give {MIN_TOKENS} or more"
         raise InputError("tokens", tokens, fix)
     requested_names(of)
     opened, paths = open_inputs(model, texts, out, report_to, written_places(report_to))
+    # Asked before the model runs over all texts: with one text the law of heads has nothing to be
+    # judged on.
     if head_law:
         found, _ = take_windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
         if len(found) < 2:  # one window a text
             fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
             raise InputError("head_law", f"on {len(found)} text", fix)
+    # A report compares texts with BOS and without, since where sinks are depends on it.
     both = report_to is not None and opened.config.bos is not None
     with kept_pieces(Path(out)) as parts:
         data = measure_model(
@@ -225,13 +232,15 @@ def run(
             claims = _head_claims(opened, paths, tokens, offset, progress)
         files = (save(data, out),)
     if report_to is not None:
+        # Names without folders: the page shall not tell whose disk it was made on, and be the same
+        # on another one.
         words = ["sparsity", "measure", Path(model).name, *(Path(text).name for text in texts)]
         words += [w for name in of for w in ("--of", name)]
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
         words += ["--offset", str(offset)] if offset else []
         words += ["--stride", str(stride)] if stride else []
         words += ["--head-law"] if head_law else []
-        command = printable(shlex.join(words), _MOST_OF_COMMAND)  # names of files need not be text
+        command = printable(shlex.join(words), _MAX_COMMAND)  # names of files need not be text
         written, claims = write_report(data, report_to, command, claims)
         files += written
     return Job(data, files, claims)
@@ -240,13 +249,15 @@ def run(
 def _head_claims(
     model: Checkpoint, paths: Any, tokens: int, offset: int, progress: Any
 ) -> list[dict[str, Any]]:
-    """The claims on heads, judged on the first window of each text."""
+    """Judge the claims on heads on the first window of each text."""
     heads, done = model.config.heads * model.config.layers, itertools.count(1)
 
     def each(layer: int, head: int, parts: Any) -> None:
         if progress is not None:
             progress(next(done), heads)
 
+    # In short texts the gap is an eighth, so that the second half still has rows with queries
+    # behind.
     gap = min(_GAP, tokens // 8)
     return judge_heads(
         measure_heads(model, paths, tokens=tokens, offset=offset, gap=gap, each=each)

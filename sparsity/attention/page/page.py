@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-_SHOWN = 3  # sinks of a text beside its figures; all are in the list below
+MAX_SINKS_SHOWN = 3  # of a text beside its figures; all are in the list below
 COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
     ("loss", "loss, nats", ".3f"),
     ("n_eff", "n_eff", ".2f"),
@@ -34,8 +34,8 @@ COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
 )
 
 
-def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
-    """The sinks of each text, those of most heads first."""
+def _list_sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
+    """Return the sinks of each text, those of most heads first."""
     found = []
     for i in range(data.sizes["text"]):
         run = data.isel(text=i, bos=0)
@@ -45,27 +45,28 @@ def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
     return found
 
 
-def _named(sink: dict[str, Any]) -> str:
+def _label_sink(sink: dict[str, Any]) -> str:
     word = f" “{escape(sinks.spell_token(sink['token']))}”" if sink["token"] else ""
     return f"{sink['position']}{word}"
 
 
-def texts_section(data: xarray.Dataset) -> str:
-    """Each text at the longest context, the mean with its interval, and where the sinks are."""
+def _texts_section(data: xarray.Dataset) -> str:
+    """Lay out each text at the longest context, the mean with its interval, and the sinks."""
     texts = tables.by_text(data)
     columns = [column for column in COLUMNS if column[0] in texts[0]]
-    listed = _sinks(data)
+    listed = _list_sinks(data)
     cells, places = [], []
     for row, own in zip(texts, listed, strict=True):
-        few = ", ".join(f"{_named(x)} ({x['heads']})" for x in own[:_SHOWN]) or "none"
-        more = f", {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
+        few = ", ".join(f"{_label_sink(x)} ({x['heads']})" for x in own[:MAX_SINKS_SHOWN]) or "none"
+        more = f", {len(own) - MAX_SINKS_SHOWN} more" if len(own) > MAX_SINKS_SHOWN else ""
         values = [f"{row[key]:{form}}" for key, _, form in columns]
         cells.append([escape(row["text"]), *values])
         places.append([escape(row["text"]), few + more])
     names = texts_of_windows([row["text"] for row in texts], data.attrs.get("stride"))
+    # The interval is over texts, not windows: windows of one text are alike.
     means = tables.bootstrap_over_texts(texts, [key for key, *_ in columns], names)
     cells.append(["mean", *(f"{means[key]['value']:{form}}" for key, _, form in columns)])
-    if len(set(names)) > 1:
+    if len(set(names)) > 1:  # of one text there is no interval over texts
         for i, word in enumerate(("95 % from", "to")):
             ends = [f"{means[key]['ci95'][i]:{form}}" for key, _, form in columns]
             cells.append([word, *ends])
@@ -83,6 +84,7 @@ def texts_section(data: xarray.Dataset) -> str:
         for row, own in zip(texts, listed, strict=True) for x in own
     ]  # fmt: skip
     titles = ["text", "position", "token", "heads", "mean weight there"]
+    # The list may have thousands of lines: its box scrolls down, where others scroll sideways.
     whole = table(titles, every, "All sinks", [1, 3, 4]).replace("scroll", "scroll tall", 1)
     content = words + table(head, cells, "By text", list(range(1, len(head))))
     content += table(["text", "sinks: position, token (heads)"], places, "Sinks by text")
@@ -103,8 +105,12 @@ def _law_line(name: str, found: Mapping[str, Any]) -> list[str]:
     return [name, *cells, number(found["rows"])]
 
 
-def head_law_section(data: xarray.Dataset) -> str:
-    """The three laws on texts held back, Gaussian rows beside them, and each text."""
+def _head_law_section(data: xarray.Dataset) -> str:
+    """Lay out the three laws on texts held back, Gaussian rows beside them, and each text.
+
+    The Gaussian rows are the control: there the exact law is right by construction, so that they
+    show what the laws are off by when nothing is wrong.
+    """
     found = head_table(data)
     kappa = found["kappa"]
     head = ["law", "median S/law", "rank of rows", "of heads", "within a quarter", "rows"]
@@ -131,6 +137,7 @@ def head_law_section(data: xarray.Dataset) -> str:
         f"draws, seed {kappa['seed']}). The largest logit alone says most of a row's S: this is a "
         "law given the maximum, no prediction from the spread.</p>"
     )
+    # Text by text the ratio shows whether the law holds everywhere or on average only.
     titles = ["median S/law", *_SHORT.values()]
     by_text = table(titles, texts, "By text", [1, 2, 3])
     return section(
@@ -140,10 +147,12 @@ def head_law_section(data: xarray.Dataset) -> str:
     )
 
 
-_ODD = 20  # heads listed that the Gaussian law describes least
+MAX_HEADS_SHOWN = 20  # of those that the Gaussian law describes least
 
 
 def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out the title, the quantities in words, and the four figures to begin with."""
+    # Rows come by way of beginning, then by context: the last of the first way is the longest one.
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
         ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
@@ -166,7 +175,8 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table_section(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out `tables.summary`: rows without their sinks, then the first token and whole rows."""
     begins = {True: "yes", False: "no", None: "not said"}
 
     def part(columns: Sequence[tuple[str, str, str, str]], label: str) -> str:
@@ -188,21 +198,24 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         "exceeds ε, the early rows too; late rows: over T/2 &lt; n ≤ T, ε = 0.3; S/exact without: "
         "of rows without it alone.</p>"
     )
+    # What was asked for by `of` stands with the first token's columns: the first table is as wide
+    # as a page already.
     more = [c for c in tables.columns_of(rows[0]) if c not in tables.COLUMNS]
     content = words + part(tables.COLUMNS, "By context length") + first
     content += part([tables.COLUMNS[0], *more], "The first token and whole rows")
     return section("table", "By context length", content)
 
 
-def _odd_heads(data: xarray.Dataset) -> str:
-    """The heads that the Gaussian law does not describe."""
+def _heads_section(data: xarray.Dataset) -> str:
+    """List the heads that the Gaussian law does not describe."""
     here = data.isel(bos=0)
     rows = tables.rows_at(here, int(here["context"][-1]))
+    # The order is by the share of rows that fail the test, not by its distance, which depends on n.
     departs = here["departs"].mean("text").values
     names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
     names = [f"{name}_without_sinks" for name in names]
     found = {name: rows[name].median(("text", "row")).values for name in names}
-    order = np.argsort(-departs, axis=None)[:_ODD]
+    order = np.argsort(-departs, axis=None)[:MAX_HEADS_SHOWN]
     cells = []
     for flat in order:
         at = np.unravel_index(flat, departs.shape)
@@ -219,7 +232,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     return section("heads", "Heads that are not Gaussian", content)
 
 
-def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
+def _reproduce_section(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
     keys = [key for key in ("model", "model_sha256", "tokens") if key in data.attrs]
     rows = [(key.replace("_", " "), escape(str(data.attrs[key]))) for key in keys]
     rows += [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
@@ -234,7 +247,7 @@ def render(
     meta: Mapping[str, Any],
     command: str,
 ) -> str:
-    """The page as HTML: no script, and nothing is fetched from anywhere.
+    """Return the page as HTML: no script, and nothing is fetched from anywhere.
 
     Args:
         data: over text and bos, as `measure_model` has it.
@@ -243,8 +256,9 @@ def render(
         meta: versions and device, by name.
         command: that computes everything again.
     """
+    # Sections that a measurement has no variables for are left out, in the list of contents too.
     rows = tables.summary(data)
-    law = head_law_section(data) if "S_head_without_sinks" in data else ""
+    law = _head_law_section(data) if "S_head_without_sinks" in data else ""
     contents = [
         ("table", "By context length", []),
         ("texts", "By text", []),
@@ -257,12 +271,12 @@ def render(
     body = [
         _opening(data, rows),
         report.contents_list(contents),
-        _table(rows),
-        texts_section(data),
+        _table_section(rows),
+        _texts_section(data),
         report.figures_section(plates),
         law,
-        _odd_heads(data),
+        _heads_section(data),
         report.claims_section(claims, (*CLAIMS, *HEAD_CLAIMS)),
-        _again(data, meta, command),
+        _reproduce_section(data, meta, command),
     ]
     return report.document(f"The attention of {data.attrs['model']}", "\n".join(body))

@@ -130,6 +130,8 @@ def stream(
     )  # fmt: skip
     if rows is not None:
         rows = reals("rows", rows, "give whole numbers, positions of queries", traced=True)
+    # Positions of all queries are known before rows are chosen from them, and rotations come last,
+    # on as few queries as are looked at.
     by_text = rows is not None and rows.ndim > 1  # whether every text has rows of its own
     sharded = axis_name is not None
     if rope is not None and sharded:
@@ -192,7 +194,7 @@ def _stream_compiled(
         first: the position of the first key.
         learned_sinks: the sink logits, as `stream` takes them.
     """
-    if rows.text is not None and rows.text.ndim > 1:  # of each text
+    if rows.text is not None and rows.text.ndim > 1:  # of each text: mapped over them
         lead, own_fields = rows.q.shape[:-3], ("q", "at", "text", "texts")
         one_text = functools.partial(_stream_compiled, plan, names, sink_keys, axis_name)
 
@@ -227,6 +229,8 @@ def _stream_compiled(
 
 def _finish_rows(every: Sums, sinks: Sums | None, learned: Any) -> FinishedRows:
     """Return rows at the end of their keys, relative to the largest of their logits."""
+    # The learned sink may be above all logits: weights relative to the larger of both cannot
+    # overflow.
     if learned is None:
         low = base(every.top)
         weight = jnp.zeros_like(low)
@@ -242,6 +246,8 @@ def _finish_rows(every: Sums, sinks: Sums | None, learned: Any) -> FinishedRows:
 
 def merged(sums: Sums, axis_name: str) -> Sums:
     """Return the sums over the keys of all devices along an axis of `shard_map`, alike on each."""
+    # Not by `psum`, which adds: maxima and rescaled sums merge by `merge`, in the order of the
+    # axis, so that every device has the same bits.
     every = jax.lax.all_gather(sums, axis_name)
     parts = [jax.tree.map(lambda x, i=i: x[i], every) for i in range(jax.lax.axis_size(axis_name))]
     return functools.reduce(merge, parts)

@@ -1,4 +1,8 @@
-"""What `stream` is given, checked before anything is traced, and the rows that are looked at."""
+"""The arguments of `stream`, checked before anything is traced, and the rows that are looked at.
+
+Whatever may be traced (arrays, a learned temperature) is checked by shape and type alone: under
+`jax.jit` it has no value yet.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +68,7 @@ def _check_block(name: str, value: Any) -> tuple[int, int]:
 
 
 def _check_axis(name: str, value: Any) -> Any:
+    """Return the name of an axis, or a tuple of names, of the `shard_map` around the call."""
     several = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(each, str) for each in several):
         raise InputError(name, value, "give the name of an axis of shard_map")
@@ -171,6 +176,8 @@ def choose_rows(q: jax.Array, at: Any, rows: Any, texts: Any) -> QueryRows:
         if rows.shape[:-1] != lead or rows.dtype.kind not in "iu":
             fix = f"give positions [rows], or of each text {[*lead, 'rows']}"
             raise InputError("rows", f"array of {rows.dtype}, shape {rows.shape}", fix)
+        # −1 stands for no row: some query takes its place, so that shapes stay, and text 0 makes it
+        # padding, which sees nothing.
         texts = jnp.broadcast_to(texts, (*lead, texts.shape[-1]))
         known = jnp.clip(rows, 0, q.shape[-2] - 1)
         q = jnp.take_along_axis(q, known[..., None, :, None], axis=-2)
@@ -224,7 +231,8 @@ def spaced_each(text: Any, count: int) -> jax.Array:
         raise InputError("text", f"array of {text.dtype}, shape {text.shape}", fix)
     length = text.shape[-1]
     count = min(whole("count", count, 1), length)
-    # The length of a text is known only when the program runs: a table holds the rows of every one.
+    # The length of a text is known only when the program runs: a table holds the rows of every one,
+    # of which a text then takes its own line.
     table = np.full((length + 1, count), -1, np.int32)
     for n in range(1, count):
         own = spaced(n, n)
@@ -232,6 +240,8 @@ def spaced_each(text: Any, count: int) -> jax.Array:
     long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
     table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)
     place = jnp.asarray(table)[jnp.sum(text, axis=-1)]
+    # Sorted stably by "is padding", the tokens of the text come first and in order, wherever they
+    # lie.
     order = jnp.argsort(~text, axis=-1, stable=True)
     found = jnp.take_along_axis(order, jnp.maximum(place, 0), axis=-1)
     return jnp.where(place >= 0, found, -1).astype("int32")

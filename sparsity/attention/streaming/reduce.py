@@ -17,7 +17,9 @@ import jax.numpy as jnp
 
 from sparsity.attention.streaming.sums import Sums, empty, merge, of_block
 
-BLOCK = (128, 256)  # queries, keys: with what is made of them they fit a core's cache
+# Queries and keys at a time: with what is made of them they fit a core's cache. Larger blocks leave
+# it and skip less above the diagonal; smaller ones repeat the cost of a step of the loop.
+BLOCK = (128, 256)
 
 Mask = Callable[[Any, Any], Any]
 
@@ -87,6 +89,8 @@ def make_logits(rule: LogitRule, rows: QueryRows, k: Any, at: Any) -> tuple[Any,
         k: keys [groups, keys, d].
         at: the positions of the keys, int32 [keys].
     """
+    # Half precision is summed up in float32, as fused kernels do; the cap comes before the bias and
+    # the mask, in the order in which models apply them.
     wide = jnp.promote_types(rows.q.dtype, "float32")
     s = jnp.einsum(
         "ghrd,gkd->ghrk", rows.q, k, precision=rule.precision, preferred_element_type=wide
@@ -143,7 +147,9 @@ def sum_over_keys(
         kept = jax.eval_shape(score_block, block)[3]
         return sums, jax.tree.map(lambda x: jnp.full(x.shape, -jnp.inf, x.dtype), kept)
 
-    @functools.partial(jax.checkpoint, prevent_cse=False)  # derivatives make the blocks anew
+    # Derivatives make the blocks anew: kept for the way back, they would be the whole matrix.
+    # `prevent_cse` guards against what `scan` rules out by itself, and costs time.
+    @functools.partial(jax.checkpoint, prevent_cse=False)
     def step(sums: Sums, block: Any) -> tuple[Sums, Any]:
         return jax.lax.cond(reaches(block), add_block, skip_block, sums, block)
 
@@ -177,10 +183,13 @@ def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any, first: Any) -> Sums:
         begin = _block_start(j, size, total)
         at = first + begin + jnp.arange(size, dtype="int32")
         s, seen = make_logits(rule, rows, _take_tokens(k, begin, size, ()), at)
-        fresh = at >= first + j * size  # the others were in the block before
+        # The last block begins earlier so as to be of full size: keys that the block before has had
+        # are not counted again.
+        fresh = at >= first + j * size
         return s, seen & fresh, at[0], ()
 
     def reaches(j: Any) -> Any:
+        # By the outermost positions of the rows alone: a mask of the caller's is not asked.
         begin = first + _block_start(j, size, total)
         last, found = begin + size - 1, jnp.asarray(True)
         if rule.causal:
@@ -209,6 +218,8 @@ def sum_rows_over_keys(
     """
     total, first = rows.q.shape[-2], jnp.asarray(first, "int32")
     size, heads = min(plan.block[0], total), rows.q.shape[-3] // k.shape[-3]
+    # Sinks are summed up in a pass of their own, over these few keys. On a device that does not
+    # hold a sink's position some key stands in for it, and `here` leaves it out.
     if sinks is not None:
         here = (sinks >= first) & (sinks < first + k.shape[-2])
         sink_keys = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]

@@ -1,6 +1,8 @@
-"""What a row of logits adds up to, block by block, and the statistics that are read from it.
+"""The sums over a row of logits, which merge block by block, and the statistics read from them.
 
-`Sums` merge in any order. A `Statistic` is a record with the sums that it needs.
+`Sums` merge in any order: they are the running maximum and rescaled sums of online softmax
+(Milakov and Gimelshein, 2018), with the moments of the logits by Chan's update. A `Statistic` is a
+record with the sums that it needs.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ def empty(shape: tuple[int, ...], fields: Set[str], dtype: Any, most: int = 0) -
 def base(top: Any) -> Any:
     """Return the logit that weights are relative to.
 
-    No result depends on it, so it has no gradient.
+    No result depends on it, so it has no gradient. Rows without a key have the top −∞; weights are
+    then relative to 0, since −∞ − (−∞) would be NaN.
     """
     top = jax.lax.stop_gradient(top)
     return jnp.where(jnp.isfinite(top), top, 0)
@@ -97,10 +100,13 @@ def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> 
     top = hidden.max(-1)
     found: dict[str, Any] = {}
     if fields & {"z", "y", "w"}:
+        # `where` before and after exp: a hidden logit far above the top would overflow, and the
+        # derivative of an overflow is NaN even where the other branch is taken.
         low = base(top)[..., None]
         away = jnp.where(seen, s - low, 0)
         weight = jnp.where(seen, jnp.exp(away), 0)
-        # XLA adds up a bare product of two arrays one by one, and three times as slowly.
+        # XLA adds up a bare product of two arrays one by one, and three times as slowly; behind a
+        # condition it does not.
         each = jnp.where(weight > 0, away * weight, 0)
         terms = {"z": weight, "y": weight * weight, "w": each}
         found |= {name: x.sum(-1) for name, x in terms.items() if name in fields}
@@ -129,6 +135,8 @@ def merge(a: Sums, b: Sums) -> Sums:
     This is associative, and commutative but for the place of equal largest logits.
     """
     count, top = a.count + b.count, jnp.maximum(a.top, b.top)
+    # Both are rescaled to the common top. w = Σ(s − top)e^(s − top) moves by z as well, as every
+    # exponent in it does; y has squared weights, so the squared share.
     down = [jnp.where(x.count > 0, base(x.top) - base(top), 0) for x in (a, b)]
     shares = [jnp.exp(x) for x in down]
     found: dict[str, Any] = {}
@@ -139,6 +147,7 @@ def merge(a: Sums, b: Sums) -> Sums:
     if a.y is not None:
         found["y"] = shares[0] ** 2 * a.y + shares[1] ** 2 * b.y
     if a.m2 is not None:
+        # Chan, Golub and LeVeque (1983): squares within both, and between the two means.
         part = b.count / jnp.maximum(count, 1).astype(top.dtype)
         gap = b.mean - a.mean
         found["mean"] = a.mean + gap * part
@@ -223,11 +232,15 @@ class Statistic:
 
 
 def _entropy(rows: FinishedRows) -> Any:
+    # −Σ p ln p over the keys with p = e^(s − low)/total: (z ln total − w)/total, where the learned
+    # sink is in the total and not among the keys.
     z, w = rows.row.l1, rows.where_seen(rows.sums.w)
     return jnp.maximum((z * jnp.log(rows.total) - w) / rows.total, 0)
 
 
 def _gamma(rows: FinishedRows) -> Any:
+    # The derivative of √m2 at 0 is infinite: equal logits take the root of 1, and 0 is put in
+    # after.
     m2 = rows.where_seen(rows.sums.m2)
     spread = jnp.sqrt(jnp.where(m2 == 0, 1.0, m2) / jnp.maximum(rows.n - 1, 1))
     return jnp.where(m2 == 0, 0, spread)  # of logits that overflow NaN, as it is
