@@ -155,9 +155,8 @@ class Lorenz:
         This is bisection, of all levels at once: |f| is monotone on a piece, but may jump, be flat
         or have no slope, where Newton's method or a secant fail. A call has a fixed cost, so for a
         few levels many halvings are made in one: |f| is evaluated at all 2^11 − 1 places that they
-        could ask for, a
-        sorted array `places`. Its answers `up` (the crossing is further right) are then followed as
-        the halvings would: in `places[at : at + 2·half]` the middle is `at + half`.
+        could ask for, a sorted array `places`. Its answers `up` (the crossing is further right) are
+        then followed as halvings would: in `places[at : at + 2·half]` `at + half` is the middle.
         """
         low = np.full(level.shape, max(piece.low, -_REACH))
         high = np.full(level.shape, min(piece.high, _REACH))
