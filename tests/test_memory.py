@@ -18,6 +18,7 @@ from sympy.core.cache import clear_cache
 import sparsity
 from sparsity.kernels import score_kernel
 from sparsity.sampling import devices
+from sparsity.xla import LLVM_FOR_ONE_CALL
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
@@ -132,10 +133,8 @@ def _grown(compiled):
     for number in range(12):
         if number == 4:
             before = _megabytes()
-        assert (
-            compiled(picked, devices.LLVM_FOR_ONE_CALL, number=float(number))(place=number)
-            == number
-        )
+        picked_here = compiled(picked, LLVM_FOR_ONE_CALL, number=float(number))
+        assert picked_here(place=number) == number
     gc.collect()
     return _megabytes() - before
 

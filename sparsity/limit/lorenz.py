@@ -26,14 +26,20 @@ from sparsity.limit.panels import NODES, WEIGHTS, Axis
 from sparsity.limit.score_laws import Gaussian
 
 _REACH = 38.0  # of t, at which the normal density has underflowed
-_GRID_STEP = 0.01  # of t: how finely turns are looked for
+# Of t: how finely turns are looked for, beside the ends of the panels. Two turns between neighbours
+# of the grid are missed; the mass of |f| between them is then ranked wrongly by the rise they make.
+_GRID_STEP = 0.01
 _NOISE = 32 * EPS  # a relative rise of log|f| that is none
 _MAX_TURNS = 40  # to follow: each takes a search, and each level a crossing beside it
 _HALVINGS = 55  # from 76 to a rounding error of t
 _HALVINGS_AHEAD = 11  # of a few levels, made in one call: a divisor of the halvings
 _FEW_LEVELS = 4  # as many as that serves: 8,000 evaluations cost little more than a call does
-_MAX_WIDTH = 0.5  # of a panel of the rule, at most
-_GRADES = 2.0 ** -np.arange(1, 26)  # towards a place where ranks have a kink
+# Of a panel of the rule, at most; of twice that the rule has to agree, and the difference is the
+# bound. On it 24 nodes take the density to all digits, and leave kinks to the edges.
+_MAX_WIDTH = 0.5
+# Towards a place where ranks have a kink: a root from there has a share of 2^(−25·3/2) = 5e−12 of
+# its mass on the innermost panel, of which the rule loses little.
+_GRADES = 2.0 ** -np.arange(1, 26)
 _EVERYWHERE = (-math.inf, math.inf)
 _NO_CUTS = np.empty(0)
 _ROUNDING = 1e-13  # of the places, and of a mass that is left out
@@ -146,10 +152,11 @@ class Lorenz:
     def crossing(self, piece: Piece, level: np.ndarray) -> np.ndarray:
         """Return where |f| passes levels on a piece; an end of the piece where it does not.
 
-        This is bisection, of all levels at once. A call has a fixed cost, so for a few levels many
-        halvings are made in one: |f| is evaluated at all 2^11 − 1 places that they could ask for, a
-        sorted array `places`. Its answers `up` (the crossing is further right) are then followed as
-        the halvings would: in `places[at : at + 2·half]` the middle is `at + half`.
+        This is bisection, of all levels at once: |f| is monotone on a piece, but may jump, be flat
+        or have no slope, where Newton's method or a secant fail. A call has a fixed cost, so for a
+        few levels many halvings are made in one: |f| is evaluated at all 2^11 − 1 places that they
+        could ask for, a sorted array `places`. Its answers `up` (the crossing is further right) are
+        then followed as halvings would: in `places[at : at + 2·half]` `at + half` is the middle.
         """
         low = np.full(level.shape, max(piece.low, -_REACH))
         high = np.full(level.shape, min(piece.high, _REACH))
@@ -216,7 +223,12 @@ class Lorenz:
 
         Panels end wherever the integrand may have a kink: at ends of proven panels, at turns of
         |f|, and at `cuts`, kinks of the ranks. Towards the latter they shrink by halves, since a
-        rank may leave its kink like a root.
+        rank may leave its kink like a root: beside a maximum t₀ of |f| the level |f(t₀)| − ε is
+        reached at t₀ ± √(ε/c), so that a weight elsewhere which comes from below to |f(t₀)| gains
+        rank like √ε.
+
+        Edges of panels are cut evenly to `width` in one array: a panel of `count` parts is repeated
+        so often, and `number` counts them within it.
         """
         low, high = max(ends[0], self.mass_edges[0]), min(ends[1], self.mass_edges[-1])
         if not high > low:
@@ -288,7 +300,10 @@ class Lorenz:
     def _at_level(self, level: float) -> tuple[float, float, float, float]:
         """Return what is above a level: shares of the weights and of the mass, and its error.
 
-        And the weight e^level over the mean weight, to share out weights that are as large.
+        The fourth is the weight e^level over the mean weight. The level is found only to rounding,
+        and where |f| is flat a whole share of weights equals it. In either case the weights between
+        what is above and what was asked for are all e^level, so that `top` and `keys` go on from
+        there in a straight line.
         """
         held = self._held(level)
         gap = abs(held - self._held(level, 2 * _MAX_WIDTH))

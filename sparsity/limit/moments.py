@@ -30,13 +30,21 @@ from sparsity.limit.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
 
 _GROWTH_PLACES = np.array([1e3, 1e4, 1e8, 1e15, FAR])  # of t, at which growth is looked at
 _MOST_LOST = 1e-3  # share of a moment that may be left out
-_MOST_BLUR = 0.5  # relative rounding error that a moment may have
-# Logs of the error that a panel's rule may have: beside its own mass, or beside all mass.
+_MOST_BLUR = 0.5  # relative rounding error that a moment may have: log of it is then known to ln 2
+# Logs of the error that a panel's rule may have: beside its own mass, or beside all mass. Both are
+# about or below float64's rounding, so that cutting on would gain nothing. The rule's constant,
+# e^LOG_RULE = 7e−17 of the largest |f| on the box, leaves the first a factor of 15 for how much
+# larger than its mean on the panel that may be.
 _OF_ITSELF, _OF_THE_WHOLE = math.log(1e-15), math.log(1e-17)
 _NOTHING = math.log(1e-19)  # log of the share of all mass that need not be looked at
 _BLUR = math.log(1e-14)  # likewise: error of a point beyond which it is worth high precision
-_SINGULAR_WIDTH = 1e-20  # of a panel at an anchor, below which its trend is trusted
-_CONVERGES = 0.97  # ratio of successive halves of a singular panel beyond which it does not
+# Of a panel at an anchor, below which its trend is trusted: so close to the singular point its
+# leading power outweighs all else that f has there by many digits.
+_SINGULAR_WIDTH = 1e-20
+# Ratio of successive halves of a singular panel beyond which it does not converge. A power s^(−q)
+# has the ratio 2^(q−1), so that q > 0.956 is refused. Of the ratio 0.97 what lies below 2^−1000,
+# and so beyond float64, is 0.97^1000 = 6e−14 of the sum; of 0.99 it would be 4e−5.
+_CONVERGES = 0.97
 _CHUNK = 1024  # panels whose points are evaluated together: 25,000 points stay in a cache
 
 
@@ -220,7 +228,8 @@ class Moments:
         hold the first over 1 − r. With r ≥ 1 the integral diverges. No bound proves this: it is
         used only for panels that are too narrow to be cut, and refuses rather than guesses where r
         is close to 1. A panel that does not touch its anchor is followed to 8 times its width, for
-        that is where f has digits.
+        that is where f has digits. The first part of a power with 0 ≤ q < 1 holds ½ to ln 2 of
+        |f|^p·width at h; a factor of 2 instead leaves room for what is not quite a power.
         """
         left_end = np.abs(p.low) < np.abs(p.high)
         inner = np.where(left_end, p.low, p.high)
@@ -282,6 +291,10 @@ class Moments:
 
         Three errors meet in the bound: the rounding of the nodes, the proven error of the rules,
         and the mass that was left out. A total T with an error ≤ ηT has |Δ log T| ≤ −log(1 − η).
+
+        All are carried over e^top, about the largest |f|^p·density at a node, and top is added to
+        the log at the end: a moment such as e^(2γ²) overflows beyond γ = 18, its log does not. The
+        last terms of the error are the rounding of that sum.
         """
         panels = Panels.joined(self.kept)
         chunks = [
@@ -309,6 +322,11 @@ class Moments:
 
 def _refuse_growing(goal: Moments) -> None:
     """Refuse a weight that outgrows Gaussian scores at every size, as exp(s³): cutting takes long.
+
+    The cut would find it too, but only after panels out to |t| = 10²⁵ are bounded. Here it is
+    enough that |f|^p·density exceeds the peak of the density at five places, ever farther out. At
+    the nearest two f must have digits; of the others, where it may overflow, its upper bound is
+    taken.
 
     Raises:
         InputError: E|f|^p is infinite.

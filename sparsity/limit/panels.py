@@ -35,7 +35,11 @@ _W += [0.05929858491543678074636775850011, 0.0442774388174198061686027482113]
 _W += [0.02853138862893366318130781595188, 0.01234122979998719954680566707004]
 NODES = np.array([-x for x in _X[::-1]] + _X)
 WEIGHTS = np.array(_W[::-1] + _W)
-RHO = 2.25  # of the ellipse around a panel; its half axes are WIDE and HIGH
+# Of the ellipse around a panel; its half axes are WIDE and HIGH. A smaller one fits between poles,
+# but the rule's bound needs ρ^(−2N) below rounding: 2.25^(−48) makes LOG_RULE that of 7e−17. The
+# ellipse then reaches 0.17 of a panel's width beyond its ends and 0.45 above and below its middle:
+# a pole must be farther away than that, or the panel is cut.
+RHO = 2.25
 WIDE, HIGH = (RHO + 1 / RHO) / 2, (RHO - 1 / RHO) / 2
 # |∫ − Gauss rule| ≤ 64/15 · sup|f| · ρ^(−2N)/(1 − ρ^(−2)) on [−1, 1] (Trefethen, ATAP, Thm 19.3)
 LOG_RULE = float(np.log(64 / 15) - 2 * len(NODES) * np.log(RHO) - np.log1p(-(RHO**-2)))
@@ -47,14 +51,19 @@ _WORK_OF_POINT, _WORK_OF_CALL = 0.05, 40  # measured, in segments
 _MAX_ROUNDS = 1200  # float64 is halved away long before
 _MAX_UNBOUNDED = 20_000  # panels on which f is unbounded
 _DOUBTFUL = 1e-9  # error of log|f| above which a point is evaluated slowly
-# A pending panel is looked at here: the golden section is no place that halving arrives at, where f
-# may have a zero or a kink by design.
+# A pending panel is looked at here, (3 − √5)/2 of its width. Middles of panels are places such as 0
+# or ½, where f may have a zero or a kink by design. The golden section is none that halving arrives
+# at, and of all irrational numbers the one that fractions come least close to.
 _LOOK = 0.3819660112501051
 _MOST_LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
-_PATIENCE = 5  # rounds of halving before branches are looked for
+# Rounds of halving before branches are looked for: most panels that look singular at first are only
+# wide, and each search costs 60 evaluations.
+_PATIENCE = 5
 _GRADES = 56  # halvings at once towards a singular anchor: 2^−56 is below a rounding error
 _NEAR_RATIO = 4.0  # of the ends of a panel that is cut in equal ratios
-_NARROW = 64 * EPS  # relative width of panels that cannot be cut further
+# Relative width of panels that cannot be cut further: the ends of a narrower one, rounded, are off
+# by too much of its width for bounds on it to say more.
+_NARROW = 64 * EPS
 _NEAR = 1e-6  # of an anchor's size: offsets at which f keeps their digits
 _UNDERFLOW = 1e-290  # of an offset with all its digits
 
@@ -230,7 +239,9 @@ class RefinementPolicy(Protocol):
 def cut(axis: Axis, goal: RefinementPolicy, work: float = MAX_WORK) -> None:
     """Cut the axis until the goal has taken every panel.
 
-    Each round bounds f on all pending segments at once, then on the boxes around those that count.
+    Each round bounds f on all pending segments at once, then on the boxes around those that count:
+    breadth first, since NumPy's cost is per call, and since what is certain of the whole after a
+    round shows which small panels need not be looked at again.
 
     Args:
         axis: the anchored axis.
@@ -271,7 +282,8 @@ def cut(axis: Axis, goal: RefinementPolicy, work: float = MAX_WORK) -> None:
 def _resolution(axis: Axis, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return how finely branches of f can be told apart at an offset from an anchor.
 
-    Next to an anchor f keeps its digits in the offset, elsewhere in the score.
+    Next to an anchor f keeps its digits in the offset, elsewhere in the score: 1 − 1e−30 is no
+    float64, but an anchor at 1 and an offset of −1e−30 are two.
     """
     own = np.abs(x)
     size = np.maximum(np.abs(axis.t[a]), np.abs(axis.s[a]) / axis.law.gamma)
@@ -331,7 +343,11 @@ def _cut_evenly(p: Panels, count: np.ndarray) -> Panels:
 
 
 def _graded(p: Panels) -> Panels:
-    """Cut panels [0, h] (or mirrored) into [0, h/2^m], …, [h/2, h]."""
+    """Cut panels [0, h] (or mirrored) into [0, h/2^m], …, [h/2, h].
+
+    Of a power |s|^q all parts but the first look the same on their own scales, so that the rule is
+    as good on each. Cut one by one they would take as many rounds.
+    """
     side = np.where(p.low == 0, p.high, p.low)
     edges = side[:, None] * np.concatenate([2.0 ** -np.arange(_GRADES + 1), [0.0]])
     one, two = edges[:, 1:].ravel(), edges[:, :-1].ravel()
@@ -341,8 +357,12 @@ def _graded(p: Panels) -> Panels:
 def _find_jumps(axis: Axis, p: Panels, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find which panels have one jump of branches inside, and where, by bisection of `side`.
 
-    Halving alone would bound f on 50 rounds of ever narrower panels; a jump needs none of those. A
-    middle that is on a third side shows that there are several: halving parts them first.
+    `side` numbers the branch that a point is on: which arm of a piecewise f, which sign under an
+    absolute value. Where it differs between the ends of a panel there is an edge inside, and the
+    comparing sides is all that bisection asks for. Halving alone would bound f, for twenty times
+    the cost of a point, on 50 rounds of ever narrower panels. A middle that is on a third side
+    shows that there are several edges, and two edges with the same side beyond both are not seen:
+    halving parts those first.
     """
     found = np.zeros(len(where), dtype=bool)
     index = np.flatnonzero(where)

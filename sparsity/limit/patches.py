@@ -25,20 +25,30 @@ from sparsity.limit.moments import Moments, Nodes
 from sparsity.limit.panels import NODES, Axis, PanelBounds, Panels, cut
 from sparsity.limit.score_laws import Gaussian, Neighbour
 
-_PATCH_SIZES = (1.0, 0.25, 0.0625)  # of patches, tried in turn: octaves of γ, and β over γ₀
+# Of patches, tried in turn: octaves of γ, and β over γ₀. A wide patch serves more points, but its
+# panels have to be good at corners that are farther apart: where they would be too many, or the
+# corners share no mass, a narrower one is tried, and then the points are integrated one by one.
+_PATCH_SIZES = (1.0, 0.25, 0.0625)
 _CORNERS = tuple(itertools.product((-1, 1), repeat=2))
 _A_LITTLE_MORE = 1 + 1e-9  # corners lie a little outside, so that points on an edge are within
 _PROBES = np.linspace(-50, 50, 201)  # t; mass further out leaves no digits to spare
-_LEAST_LOG_SHARE = -12.0  # of the peak mass that some place must have at all corners
-_MAX_BETA_OVER_GAMMA = 1e6  # β/γ beyond which a patch has too few digits of β
+# Of the peak mass, that some place must have at all corners. The bound divides errors by the mass
+# on one panel that all corners share: by a share of e^−12 = 6e−6, 1e−17 becomes 2e−12.
+_LEAST_LOG_SHARE = -12.0
+# β/γ beyond which a patch has too few digits of β: δ = (β − β₀)/γ₀ is then off by EPS·10⁶ = 2e−10.
+_MAX_BETA_OVER_GAMMA = 1e6
 _MAX_WORK = 150_000  # of a patch, as in `panels.cut`: a few points by themselves cost as much
 _MAX_NODES = 6_000  # of a patch: 256 patches are kept, of 5 numbers a node
-_MAX_LOG_RATIO = 300.0  # log of a ratio of densities that can bring no lost mass back
+# Log of a ratio of densities that can bring no lost mass back: masses below e^−700 have underflowed
+# to 0, and would be e^−400 at most.
+_MAX_LOG_RATIO = 300.0
 _CACHED_NUMBERS = 2**15  # numbers that are worked on together: they stay in a processor's cache
 _MAX_ERROR = (
     1e-12  # error of log m up to which a patch is used; else the point is integrated by itself
 )
-_RUN_LENGTH = 96  # terms that may be added one after another, in whatever order
+# Terms that may be added one after another, in whatever order: their rounding is within 96/2 units
+# of EPS. It is four panels of 24 nodes, so that few runs are padded; shorter ones cost time.
+_RUN_LENGTH = 96
 
 
 class Patch(NamedTuple):
@@ -68,7 +78,12 @@ class Patch(NamedTuple):
 
         The log ratio of the densities, −ρ²(t − δ)²/2 + (t² − origin²)/2, is a polynomial of x. A
         sum over nodes goes in runs of `_RUN_LENGTH`, so that its rounding is bounded whatever the
-        order in which a processor adds.
+        order in which a processor adds. All terms are positive: nothing cancels, and the relative
+        error of a sum is at most the largest of its terms, which the noise sums hold, plus that of
+        adding up.
+
+        The loop goes over as many points as fit a cache with all nodes; exp of (points × nodes) is
+        most of the work, and is done in place.
         """
         rho = self.frame.gamma / gamma
         sharp, out = rho * rho, self.origin - (beta - self.frame.beta) / self.frame.gamma
@@ -105,7 +120,9 @@ class _CappedMoments(Moments):
 def _corners_share_mass(axis: Axis, goal: Moments) -> bool:
     """Say whether the corners have mass in common, for all one can see at some places.
 
-    Where they have not, panels good for all of them would be wasted on each.
+    Where they have not, panels good for all of them would be wasted on each, and errors over the
+    mass that they share would be bounds of no use. A wrong yes costs time, a wrong no another patch
+    or an integral of its own: neither costs a digit, which is why looking at some places will do.
     """
     centre = np.full(len(_PROBES), int(np.flatnonzero(axis.t == 0)[0]))
     f = axis.values_at(centre, _PROBES).log

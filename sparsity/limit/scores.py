@@ -281,6 +281,10 @@ def _summed(
 def _beyond(kernel: Kernel, p: float, law: Student, log_moment: float) -> float:
     """Return what lies beyond the last panels, over the moment: it falls like a power there.
 
+    The masses of two octaves at the end give that power: if the mass per octave falls like t^(−r),
+    all that is beyond holds about the last one over r. The 2 allows for the density not being a
+    power yet. Gaussian tails need none of this: nothing of them lies beyond the last panels.
+
     Raises:
         InputError: it does not fall fast enough for that to be known.
     """

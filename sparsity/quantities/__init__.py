@@ -92,7 +92,7 @@ def default(random_rows: bool) -> Quantity:
 
 
 def named(of: str | Quantity) -> Quantity:
-    """The quantity of that name; a `Quantity` is returned as it is.
+    """Return the quantity of that name; a `Quantity` is returned as it is.
 
     Args:
         of: "n_eff" or another of `ALL` or `OF_MAPS`, or a member of a family: "top_k_mass:8".
@@ -118,12 +118,12 @@ def named(of: str | Quantity) -> Quantity:
 
 @functools.lru_cache(maxsize=64)
 def _of(family: Family, *numbers: float) -> Quantity:
-    """Always the same record for the same numbers: it is looked up by identity."""
+    """Return always the same record for the same numbers, since it is looked up by identity."""
     return family.named(*numbers)
 
 
 def _member(name: str, text: str | None) -> Quantity:
-    """One quantity of a family."""
+    """Return the member of a family that the text after the colon names."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
         numbers = [parse_number(each, "of") for each in (text or "").split(",")]

@@ -128,7 +128,7 @@ class NeedleLaw:
 
 
 def within(value: Any, error: Any, ends: Any) -> np.ndarray:
-    """Values that rounding took out of what a quantity can be, moved to its nearer end.
+    """Return values; rounding may have taken some out of their range, and those move to its end.
 
     Args:
         value: of a mean over rows, any shape.
@@ -201,11 +201,11 @@ class Linear:
     slope: Callable[[Any], Any]
 
     def __call__(self, value: Any, n: Any) -> Any:
-        """The value in rows of n, given that of the other one."""
+        """Return the value in rows of n, given that of the other one."""
         return self.shift(n) + self.slope(n) * value
 
     def columns(self, columns: Sequence[Any], n: Any) -> list[Any]:
-        """Values, P(row ≠ 0) and relative error bounds, given those of the other one."""
+        """Return values, P(row ≠ 0) and relative error bounds, given those of the other one."""
         value, p_row, error = columns
         least, most = np.sort([self(end, n) for end in self._ends(n)], axis=0)
         found = self(value, n)
@@ -237,7 +237,7 @@ class Quantity:
         limit: what it tends to in long rows, and a bound on the error of that; None where there is
             no such limit, or it is that of the quantity in `linear`.
         whole: whether its definition needs the weights one by one, not their sums alone.
-        layers: what it is of the number of weights above a, for its exact law; None for others.
+        rank_law: what it is of the number of weights above a, for its exact law; None for others.
         linear: what it is of another quantity, for its exact law; None for others.
         above: what it is the chance to exceed; None for others.
         chance: whether it is 0 or 1 of a row, so that its mean is a share of the rows.
@@ -286,7 +286,7 @@ class Quantity:
         )
 
     def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
-        """The least and the largest value of rows of n tokens, of a quantity with an exact law.
+        """Return the least and the largest value in rows of n tokens, for a quantity with a law.
 
         Args:
             n: tokens of the row.
@@ -332,6 +332,6 @@ class Family:
         return 1 + self.symbol.count(",")
 
     def named(self, *numbers: float) -> Quantity:
-        """The quantity of numbers in the domain."""
+        """Return the member that has these numbers, which must be in the domain."""
         shown = [f"{x:g}" if float(f"{x:g}") == x else repr(x) for x in numbers]
         return self.member(f"{self.name}:{','.join(shown)}", *numbers)

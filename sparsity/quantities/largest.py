@@ -15,7 +15,13 @@ from sparsity.quantities.base import Family, LongRows, Quantity, RankLaw, RowSum
 
 
 def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
-    """E min(k, N) of N ~ Bin(n, q), k < n, given log(1 − q); each term where it has its digits."""
+    """Return E min(k, N) of N ~ Bin(n, q), k < n, given log(1 − q).
+
+    P(N = i) follow from each other by the ratio (q/(1 − q))·(n − i)/(i + 1). Where the mean nq is
+    at least 1, E min(k, N) = k − Σ_{i<k} (k − i)P(N = i). Below, that would cancel, and the sum
+    Σ min(i, k)P(N = i) itself is taken, of so many terms that the rest is below rounding: the
+    smaller the mean, the fewer. Far above k, all rows have k weights there.
+    """
     if k == 1:
         return -np.expm1(n * log_rest)
     q = -np.expm1(log_rest)

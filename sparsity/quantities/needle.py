@@ -182,6 +182,7 @@ def _needle_recall(name: str, values: float) -> Quantity:
 
     def of(row: RowSums) -> Any:
         xp = row.l2.__array_namespace__()
+        # No noise would be a division by 0; SNR = 10¹⁵ instead is beyond the table's end as well.
         noise = xp.maximum(row.others_l2, 1e-30 * row.needle**2)
         noise = xp.where(noise > 0, noise, 1)  # a row without any weight
         scaled, found = (x.astype(row.l2.dtype) for x in recall_table(count))

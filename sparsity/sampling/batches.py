@@ -3,10 +3,14 @@
 Why the batches are as they are:
 
 - A batch is what one key draws: batch i uses fold_in(key(seed), i), so its numbers depend on the
-  seed and on i alone, and not on how many batches one call draws, nor on which device.
+  seed and on i alone, and not on how many batches one call draws, nor on which device. threefry is
+  a cipher of a counter: there is no state to hand on, and batch 10⁶ costs no more than batch 0.
+  Splitting a key into as many as there are batches would need their number beforehand.
 - A batch returns three numbers a moment (mean, mean square, maximum), never its draws: memory does
   not grow with the number of samples. The scatter of the means between batches gives the error bar,
-  which is therefore honest for stratified draws too, whose scatter within a batch is no measure.
+  which is therefore honest for stratified draws too: each draw has a stratum of its own, so that
+  the scatter within a batch is mostly that between strata, which is no error. Mean squares give the
+  effective sample size, maxima the index of the tail.
 - A batch is as large as fits a core's cache (`_NORMALS_PER_BATCH`). Batches that are smaller than
   that (`is_small`) are drawn a few side by side, for vectors to be long enough.
 - A chunk is CHUNK batches: the grain of progress, of Ctrl-C, and of spreading over devices. 32 can
@@ -36,8 +40,6 @@ import numpy as np
 from sparsity.sampling.combining import Combined, combine
 from sparsity.sampling.devices import (
     CHUNK,
-    LLVM_FOR_LONG_RUNS,
-    LLVM_FOR_SMALL_BATCHES,
     compiled,
     replicated,
     runs_on_cpu,
@@ -46,16 +48,23 @@ from sparsity.sampling.devices import (
     to_keys,
 )
 from sparsity.sampling.random_numbers import IMPL, fold_in
+from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
+# Fewer need more calls for a curve. More make a call that is not full stack and send more laws for
+# nothing, and delay the first point of a curve.
 ESTIMATIONS_PER_CALL = 32
-MAX_BATCHES_KEPT = 2**17
-_CHUNKS_PER_CALL = (4096, 64, 1)  # of an accelerator; each size is a program of its own
+MAX_BATCHES_KEPT = 2**17  # 3 MB a moment; folded, they are 4096, enough for any error bar
+# Of an accelerator. Each size is a program of its own: three compile once each, and reach any
+# number of chunks in calls that are mostly of the largest size that fits.
+_CHUNKS_PER_CALL = (4096, 64, 1)
 _MAX_NUMBERS_PER_CALL = 2**32  # random numbers: about a tenth of a second of an accelerator
 _MAX_NUMBERS_HELD = 2**26  # by an accelerator at once
-_NORMALS_PER_BATCH = 2**16  # of keys, features or rows: they fit a core's cache
-_NORMALS_OF_A_BATCH_OF_ONE = 2**20  # in one draw, beyond which a batch is a single draw
-_SMALL_BATCH = 2**13  # numbers, below which a CPU draws this many batches side by side:
-_SMALL_BATCHES_ABREAST = 4
+_NORMALS_PER_BATCH = 2**16  # of keys, features or rows: 256 kB in float32 fit a core's cache
+# In one draw, from which on a batch is a single draw: eight of them would be 32 MB and more.
+_NORMALS_OF_A_BATCH_OF_ONE = 2**20
+# A batch of at most so many numbers is small: a CPU draws four of them side by side, as the arrays
+# of a single one are short for its vectors. Four of the largest hold half of what fits the cache.
+_SMALL_BATCH, _SMALL_BATCHES_ABREAST = 2**13, 4
 
 
 class Sampler(Hashable, Protocol):
@@ -97,7 +106,9 @@ def summary(*moments: jax.Array) -> jax.Array:
 def fold_chunks(batches: Any) -> Any:
     """Return each chunk of batches as one batch, in NumPy or JAX with the same bits.
 
-    Means are taken of pairs, and then of pairs of those, since both libraries do that alike.
+    All batches have as many draws, so that the mean of their means is the mean of all draws. It is
+    taken of pairs, and then of pairs of those: each step adds two numbers, which every library does
+    alike, whereas `mean(axis=1)` adds in an order of its own. The maximum has no order.
     """
     chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
     means, highest = chunks[:, :, :2], chunks[:, :, 2:].max(axis=1)
@@ -141,7 +152,10 @@ def _keys(seeds: jax.Array, starts: jax.Array, count: int) -> jax.Array:
 
 
 def _draw_batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
-    """Draw a batch for each key, `width` at a time: [batches, 3, moments]."""
+    """Draw a batch for each key, `width` at a time: [batches, 3, moments].
+
+    `lax.map`, not `vmap`, goes over them: a vmap of all would hold the draws of all in memory.
+    """
 
     def batch(key: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
@@ -296,7 +310,9 @@ class BatchLog:
             self._parts.append(fold_chunks(begun) if fold else begun)
             first, missing = len(begun), missing - len(begun) // CHUNK
         if self.begun is not None and not fold and 0 < missing <= ESTIMATIONS_PER_CALL:
-            # The program that began the estimation is there; that of `collect` may not be.
+            # The program that began the estimation is compiled, and that of `collect` may not be:
+            # for a few chunks it is quicker to use the one for several estimations, each chunk of
+            # this one standing in for an estimation.
             firsts = range(first, first + missing * CHUNK, CHUNK)
             own = [self.arguments] * missing, [self.seed] * missing
             self._parts += dispatch_each(self.sampler, *own, firsts)()
@@ -316,7 +332,7 @@ class BatchLog:
         if (
             begun is not None
             and self.batches_in_one == 1
-            and len(begun.batches) == self.chunks * CHUNK  # nothing was drawn since
+            and len(begun.batches) == self.chunks * CHUNK  # no more than these was drawn
             and tuple(goals) == (begun.least_known[0],)
         ):
             return begun.least_known

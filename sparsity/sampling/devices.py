@@ -23,9 +23,6 @@ from sparsity.xla import has_older_loops, sampler_options
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 
-# Levels of LLVM's optimiser. The lower one is, the sooner a program is compiled and the slower it
-# draws, so what draws little is better off with less. None leaves XLA's own level, 3.
-LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES, LLVM_FOR_ONE_CALL = None, 2, 0
 _MAX_PROGRAMS = 256  # kept at once, at about 4 MB each: a sweep returns to each of its samplers
 
 
@@ -52,7 +49,8 @@ def mesh() -> jax.sharding.Mesh:
     Raises:
         InputError: some of several processes would be left without a device.
     """
-    # Of six devices two share 32 batches evenly; the others would wait for them.
+    # Of six devices two share 32 batches evenly; the others would wait for them. `shard_map`
+    # knows no uneven shares.
     devices = jax.devices()
     count = math.gcd(len(devices), CHUNK)
     if jax.process_count() > 1 and count < len(devices):
@@ -100,6 +98,9 @@ def from_first_process(*numbers: float) -> list[float]:
 def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
     """Return a function whose first argument and result are split by batch over all devices.
 
+    Batches need nothing of each other, so that no device talks to another inside a call, and what
+    one computes for a batch does not depend on how many devices there are.
+
     Args:
         share: the function of one device's batches and `others` further arguments.
         others: how many arguments every device gets whole.
@@ -122,7 +123,7 @@ def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> 
 
     Args:
         function: what draws.
-        level: one of the LLVM levels above.
+        level: of LLVM's optimiser, one of those in `sparsity.xla`.
         static: its static arguments.
     """
     work = functools.partial(function, **static)
@@ -131,6 +132,9 @@ def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> 
 
 def token_sums(*terms: jax.Array) -> list[jax.Array]:
     """Return the sum of each term over its last axis, in one loop where XLA is quicker that way.
+
+    With XLA's older loops on a CPU one reduction of several operands is quicker than as many of
+    one; in the newer way of loops it is slow (`sparsity.xla`).
 
     Args:
         terms: arrays of one shape and dtype.

@@ -27,16 +27,21 @@ from sparsity.limit.panels import Axis
 from sparsity.limit.score_laws import Gaussian
 from sparsity.sampling.supports import DEPTH, POWERS, even_steps, log_weight, supports
 
-_CELLS, _CELLS_UNKNOWN = 256, 2048  # of a built-in kernel, and of an f that may be anything
+# Of a built-in kernel, and of an f that may be anything. More cells leave less to the draws, as a
+# chord misses like the square of a cell's width; but the host builds a table for each point of a
+# curve, and its work is linear in them.
+_CELLS, _CELLS_UNKNOWN = 256, 2048
 _SMOOTH_ON_SCALE_GAMMA = frozenset(kernel.weight for kernel in ALL)  # between their kinks
 _END_INSET = 1e-6  # of a cell's width: its end heights are read on its own side of a jump
-_CELLS_PER_PANEL = 8  # at first
+# At first: enough to see where the target bends within a panel, before the edges are moved there.
+_CELLS_PER_PANEL = 8
 _MAX_PERIODS = 30  # in a standard deviation, beyond which the table is not to resolve them
 _JUMP_WIDTH = 1e-12  # relative width of a gap between panels, at a jump of f
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-# A quarter of the draws go where the table misses the target: what is left of a draw after its
-# control variate is then small everywhere. A tenth of those are spread over all cells alike, so
-# that no cell's weights are unbounded.
+# A quarter of the draws go where the table misses the target: only what it misses is noise, and the
+# best law to draw noise from is in proportion to it. The other three quarters follow the targets,
+# as the miss at the middle of a cell is but a guess of what the cell misses. A tenth of the quarter
+# is spread over all cells alike, so that no cell's weights are unbounded.
 _MISS_SHARE, _EVEN_SHARE = 0.25, 0.1
 SUMMATION_ULPS = 8.0  # units in the last place by which the mean of a batch may be off
 _LARGEST_ROUNDING = 1e99  # whose square is a float
@@ -242,6 +247,9 @@ def _score_edges(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndar
         kernel: of law SCORE; one that is not built in takes one law at a time.
         beta: of the laws.
         gamma: of the laws.
+
+    Returns:
+        Edges in t, ascending, [laws, cells + 1].
     """
     cells = _CELLS if kernel.weight in _SMOOTH_ON_SCALE_GAMMA else _CELLS_UNKNOWN
     edges, jumps = _first_edges(kernel, beta, gamma)
@@ -252,13 +260,16 @@ def _score_edges(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndar
     laws = beta[:, None, None], gamma[:, None, None]
     log_target = _log_targets(kernel, *laws, _probe_points(edges))
     heights = np.exp(log_target - log_target.max(axis=(2, 3), keepdims=True))
+    # Σ h³|f″| over so many cells is least where all miss alike, so that edges go where the running
+    # sum of cube roots takes even steps, as de Boor places knots. One pass is enough, as what the
+    # cells still miss costs draws and biases nothing.
     miss = np.cbrt(_chord_error(heights, np.diff(edges)))
     share = np.cumsum(miss.mean(axis=1, keepdims=True) + miss, axis=1)
     share = np.concatenate([np.zeros((len(edges), 1)), share], axis=1)
     new = even_steps(edges[:, 0], edges[:, -1], cells + 1)
     even = even_steps(share[:, 0], share[:, -1], cells + 1)
     for i, missed in enumerate(np.any(miss, axis=1)):
-        if missed:
+        if missed:  # else the target is linear in every cell, and the first edges are right
             new[i] = np.interp(even[i], share[i], edges[i])
         elif edges.shape == new.shape:
             new[i] = edges[i]
@@ -286,6 +297,12 @@ def _position_table(kernel: Kernel, parameters: dict[str, float]) -> Table:
 def _tables(edges: np.ndarray, log_target: np.ndarray, *, flat: bool) -> list[Table]:
     """Return the tables on these edges.
 
+    The target of each moment is known at three places of a cell. Its ends give the chord, a linear
+    density, whose quantile is a root of a quadratic; its middle only says what the chord misses.
+    The law to draw from is a mixture: the even mean of both normalised targets, since one set of
+    draws serves both moments, and for `_MISS_SHARE` of it the law of the misses. All stays linear
+    in each cell, so that a sampler needs no more than the heights at its ends.
+
     Args:
         edges: [laws, cells + 1].
         log_target: logs of the targets at left end, middle and right end, [2, laws, 3, cells].
@@ -293,7 +310,7 @@ def _tables(edges: np.ndarray, log_target: np.ndarray, *, flat: bool) -> list[Ta
     """
     width = np.diff(edges)
     peak = log_target.max(axis=(2, 3))
-    heights = np.exp(log_target - peak[:, :, None, None])
+    heights = np.exp(log_target - peak[:, :, None, None])  # over the peak, else it overflows
     chords = heights[:, :, ::2]  # at the ends of the cells
     if flat:
         chords = np.repeat(chords.mean(axis=2, keepdims=True), 2, axis=2)
@@ -305,6 +322,7 @@ def _tables(edges: np.ndarray, log_target: np.ndarray, *, flat: bool) -> list[Ta
         even = np.where(wide, 1 / (wide.sum(axis=1, keepdims=True) * width), 0)
         miss = _chord_error(heights, width)
         total = miss.sum(axis=1, keepdims=True)
+        # The miss is an integral over its cell: as a density it is spread evenly over the width.
         missed = np.where(total > 0, np.where(wide, miss / (total * width), 0), even)
     spread = _MISS_SHARE * ((1 - _EVEN_SHARE) * missed + _EVEN_SHARE * even)
     drawn = (1 - _MISS_SHARE) * chords.mean(axis=0) + spread[:, None]

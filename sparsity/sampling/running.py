@@ -23,16 +23,24 @@ from sparsity.sampling.batches import BatchLog, Prefetched, Sampler
 from sparsity.sampling.combining import Combined, anytime_factor, combine, student
 from sparsity.sampling.devices import CHUNK, from_first_process, resolve_dtype
 
-_TWO_CHUNK_PILOT = 5e-4  # targets below it begin with 63 degrees of freedom rather than 31
+# Targets below it begin with 63 degrees of freedom rather than 31: the draws planned from the pilot
+# go as the square of its error bar, which is then known to 9 % rather than 13 %. The second chunk
+# is a waste where the first one would have met the target.
+_TWO_CHUNK_PILOT = 5e-4
 _MISSED_WEIGHT = (
     3.0  # −log 0.05: N draws may all miss a feature of probability 3/N once in 20 times
 )
-_MAX_CHUNKS = 2**26  # that a run may plan, whatever its budget: 2³¹ batches
+# Chunks that a run may plan, whatever its budget: 2³¹ batches, as 32-bit words number their keys.
+_MAX_CHUNKS = 2**26
 _CHUNKS_FOR_A_FINITE_BAR = 64  # after which an error bar that is not finite will not become so
 _SECONDS_BETWEEN_LOOKS = 2.0  # at the clock and at Ctrl-C, about
-_LARGEST_GROWTH = 8  # of the chunks between two looks
+# Of the chunks between two looks: the pace of a short step may be far off, so that a longer one
+# follows from it by degrees.
+_LARGEST_GROWTH = 8
 _NO_DIGITS = "rounding leaves the estimate no digit"
-_SCATTER_DOMINATES = 5.0  # the scatter over the rest of the error, from which it is the error bar
+# The scatter over the rest of the error, from which it is the error bar: the rest, added in
+# quadrature, then widens the bar by no more than √(1 + 1/25) − 1 = 2 %.
+_SCATTER_DOMINATES = 5.0
 
 
 @dataclass(frozen=True)
@@ -115,11 +123,14 @@ class Run(NamedTuple):
 
 
 class _StoppingRule:
-    """How many chunks to draw; it looks at the size of the error bar, never at the estimate.
+    """The rule decides how many chunks to draw, from the size of the error bar alone.
 
-    Of an error bar e, a share r is rounding, which no number of draws helps, so that the target for
-    the rest is √(target² − r²). With k times the draws the rest will be e²/k + u²/k²: the scatter
-    falls like the root of the draws, and the weight u that all of them may have missed like 1/k.
+    It never sees the estimate: a rule that did would stop at values that look good, and bias them.
+
+    Rounding adds r to the error bar in quadrature, and no number of draws helps that, so that the
+    target for the rest is √(target² − r²). With k times the draws the square of the rest will be
+    e²/k + u²/k²: the scatter e falls like the root of the draws, and the weight u that all of them
+    may have missed like their number.
     """
 
     def __init__(self, sampling: Sampling, size: int, resolution: float, missed: float) -> None:
@@ -144,11 +155,14 @@ class _StoppingRule:
             known: what they say of the goal that is known least well.
         """
         error, unseen = known.rel_stderr, self.missed / have
+        # What the draws are planned for is the first of two targets that is not met. The second is
+        # the stricter one while degrees of freedom are few, and eases as draws are added; to plan
+        # for it at once, as it is now, would draw too much.
         for target in (self.sampling.rel_error, self.sampling.aim(known.dof)):
             square = self.resolution**2
             if not self.limited:
                 square = target**2 - square
-            if not error**2 + unseen**2 <= square:
+            if not error**2 + unseen**2 <= square:  # true of an error that is NaN
                 break
         else:
             limit = f"limit of {self.sampling.real.type.__name__}"
@@ -161,7 +175,7 @@ class _StoppingRule:
             self.planned = max(self.planned, self.goal)
         elif have >= _CHUNKS_FOR_A_FINITE_BAR:
             return "no finite estimate"
-        else:
+        else:  # there is no scatter to extrapolate from, so that the next look comes soon
             self.wanted = 4 * have
         return None
 
@@ -245,7 +259,7 @@ def run(
             if have >= rule.goal:
                 least_known = drawn.least_known(goals)
                 enough = rule.judge(have, least_known[1])
-            if enough or ended or not left:
+            if enough or ended or not left:  # the pilot is always there: it is drawn before
                 stopped = enough or ("interrupted" if ended else "time budget")
                 break
     powers, combined = least_known or drawn.least_known(goals)
@@ -289,7 +303,8 @@ def conclude(
     count = len(done.batches)
     half, wide = student(0.975, combined.dof) * rel, anytime_factor(count, done.planned) * rel
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        # Intervals are symmetric in the logarithm, where the delta method was applied.
+        # Intervals are symmetric in the logarithm, where the delta method was applied: none of
+        # them reaches below 0, as value ± t·stderr would where few digits are known.
         ends = np.exp(log_value + np.array([0.0, -half, half, -wide, wide]))
         stderr = float(ends[0] * rel)
     value, low, high, wide_low, wide_high = ends.tolist()

@@ -25,7 +25,10 @@ from sparsity.sampling.random_numbers import normal, uniform
 LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
 _WIDEST = 1e100  # a score whose square float64 holds
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-_DEFENSIVE = 8  # one draw in eight comes from the base law itself, which bounds every weight
+# One draw in eight comes from the base law itself. The mixture is then at least an eighth of it, so
+# that no draw counts more than 8|f|^p, whatever the table missed. The price is that the other law
+# is drawn 7/8 as often: the second moment of a draw rises by no more than 8/7.
+_DEFENSIVE = 8
 
 
 def keys_at(
@@ -33,7 +36,9 @@ def keys_at(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return orthogonal queries q and a mean μ of keys with q·μ = β and ‖q‖ = γ for each.
 
-    Directions are random; where queries < d, μ also has a part across them, which S must not feel.
+    Directions are random; where queries < d, μ also has a part across them, on which S must not
+    depend. Orthogonal queries have independent scores of one key, so that pooling them is as good
+    as more keys.
 
     Returns:
         q, [queries, d], and μ, [d].
@@ -43,7 +48,8 @@ def keys_at(
     for name, size in (("beta", abs(beta)), ("gamma", gamma), ("beta/gamma", abs(beta / gamma))):
         if not size <= _WIDEST:
             raise InputError(name, size, f"must be <= {_WIDEST:.0e} for whole keys to be drawn")
-    # Orthogonal directions by QR; then the part of μ along each is moved to β/γ.
+    # Orthogonal directions by QR; then the part of μ along each is moved to β/γ. NumPy draws them,
+    # not a batch's key: directions belong to the law that all batches sample.
     rng = np.random.default_rng([seed, dim])
     q = np.linalg.qr(rng.standard_normal((dim, queries)))[0].T
     mu = rng.standard_normal(dim)
@@ -119,7 +125,12 @@ class Stratified(_ScalarSampler):
     With h the table's density for a moment, Z its mass and m the density of the mixture, a draw
     counts as Z + (|f|^p φ − Z h)/m: the table is a control variate, whose mean is known, and only
     what it misses is noise. Moments are in units of Z. In one dimension one uniform a stratum is
-    randomised quasi-Monte Carlo: a scrambled net.
+    randomised quasi-Monte Carlo, a scrambled net: its error falls like size^(−3/2) for a smooth
+    integrand, which changes within a stratum by the order of its width.
+
+    The mixture is stratified too: which draws are of which law is fixed, not drawn, and each draw
+    of either is weighted with the density m of both together (the balance heuristic), which leaves
+    the mean over both sets unbiased.
 
     Source: Owen and Zhou, "Safe and effective importance sampling" (2000).
     """
@@ -147,8 +158,9 @@ class Stratified(_ScalarSampler):
         ])  # fmt: skip
         left, right, below, above, *ends = known[:, cell]
 
-        # Within its cell a draw is the quantile of a linear density, here without the cancellation
-        # of √(a² + (b²−a²)u) − a.
+        # Within its cell a draw is the quantile of a linear density from a to b, a root of the
+        # quadratic a x + (b − a)x²/2 = u(a + b)/2 on [0, 1]: here without the cancellation of
+        # √(a² + (b²−a²)u) − a, and without a division by b − a = 0.
         share = jnp.clip((u - below[:near]) / (above - below)[:near], 0, 1)
         a, b = ends[0][:near], ends[1][:near]
         width = (right - left)[:near]
@@ -156,7 +168,8 @@ class Stratified(_ScalarSampler):
         if self.kernel.law is Law.POSITION:
             offset = jnp.minimum(jnp.floor(offset), jnp.maximum(width - 1, 0))
 
-        # Densities at all draws; the table's are 0 where a draw of the base law is beyond it.
+        # Densities at all draws, near and defensive alike, as every draw is weighted with both
+        # laws; the table's are 0 where a draw of the base law is beyond it.
         x = jnp.concatenate([left[:near] + offset, base])
         within = (base >= table.edges[0]) & (base < table.edges[-1])
         inside = jnp.concatenate([jnp.ones(near, bool), within])
@@ -173,6 +186,7 @@ class Stratified(_ScalarSampler):
         at = (parameters[0] + parameters[1] * x,) if of_score else (x, *parameters)
         log_a = jax_log_abs(self.kernel)(*at)
         log_target = jnp.stack([log_a, 2 * log_a]) + log_base - table.log_mass[:, None]
+        # In units of Z: 1 + (|f|^p φ/Z − h)/m.
         return summary(*(1 + (jnp.exp(log_target) - jnp.stack(h)) / mixture))
 
 

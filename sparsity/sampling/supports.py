@@ -14,8 +14,12 @@ from sparsity.kernels.numeric.definition import definition
 
 POWERS = np.array([1.0, 2.0])
 DEPTH = 40.0  # log-depth below the peak that is covered: e^−40 is below float64's rounding
-_POINTS = 256  # of a look at the target, at least
-_POINTS_INSIDE = _POINTS // 4  # above the depth, from which a range is resolved
+# Of a look at the target, at least: geometric steps from 1e-3 to a reach of 68 are then 4.5 % wide.
+# More cost time, and with fewer a narrow mass far out falls between two looks.
+_POINTS = 256
+# Above the depth, from which a range is resolved: its ends are then off by a step, 1/64 of it.
+_POINTS_INSIDE = _POINTS // 4
+# A zoom narrows a range at least 4 times, or it is the last: 4¹² = 10⁷ from the widest look.
 _MAX_ZOOMS = 12
 _CLOSER_POINTS = 33  # between the neighbours of a peak that may have been missed
 
@@ -38,9 +42,12 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     """Return ranges of t with all but about e^−40 of |f|^p φ, for each power and law.
 
     A first look takes geometric steps to both sides of the mean, and of each kink of f, as far as
-    the mass can lie. Then each law's range is the part that is not more than DEPTH below the peak,
-    looked at more closely until enough points are in it. What a law gets does not depend on the
-    others.
+    the mass can lie: the scale on which f varies there is not known, and geometric steps meet every
+    scale. Then each law's range is the part that is not more than DEPTH below the peak, looked at
+    more closely until enough points are in it.
+
+    All laws are searched at once, as arrays: a curve of sixty points costs little more than one.
+    What a law gets does not depend on the others, so that its samples have the same bits alone.
 
     Args:
         kernel: of law SCORE.
@@ -60,6 +67,7 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         raise InputError("beta", beta[beyond[0]], fix)
     looks = np.stack([_first_looks(x) for x in _reach(beta, gamma).tolist()])
     kinks = [(root - beta) / gamma for root in definition(kernel).roots]
+    # Beside a kink steps begin a hundred times finer: with a large γ, f may rise at once there.
     looks = np.concatenate([looks, *(k[:, None] + 1e-2 * looks for k in kinks)], axis=1)
     looks = np.sort(looks, axis=1, kind="stable")  # which merges what is in order
     log_f = log_weight(kernel, beta[:, None], gamma[:, None], looks)
@@ -70,7 +78,9 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         alone = lost.any(axis=1)
         rows = np.flatnonzero(~alone) if alone.any() else slice(None)
         ends[:, rows] = _zoom(kernel, power, beta[rows], gamma[rows], looks[rows], target[rows])
-        for i in np.flatnonzero(alone):  # with looks of its own, so many as there are peaks
+        # A law with doubtful peaks gets looks of its own between them. As their number differs from
+        # law to law, it cannot share an array with others.
+        for i in np.flatnonzero(alone):
             peaks, own = 1 + np.flatnonzero(lost[i]), looks[i]
             share = np.linspace(0, 1, _CLOSER_POINTS + 2)[1:-1, None]
             closer = (own[peaks - 1] + (own[peaks + 1] - own[peaks - 1]) * share).ravel()
@@ -84,7 +94,12 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
 
 
 def _reach(beta: Any, gamma: Any) -> Any:
-    """Return how far the first looks go, in standard deviations: few values, for the cache."""
+    """Return how far the first looks go, in standard deviations: few values, for the cache.
+
+    Of e^(2s), s = β + γt, the mass is about t = 2γ, and of an f that begins at score 0 it may be at
+    |β|/γ. Six times that, and 60 more, where the density is e^−1800, leave room for steeper ones.
+    Rounding up to a power of two makes `_first_looks` the same for most points of a curve.
+    """
     far = np.maximum(np.maximum(gamma, np.abs(beta / gamma)), 1.0)
     return 60.0 + 2.0 ** np.ceil(np.log2(6 * far))
 
@@ -105,7 +120,8 @@ def _log_target(power: float, log_f: np.ndarray, t: np.ndarray) -> np.ndarray:
 def _lost_peaks(target: np.ndarray) -> np.ndarray:
     """Return where, among the inner looks, a lower peak may hide a higher one beside it.
 
-    A peak that is high up is looked at in any case.
+    The steps are wide far out, so that of a narrow peak a flank may be all that was seen. Beside a
+    peak within half the DEPTH of the highest one this cannot matter: the zoom goes there anyway.
     """
     inner = target[:, 1:-1]
     peaks = (inner > target[:, :-2]) & (inner >= target[:, 2:])
@@ -121,6 +137,15 @@ def _zoom(
     target: np.ndarray,
 ) -> np.ndarray:
     """Return both ends of each law's range, [ends, laws], from first looks at it.
+
+    Each zoom keeps the looks above the depth, and one more on either side, so that an end that lies
+    between two looks stays within. A law is done when `_POINTS_INSIDE` looks are above the depth,
+    after one zoom at least; the rest go on, in ever fewer rows of the arrays.
+
+    The same looks tell most ways in which a moment may not exist. A peak of −∞: the weight is
+    nowhere positive. +∞ within the range: a pole. Mass at an end of the first look: it goes on
+    growing, or lies beyond all reach. NaN: not real. A +∞ farther out is an overflow of f, where
+    keys do not fall, and is taken for 0.
 
     Args:
         kernel: of law SCORE.

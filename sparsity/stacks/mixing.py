@@ -22,14 +22,10 @@ from sparsity.arguments import check_seed, function, instance, number, whole
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
-from sparsity.sampling.devices import (
-    LLVM_FOR_LONG_RUNS,
-    LLVM_FOR_ONE_CALL,
-    compiled,
-    resolve_dtype,
-)
+from sparsity.sampling.devices import compiled, resolve_dtype
 from sparsity.sampling.random_numbers import normal
 from sparsity.stacks.collapse import collapse
+from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_ONE_CALL
 
 _FEW = 2**16  # normals of a stack that are drawn in less time than good code for them is compiled
 Measures = TypeVar("Measures")
