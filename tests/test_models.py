@@ -18,7 +18,7 @@ import xarray
 
 from sparsity import measure
 from sparsity.attention import checkpoints as models
-from sparsity.attention.checkpoints import fetch, gguf_file, llama, tokens
+from sparsity.attention.checkpoints import fetch, gguf_llama, llama, tokens
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement import runs
 from sparsity.attention.measurement.runs import measure_model
@@ -67,7 +67,7 @@ def test_forward_is_that_of_numpy(tmp_path, kind, tied):
 def test_rows_that_stay_interleaved_are_seen(tmp_path, monkeypatch):
     found = tiny_model.weights()
     path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found)
-    monkeypatch.setattr(gguf_file, "halves", lambda w, heads: w)
+    monkeypatch.setattr(gguf_llama, "halves", lambda w, heads: w)
     q, k, _, _ = run(models.load(path))
     assert np.abs(attention(q, k) - tiny_model.forward(found, IDS)[0]).max() > 0.05
 
