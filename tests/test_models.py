@@ -64,6 +64,15 @@ def test_forward_is_that_of_numpy(tmp_path, kind, tied):
     assert loss == pytest.approx(-log_p[np.arange(TOKENS - 1), IDS[1:]].mean(), abs=1e-5)
 
 
+def test_normalising_may_make_eleven_tokens_of_a_byte(tmp_path):
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    own = tokenizers.Tokenizer(tokenizers.models.BPE({x: i for i, x in enumerate(alphabet)}, []))
+    own.normalizer = tokenizers.normalizers.NFKC()
+    own.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    own.save(str(tmp_path / "tokenizer.json"))
+    assert len(tokens.from_file(tmp_path / "tokenizer.json")("\ufdfa")) == 33
+
+
 def test_rows_that_stay_interleaved_are_seen(tmp_path, monkeypatch):
     found = tiny_model.weights()
     path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found)
