@@ -18,7 +18,7 @@ import xarray
 
 from sparsity import measure
 from sparsity.attention import checkpoints as models
-from sparsity.attention.checkpoints import fetch, gguf_file, llama, tokens
+from sparsity.attention.checkpoints import fetch, gguf_llama, llama, tokens
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement import runs
 from sparsity.attention.measurement.runs import measure_model
@@ -64,10 +64,19 @@ def test_forward_is_that_of_numpy(tmp_path, kind, tied):
     assert loss == pytest.approx(-log_p[np.arange(TOKENS - 1), IDS[1:]].mean(), abs=1e-5)
 
 
+def test_normalising_may_make_eleven_tokens_of_a_byte(tmp_path):
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    own = tokenizers.Tokenizer(tokenizers.models.BPE({x: i for i, x in enumerate(alphabet)}, []))
+    own.normalizer = tokenizers.normalizers.NFKC()
+    own.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    own.save(str(tmp_path / "tokenizer.json"))
+    assert len(tokens.from_file(tmp_path / "tokenizer.json")("\ufdfa")) == 33
+
+
 def test_rows_that_stay_interleaved_are_seen(tmp_path, monkeypatch):
     found = tiny_model.weights()
     path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found)
-    monkeypatch.setattr(gguf_file, "halves", lambda w, heads: w)
+    monkeypatch.setattr(gguf_llama, "halves", lambda w, heads: w)
     q, k, _, _ = run(models.load(path))
     assert np.abs(attention(q, k) - tiny_model.forward(found, IDS)[0]).max() > 0.05
 

@@ -1,7 +1,11 @@
-"""Models on disk: GGUF and safetensors checkpoints of the Llama family.
+"""Models on disk: GGUF and safetensors checkpoints of the Llama family, and their forward pass.
 
-gguf_file, safetensors_file ── checkpoint (sizes, tensors, refusals) ── llama (the forward pass)
-tokens ── tokenizing (the tokenizer, in a process of its own)
+A reader of a format gives the names that it has for the sizes and tensors of a Llama; `checkpoint`
+checks them against each other and gives the model; `llama` runs it and shows queries and keys.
+
+    gguf_file ── gguf_llama ──┐
+    safetensors_file ─────────┼── checkpoint ── llama
+    tokens ── tokenizing ─────┘   (a tokenizer works in a process of its own)
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     """Open a checkpoint: a .gguf file, a .safetensors file, or a folder that holds the latter.
 
     Raises:
-        InputError: not there, damaged, of another architecture, or a library is missing.
+        InputError: the file is not there, damaged or of another architecture, or a library is
+            missing.
     """
     fix = "is not there; give a .gguf or .safetensors file"
     path = require_regular_file(read_path("model", path, fix), "model")
@@ -34,15 +39,15 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         return safetensors_file.load(path)
     if path.suffix != ".gguf" and not _is_gguf(path):
         raise InputError("model", path, f"is not a model in GGUF or safetensors; {ELSE}")
-    from sparsity.attention.checkpoints import gguf_file
+    from sparsity.attention.checkpoints import gguf_llama
 
-    return gguf_file.load(path)
+    return gguf_llama.load(path)
 
 
 def _is_gguf(path: Path) -> bool:
-    """Whether it begins as such files do, whatever its name; ONNX models and archives do not."""
+    """Return whether a file begins as GGUF files do, whatever its name."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"GGUF"
-    except OSError:  # the reader says why
+    except OSError:  # the reader's refusal says why
         return True

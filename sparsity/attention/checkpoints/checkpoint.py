@@ -1,4 +1,10 @@
-"""What a checkpoint of the Llama family is: sizes, tensors by name, and a tokenizer."""
+"""A checkpoint of the Llama family: its sizes, its tensors by name and its tokenizer.
+
+Both readers of files end here. Each gives names of its format for what `Config` and the forward
+pass need, and `Metadata` holds what the file declares against what it stores. A setting or a tensor
+that the forward pass would not honour is refused: a model run wrongly would give wrong numbers
+without a word.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +28,28 @@ from sparsity.rows.rotation import BASE
 if TYPE_CHECKING:
     from sparsity.attention.checkpoints.tokens import Tokenizer
 
+# The tensors of the forward pass: those outside the layers, and those of each layer.
 OUTER = ("embed", "norm", "head")
 LAYER = ("attn_norm", "q", "k", "v", "o", "mlp_norm", "gate", "up", "down")
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of the model.
+    """The sizes of a model, and how it turns queries and keys.
 
     Args:
-        layers: number of blocks.
+        layers: number of layers.
         heads: query heads a layer.
         kv_heads: key and value heads a layer, each shared by heads/kv_heads query heads.
-        dim: width of the states.
+        dim: width of the hidden states.
         head_dim: width of a head.
-        inner: width of the gated feed-forward part.
+        inner: width of the gated feed-forward network.
         vocabulary: number of tokens.
-        context: tokens the model was trained on.
+        context: the longest text the model was trained on, in tokens.
         eps: added to the mean square in RMSNorm.
-        rotation: the rotary positions.
+        rotation: the rotary position embedding.
         bos: id of the token that begins a text, if there is one.
-        tied: whether the embeddings are the head too.
+        tied: whether the output head is the embedding matrix.
     """
 
     layers: int
@@ -59,15 +66,16 @@ class Config:
     tied: bool
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, rows first: outputs before inputs."""
+        """Return the shape of a tensor: outputs first, then inputs."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         shapes = {"q": (q, self.dim), "k": (kv, self.dim), "v": (kv, self.dim), "o": (self.dim, q)}
         shapes |= {"gate": (self.inner, self.dim), "up": (self.inner, self.dim)}
         shapes |= {"down": (self.dim, self.inner), "embed": (self.vocabulary, self.dim)}
+        # All other tensors are the gains of norms.
         return shapes.get(name, shapes["embed"] if name == "head" else (self.dim,))
 
 
-# The way for a model of another family or format.
+# What a refusal advises for a model of another family or format.
 ELSE = "measure another in Python: measure_transformers(model, ids), where transformers has it,"
 ELSE += " Watch(model), of PyTorch, or stream(queries, keys)"
 ONLY_PLAIN = f"only plain models of the Llama family are run; {ELSE}"
@@ -75,15 +83,15 @@ ONLY_PLAIN = f"only plain models of the Llama family are run; {ELSE}"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model on disk; its weights are read when they are asked for.
+    """A model on disk, whose weights are read when they are asked for.
 
     Args:
         path: the file or folder.
-        files: all that it was read from, tokenizer and sizes too.
-        name: what the model calls itself.
-        config: its sizes.
+        files: all files that it is read from, those of tokenizer and sizes too.
+        name: the name that the file gives, or that of the file or folder.
+        config: the sizes.
         read: (name, layer or None) -> the tensor as stored, [outputs, inputs].
-        encode: text -> token ids, nothing added; `encode.words(ids)` spells them.
+        encode: text -> token ids, without BOS or other additions; `encode.words(ids)` spells them.
     """
 
     path: Path
@@ -94,11 +102,11 @@ class Checkpoint:
     encode: Tokenizer
 
     def tensor(self, name: str, layer: int | None = None) -> np.ndarray:
-        """A tensor in single precision; "head" is "embed" where the two are tied.
+        """Return a tensor in single precision; "head" is "embed" where the two are tied.
 
         Args:
             name: one of `OUTER`, or of `LAYER` with its layer.
-            layer: from 0.
+            layer: counted from 0; None for a tensor of `OUTER`.
 
         Raises:
             InputError: it holds NaN or infinite values.
@@ -107,14 +115,13 @@ class Checkpoint:
             return self.tensor("embed")
         found = np.asarray(self.read(name, layer), np.float32)
         if not np.isfinite(found).all():
-            fix = (
-                f"its weights {_where(name, layer)} hold NaN or infinite values; download it again"
-            )
+            where = _name_of_tensor(name, layer)
+            fix = f"its weights {where} hold NaN or infinite values; download it again"
             raise InputError("model", self.path, fix)
         return found
 
 
-def _where(name: str, layer: int | None) -> str:
+def _name_of_tensor(name: str, layer: int | None) -> str:
     return name if layer is None else f"{name} of layer {layer}"
 
 
@@ -122,34 +129,38 @@ def _where(name: str, layer: int | None) -> str:
 class Metadata:
     """What a file says of its model, each value checked where it is asked for.
 
+    A value that a file gives wins over the default, also where it is null: `...` alone stands for
+    a value that must be there.
+
     Args:
         path: the file, for refusals.
-        get: name -> value, `...` where there is none.
+        content: the values by name.
     """
 
     path: Path
-    get: Callable[[str], Any]
+    content: Mapping[str, Any]
 
     def refuse(self, name: str, value: Any, fix: str) -> InputError:
-        """The refusal of a value, in one line."""
+        """Return the refusal of a value, in one line."""
         return InputError("model", self.path, f"has {name} = {value!s:.60}; {fix}")
 
     def __call__(self, name: str, default: Any = ...) -> Any:
-        value = self.get(name)
-        value = default if value is ... else value
+        """Return a value as it stands, or the default where there is none."""
+        value = self.content.get(name, default)
         if value is ...:
             raise InputError("model", self.path, f"does not give {name}; give a complete model")
         return value
 
     def whole(self, name: str, default: Any = ..., least: int = 1) -> Any:
-        """A whole number, or the default."""
+        """Return a whole number of at least `least`, or the default."""
         value = self(name, default)
+        # `type` and not `isinstance`: True is an int, and no size.
         if value is default or (type(value) is int and value >= least):
             return value
         raise self.refuse(name, value, f"must be a whole number >= {least}")
 
     def real(self, name: str, default: float = ..., least: float = 0.0) -> float:  # type: ignore[assignment]
-        """A finite number above `least`."""
+        """Return a finite number above `least`, or the default."""
         value = self(name, default)
         with suppress(OverflowError):  # a whole number of hundreds of digits
             if type(value) in (int, float) and math.isfinite(value) and value > least:
@@ -157,29 +168,32 @@ class Metadata:
         raise self.refuse(name, value, f"must be a number > {least:g}")
 
     def one_of(self, name: str, default: Any, *plain: Any) -> Any:
-        """The default, or one of the values that are run."""
+        """Return the default, or one of the other values that the forward pass honours."""
         value = self(name, default)
         if any(type(value) is type(x) and value == x for x in (default, *plain)):
             return value
         raise self.refuse(name, value, ONLY_PLAIN)
 
-    def config(
+    def read_config(
         self,
         names: Mapping[str, str],
         vocabulary: int,
         tied: bool,
         rotation: Callable[[int, int], Rotation],
-        stored: Callable[[str, int | None], tuple[int, ...] | None],
+        full_name: Callable[[str, int | None], str],
+        shapes: Mapping[str, tuple[int, ...]],
+        unread: Iterable[str] = (),
     ) -> Config:
-        """The sizes, whole and fitting each other and the tensors.
+        """Read the sizes, and refuse those that do not fit each other and the tensors.
 
         Args:
-            names: of the fields of `Config` in this file.
+            names: the name of each field of `Config` in this format.
             vocabulary: number of tokens.
-            tied: whether the embeddings are the head too.
-            rotation: (head_dim, context) -> the rotary positions; asked for when the tensors have
-                borne out head_dim.
-            stored: (name, layer or None) -> the shape of a tensor, None where there is none.
+            tied: whether the output head is the embedding matrix.
+            rotation: (head_dim, context) -> the rotary position embedding.
+            full_name: (name, layer or None) -> the name of a tensor in this format.
+            shapes: the shape of each stored tensor, by that name.
+            unread: names of tensors that a plain model may have and that need no reading.
         """
         found = {x: self.whole(names[x]) for x in ("layers", "heads", "dim", "inner", "context")}
         heads = found["heads"]
@@ -187,7 +201,7 @@ class Metadata:
         head_dim = self.whole(names["head_dim"], None) or found["dim"] // heads
         if heads % kv_heads:
             raise self.refuse(names["kv_heads"], kv_heads, f"must divide {heads} heads")
-        if head_dim % 2 or not head_dim:
+        if head_dim % 2 or not head_dim:  # RoPE turns pairs of entries
             raise self.refuse("width of a head", head_dim, "must be even")
         bos = self.whole(names["bos"], None, least=0)
         if bos is not None and bos >= vocabulary:
@@ -202,7 +216,9 @@ class Metadata:
             bos=bos,
             tied=tied,
         )
-        self._compare(config, stored)
+        known = self._compare_shapes(config, full_name, shapes)
+        # RoPE comes after the comparison, for which any rotation serves: it makes an array of
+        # head_dim/2 angles, and a file may declare a head_dim that would fill the memory.
         try:
             turning = rotation(head_dim, found["context"])
             turning.angles(found["context"])
@@ -210,42 +226,54 @@ class Metadata:
             if error.argument == "model":
                 raise
             raise self.refuse(f"RoPE's {error.argument}", error.value, error.fix) from None
+        # Biases, scales of quantised weights or experts would change what the model computes.
+        if others := sorted(shapes.keys() - known - set(unread)):
+            fix = f"has weights {others[0]}, which a plain model of the Llama family does not have"
+            raise InputError("model", self.path, f"{fix}; {ELSE}")
         return replace(config, rotation=turning)
 
-    def _compare(
-        self, config: Config, stored: Callable[[str, int | None], tuple[int, ...] | None]
-    ) -> None:
-        """Hold the sizes against the tensors; of declared layers it stops at the first not there.
+    def _compare_shapes(
+        self,
+        config: Config,
+        full_name: Callable[[str, int | None], str],
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> set[str]:
+        """Return the full names of the model's tensors, each found with the shape it should have.
+
+        The tensors are generated one by one, so that a file that declares 10⁹ layers is refused at
+        the first layer that is not there.
 
         Raises:
             InputError: a tensor is missing, or of another shape.
         """
-        outer = (name for name in OUTER if not (config.tied and name == "head"))
+        outer = ((name, None) for name in OUTER if not (config.tied and name == "head"))
         layers = ((name, layer) for layer in range(config.layers) for name in LAYER)
-        for name, layer in itertools.chain(((name, None) for name in outer), layers):
-            shape, wanted = stored(name, layer), config.shape(name)
-            where = _where(name, layer)
-            if shape is None:
+        known = set()
+        for name, layer in itertools.chain(outer, layers):
+            where, full, wanted = (
+                _name_of_tensor(name, layer),
+                full_name(name, layer),
+                config.shape(name),
+            )
+            if full not in shapes:
                 fix = f"lacks the weights {where}; give a complete model"
                 raise InputError("model", self.path, fix)
-            if tuple(shape) != wanted:
-                fix = f"its weights {where} have shape {tuple(shape)}, not {wanted}"
+            if shapes[full] != wanted:
+                fix = f"its weights {where} have shape {shapes[full]}, not {wanted}"
                 raise InputError("model", self.path, f"{fix}; give a Llama model")
-
-
-def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse tensors that would be left unread: biases, scales of quantised weights, experts."""
-    others = sorted(set(names).difference(known))
-    if others:
-        fix = f"has weights {others[0]}, which a plain model of the Llama family does not have"
-        raise InputError("model", path, f"{fix}; {ELSE}")
+            known.add(full)
+        return known
 
 
 def library(name: str, install: str = "'sparsity[models]'") -> Any:
-    """An optional library.
+    """Import an optional library.
+
+    Args:
+        name: of the module.
+        install: what the refusal advises to pip install.
 
     Raises:
-        InputError: it is not installed; says to pip install `install`.
+        InputError: it is not installed.
     """
     try:
         return importlib.import_module(name)
@@ -254,7 +282,7 @@ def library(name: str, install: str = "'sparsity[models]'") -> Any:
 
 
 def refusal(path: Path, error: BaseException) -> InputError:
-    """A file that cannot be read, in one line."""
+    """Return the refusal of a file that cannot be read, in one line."""
     if isinstance(error, OSError) and error.errno:
         reason = os.strerror(error.errno).lower()
         return InputError("model", path, f"cannot be read ({reason}); give another file")
@@ -263,7 +291,7 @@ def refusal(path: Path, error: BaseException) -> InputError:
 
 
 def fingerprint(files: Sequence[Path]) -> str:
-    """SHA-256 of one file; of several, that of their names and digests."""
+    """Return the SHA-256 of one file, or that of the names and digests of several."""
     if len(files) == 1:
         return sha256(files[0])
     lines = "".join(f"{sha256(path)}  {path.name}\n" for path in sorted(files))
@@ -271,6 +299,6 @@ def fingerprint(files: Sequence[Path]) -> str:
 
 
 def sha256(path: Path) -> str:
-    """The file's SHA-256, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,8 +16,11 @@ import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import LAYER, Checkpoint
 
-_ROWS = 256  # of a block of attention, and of logits over the vocabulary
+# Rows of a block of attention, and of logits over the vocabulary: more cost memory (attention has
+# heads · rows · T logits at once), fewer cost more rounds.
+_ROWS = 256
 
+# By default JAX multiplies single precision with fewer bits on GPUs and TPUs.
 _dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
 
@@ -26,13 +29,17 @@ def _norm(x: Any, weight: Any, eps: float) -> Any:
 
 
 def _turned(x: Any, cos: Any, sin: Any) -> Any:
-    """Rotary positions on planes (i, i + d/2)."""
+    """Turn each plane (i, i + d/2) by its angle at each position."""
     a, b = jnp.split(x, 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
 def attend(q: Any, k: Any, v: Any) -> Any:
-    """Causal softmax attention [heads, T, d], in blocks of rows."""
+    """Return causal softmax attention [heads, T, d], computed in blocks of rows.
+
+    The queries are padded to whole blocks, so that one compiled block serves all; consecutive query
+    heads share a key head, which is never copied for them.
+    """
     heads, length, dim = q.shape
     groups, rows = k.shape[0], min(_ROWS, length)
     count = -(-length // rows)
@@ -54,7 +61,7 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 def _layer(
     x: Any, w: dict[str, Any], cos: Any, sin: Any, dims: tuple[int, int, int], eps: float
 ) -> tuple[Any, Any, Any]:
-    """The next state, and queries and keys with their positions applied."""
+    """Return the next state, and queries and keys with their positions applied."""
     heads, kv_heads, head_dim = dims
 
     def project(name: str, count: int) -> Any:
@@ -104,7 +111,7 @@ def layers(
     config = model.config
     embed = model.tensor("embed")
     states = [jax.device_put(embed[ids]) for ids in texts]
-    del embed
+    del embed  # it is as large as many layers
     turning = config.rotation
     phases = [np.arange(len(ids))[:, None] * turning.angles(len(ids)) for ids in texts]
     turns = [

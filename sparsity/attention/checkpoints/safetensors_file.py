@@ -1,4 +1,9 @@
-"""Checkpoints as safetensors files, with config.json and tokenizer.json beside them."""
+"""Llama models in safetensors files, with config.json and tokenizer.json beside them.
+
+What is plain is what `LlamaForCausalLM` of transformers computes from these files. The settings
+have no list of their own: config.json may hold anything, so that names are sorted by the words in
+them into those of the forward pass, which must be known here, and others, which do not matter.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import (
-    LAYER,
     ONLY_PLAIN,
     Checkpoint,
     Metadata,
     library,
     refusal,
-    refuse_others,
 )
 from sparsity.attention.checkpoints.tokens import from_file
 from sparsity.attention.rope_settings import Rotation, scaling_rule, yarn_amplitude
@@ -37,7 +40,8 @@ _LAYER = {
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
 }
-
+# Buffers of older files: the angles of RoPE, which follow from `rope_theta`.
+_INV_FREQ = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
 _SIZES = {
     "layers": "num_hidden_layers",
@@ -53,29 +57,26 @@ _SIZES = {
 _LLAMA3 = ("low_freq_factor", "high_freq_factor")
 _YARN = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 _TRAINED = "original_max_position_embeddings"
-_OF_RULE = {  # what the settings of each rule are read for
-    "default": ("factor", *_LLAMA3, _TRAINED),  # as older files keep them; without effect
+_OF_RULE = {  # the settings that each rule of RoPE's angles has
+    "default": ("factor", *_LLAMA3, _TRAINED),  # older files keep them, without effect
     "linear": ("factor",),
     "dynamic": ("factor",),
     "llama3": ("factor", *_LLAMA3, _TRAINED),
     "yarn": ("factor", *_YARN, "truncate", _TRAINED),
 }
-_TYPES = ("F64", "F32", "F16", "BF16")
+_TYPES = ("F64", "F32", "F16", "BF16")  # others hold quantised weights, whose scales lie elsewhere
 _SINGLE = "model.safetensors"
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
-
-# Settings of a plain Llama that leave its attention as it is; None and False do too, of any name.
-_PLAIN = (
-    *("_attn_implementation", "_attn_implementation_internal", "_attn_implementation_autoset"),
-    *("attn_implementation", "attention_dropout", "output_attentions", "output_hidden_states"),
-    *("is_decoder", "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "mlp_bias"),
-    *("partial_rotary_factor", "quantization_config", "layer_types", "is_causal", "pruned_heads"),
-    *(
-        "original_max_position_embeddings",
-        "max_window_layers",
-    ),
-)
+# Settings whose names sound like the forward pass and that a plain Llama may have: they are read
+# or checked here, or leave attention as it is. None and False do so too, of any name.
+_PLAIN = {
+    "_attn_implementation", "_attn_implementation_internal", "_attn_implementation_autoset",
+    "attn_implementation", "attention_dropout", "output_attentions", "output_hidden_states",
+    "is_decoder", "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "mlp_bias",
+    "partial_rotary_factor", "quantization_config", "layer_types", "is_causal", "pruned_heads",
+    "original_max_position_embeddings", "max_window_layers",
+}  # fmt: skip
 _OF_THE_PASS = re.compile(  # words in the names of settings that other families compute with
     "attn|attention|rope|rotary|position|window|softcap|cap$|scal|multiplier|norm|bias|expert|moe"
     "|alibi|qk|sink|clip|chunk|residual|parallel|causal|directional|layer|skip|adapter|lora|prun"
@@ -84,24 +85,24 @@ _OF_THE_PASS = re.compile(  # words in the names of settings that other families
 _OF_ROPE = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
 
 
-def _metadata(path: Path, found: Any) -> Metadata:
-    if not isinstance(found, dict):
+def _metadata(path: Path, content: Any) -> Metadata:
+    if not isinstance(content, dict):
         raise InputError("model", path, "does not have the structure expected; download it again")
-    return Metadata(path, lambda name: found.get(name, ...))
+    return Metadata(path, content)
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json_file(require_regular_file(path, "model"))
-    except InputError:
+    except InputError:  # which is a ValueError too
         raise
     except (OSError, ValueError) as error:
         raise refusal(path, error) from None
 
 
-def _refuse_unread(given: Metadata, content: dict[str, Any]) -> None:
-    """Refuse settings of other families, which a plain Llama would not honour."""
-    given("model_type")
+def _refuse_unread(given: Metadata) -> None:
+    """Refuse settings of other families, which the forward pass would not honour."""
+    given("model_type")  # it must be there
     given.one_of("model_type", "llama")
     given.one_of("hidden_act", "silu")
     given.one_of("quantization_config", None)
@@ -115,23 +116,27 @@ def _refuse_unread(given: Metadata, content: dict[str, Any]) -> None:
     ):
         raise given.refuse("layer_types", kinds, ONLY_PLAIN)
     known = {*_SIZES.values(), *_PLAIN}
-    for name, value in content.items():
+    for name, value in given.content.items():
         plain = value is None or value is False or name in known
         if not plain and _OF_THE_PASS.search(name.lower()):
             raise given.refuse(name, value, ONLY_PLAIN)
 
 
-def _rotation(given: Metadata, content: dict[str, Any]) -> Callable[[int, int], Rotation]:
-    """The rotary positions by (head_dim, context), as the settings of RoPE say.
+def _rotation(given: Metadata) -> Callable[[int, int], Rotation]:
+    """Return the rotary position embedding by (head_dim, context), from the settings of RoPE.
+
+    They stand in `rope_parameters` (transformers from 5.0 on), in `rope_scaling`, or in both, as
+    files do that serve both; the base may stand there or beside them.
 
     Raises:
         InputError: another rule than those of `_OF_RULE`, a setting that its rule does not have, or
             rotation of a part of a head, which no Llama of transformers runs.
     """
-    said = [x for x in ("rope_parameters", "rope_scaling") if content.get(x) not in (None, {})]
-    if len(said) > 1 and content[said[0]] != content[said[1]]:
-        raise given.refuse(said[1], content[said[1]], f"its {said[0]} says otherwise; remove one")
-    rope = content[said[0]] if said else {}
+    names = ("rope_parameters", "rope_scaling")
+    said = [(name, x) for name in names if (x := given(name, None)) not in (None, {})]
+    if len(said) > 1 and said[0][1] != said[1][1]:
+        raise given.refuse(*said[1], f"its {said[0][0]} says otherwise; remove one")
+    rope = said[0][1] if said else {}
     inner = _metadata(given.path, rope)
     for each in (given, inner):
         each.one_of("partial_rotary_factor", None, 1, 1.0)
@@ -162,8 +167,8 @@ def _rotation(given: Metadata, content: dict[str, Any]) -> Callable[[int, int], 
 
 
 def _trained(given: Metadata, inner: Metadata, kind: str, context: int) -> int:
-    """The trained length of a rule; where none is said that of the model, as in transformers."""
-    if kind == "dynamic":
+    """Return the trained length of a rule; where none is given that of the model."""
+    if kind == "dynamic":  # it takes the longest text of the model, whatever else is given
         return context
     outer, own = (each(_TRAINED, None) for each in (given, inner))
     if None not in (outer, own) and outer != own:
@@ -172,12 +177,13 @@ def _trained(given: Metadata, inner: Metadata, kind: str, context: int) -> int:
 
 
 def _mapped(path: Path) -> dict[str, str]:
-    """The file of each tensor, as an index names them."""
-    content = _json(path)
+    """Return the file of each tensor from an index."""
+    content = _read_json(path)
     found = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(found, dict) or not found:
         raise InputError("model", path, "maps no weights to files; download it again")
     for file in found.values():
+        # A path would read a file from anywhere.
         plain = isinstance(file, str) and file.isprintable() and len(file) < 256
         if not plain or Path(file).name != file:
             raise InputError("model", path, f"names no file beside it: {file!s:.60}")
@@ -185,10 +191,10 @@ def _mapped(path: Path) -> dict[str, str]:
 
 
 def _files(path: Path) -> tuple[list[Path], dict[str, str] | None]:
-    """The files of the weights, and which of them holds each tensor, where an index says so.
+    """Return the files of the weights, and which of them holds each tensor, by the index if any.
 
-    In a folder that is all files of the index; without one, model.safetensors alone, as in
-    transformers; or else all parts of a model, which count themselves.
+    In a folder these are all files of the index; without one, model.safetensors alone, as in
+    transformers; or else all parts of a model, whose names say how many there are.
 
     Raises:
         InputError: a part is missing, or not all files are of one model.
@@ -227,7 +233,9 @@ def _files(path: Path) -> tuple[list[Path], dict[str, str] | None]:
 def _tensors(
     safetensors: Any, path: Path, files: list[Path], mapped: dict[str, str] | None
 ) -> dict[str, Any]:
-    """The file, opened, and the shape of each tensor by its name.
+    """Return the opened file and the shape of each tensor, by its name.
+
+    The framework is flax because that of NumPy has no bfloat16.
 
     Raises:
         InputError: a damaged file, quantised weights, or files and index that disagree.
@@ -267,35 +275,32 @@ def load(path: Path) -> Checkpoint:
     if (home / "adapter_config.json").exists():
         fix = "has an adapter (adapter_config.json), which is not read; give the merged model"
         raise InputError("model", home, fix)
-    beside = home / "config.json", home / "tokenizer.json"
-    content = _json(beside[0])
-    given = _metadata(beside[0], content)
-    _refuse_unread(given, content)
-    rotation = _rotation(given, content)
-    where = _tensors(safetensors, path, files, mapped)
+    settings, tokenizer = home / "config.json", home / "tokenizer.json"
+    given = _metadata(settings, _read_json(settings))
+    _refuse_unread(given)
+    rotation = _rotation(given)
+    tensors = _tensors(safetensors, path, files, mapped)
 
-    def full(name: str, layer: int | None) -> str:
+    def full_name(name: str, layer: int | None) -> str:
         own = _OUTER[name] if layer is None else f"model.layers.{layer}.{_LAYER[name]}"
         return f"{own}.weight"
 
-    def stored(name: str, layer: int | None) -> tuple[int, ...] | None:
-        return where.get(full(name, layer), (None, None))[1]
-
     # A head that is stored is the head, as in transformers from 5.0 on.
-    tied = given.one_of("tie_word_embeddings", False, True) and full("head", None) not in where
-    vocabulary = given.whole("vocab_size")
-    config = given.config(_SIZES, vocabulary, tied, rotation, stored)
-    known = [full(name, i) for i in range(config.layers) for name in LAYER]
-    known += [f"{name}.weight" for name in _OUTER.values()]
-    known += [  # of older files
-        f"model.layers.{i}.self_attn.rotary_emb.inv_freq" for i in range(config.layers)
-    ]
-    refuse_others(path, where, known)
+    stored_head = full_name("head", None) in tensors
+    config = given.read_config(
+        _SIZES,
+        vocabulary=given.whole("vocab_size"),
+        tied=given.one_of("tie_word_embeddings", False, True) and not stored_head,
+        rotation=rotation,
+        full_name=full_name,
+        shapes={name: shape for name, (_, shape) in tensors.items()},
+        unread=filter(_INV_FREQ.fullmatch, tensors),
+    )
 
     def read(name: str, layer: int | None) -> np.ndarray:
-        key = full(name, layer)
-        return np.asarray(where[key][0].get_tensor(key).astype("float32"))
+        key = full_name(name, layer)
+        return np.asarray(tensors[key][0].get_tensor(key).astype("float32"))
 
     name = printable(str(given("_name_or_path", None) or home.name), 100)
-    files += [beside[0], beside[1]]
-    return Checkpoint(path, tuple(files), name, config, read, from_file(beside[1]))
+    read_from = (*files, settings, tokenizer)
+    return Checkpoint(path, read_from, name, config, read, from_file(tokenizer))

@@ -17,7 +17,9 @@ from sparsity.attention.checkpoints.checkpoint import library, refusal
 from sparsity.errors import InputError
 from sparsity.output import require_regular_file
 
-_MOST_A_BYTE = 8  # tokens: normalising makes 18 letters of one of three bytes at most, U+FDFA
+# NFKC and NFKD make at most 33 bytes of 3 (U+FDFA), and a byte-level vocabulary without merges
+# has a token for each. What makes more of a text is a normaliser that grows it without end.
+_MAX_TOKENS_PER_BYTE = 11
 
 
 class Tokenizer:
@@ -81,8 +83,8 @@ class Tokenizer:
             InputError: the tokenizer fails, or makes much more of a text than it is.
         """
         ids = self._ask(text)
-        if len(ids) > _MOST_A_BYTE * len(text.encode("utf-8", "surrogatepass")):
-            fix = f"has a tokenizer that makes more than {_MOST_A_BYTE} tokens of a byte"
+        if len(ids) > _MAX_TOKENS_PER_BYTE * len(text.encode("utf-8", "surrogatepass")):
+            fix = f"has a tokenizer that makes more than {_MAX_TOKENS_PER_BYTE} tokens of a byte"
             raise InputError("model", self._path, f"{fix}; give another model")
         return ids
 
