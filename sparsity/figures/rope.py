@@ -33,6 +33,7 @@ DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside 
 SLACK_AT = 4096
 DISTANCES = np.unique(np.geomspace(1, SLACK_AT + 1, 300).astype(int)) - 1
 SAMPLED = (0, 3, 12, 60, 300, 1500)
+REL_ERROR = 1e-3  # of a sampled point at the least: a whole rotated key is one draw
 
 
 def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
@@ -74,8 +75,7 @@ def laws() -> dict[str, Rope | Coca]:
 
 def data(context: Context) -> Data:
     """Compute for each law the typical weight e^β_m, with points, and its band e^(β_m ± γ_m)."""
-    # No error below 1e-4, which takes 1,000 chunks; the square of the smallest float would be 0.
-    chunks = max(2, int(np.ceil(1e-5 / max(context.rel_error, 1e-4) ** 2)))
+    chunks = max(2, int(np.ceil(1e-5 / max(context.rel_error, REL_ERROR) ** 2)))
     found: list[Series] = []
     for label, law in laws().items():
         beta, gamma = law.beta(DISTANCES), law.gamma(DISTANCES)
