@@ -17,7 +17,7 @@ from sparsity import figures
 from sparsity.attention import checkpoints as models
 from sparsity.attention.measurement import corpus
 from sparsity.attention.measurement.corpus import measure_corpus
-from sparsity.claims_ledger.judging import core
+from sparsity.claims_ledger.findings import core
 from sparsity.errors import InputError
 from sparsity.figures import plotting
 from sparsity.figures.figure import Series

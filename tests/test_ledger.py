@@ -11,7 +11,8 @@ import sympy
 
 from sparsity import InputError, Row, claims, evaluate, kernels
 from sparsity import claims_ledger as ledger
-from sparsity.claims_ledger.judging import Claim, Finding, Routes, verdict, z_tests
+from sparsity.claims_ledger.findings import Finding, verdict
+from sparsity.claims_ledger.judging import Claim, Routes, z_tests
 from sparsity.claims_ledger.su import linear, matrices
 from sparsity.kernels.symbols import beta, decay, gamma, n
 from sparsity.sampling import estimators

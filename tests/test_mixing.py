@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from sparsity.claims_ledger import sinks as claims_sinks
-from sparsity.claims_ledger.judging import Finding, verdict
+from sparsity.claims_ledger.findings import Finding, verdict
 from sparsity.claims_ledger.sinks import SinkRoutes
 from sparsity.claims_ledger.sinks.mixing import small_stack, toy
 from sparsity.errors import InputError

@@ -16,7 +16,8 @@ import pytest
 
 from sparsity import claims_ledger as ledger
 from sparsity import kernels, report
-from sparsity.claims_ledger.judging import VERDICTS, Claim, Finding, Legend
+from sparsity.claims_ledger.findings import VERDICTS, Finding
+from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.derivation import derive
 from sparsity.errors import InputError
 from sparsity.figures import Plate

@@ -1,11 +1,12 @@
 """Claims of papers, judged by computation: the explicit tuple of all, as records and as a table.
 
-A claim is data (`judging.Claim`): its source, statement and formula, the judge that decides it and
-the legend that says what its numbers are called. A judge takes its quantities from routes, so that
-a test can plant wrong ones, and returns findings and numbers; the verdict follows by one rule.
+A claim is data (`judging.Claim`): its source, statement, formula and proof, the judge that decides
+it and the legend that says what its numbers are called. A module holds the judges of a few claims
+and, at its end, the claims themselves. A judge takes its quantities from routes, so that a test can
+plant wrong ones, and returns findings and numbers; the verdict follows by one rule.
 
     routes (evaluate, exact, estimate, derive, stacks) ── judge ── findings ── verdict ─┐
-    su, sinks, coca, weights: the claims by source         └── numbers + legend ────────┴── record
+    su, sinks, coca, weights, rules: the claims by source  └── numbers + legend ────────┴── record
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, rules, sinks, su, weights
-from sparsity.claims_ledger.judging import Claim, Routes, counted_verdicts
+from sparsity.claims_ledger.findings import counted_verdicts
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.results import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -32,37 +34,35 @@ ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAI
 
 
 class Records(list[dict[str, Any]]):
-    """The records of judged claims: a list, shown as a table."""
+    """The records of judged claims are a list that a notebook shows as a table."""
 
     def __repr__(self) -> str:
         return f"<{_counted(self)}>"
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row a claim, without the evidence."""
+        """Return one row a claim, without the evidence."""
         names = ("key", "source", "claim", "formula", "verdict", "explanation")
         return data_frame({n: [str(record[n]) for record in self] for n in names})
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: the claims with their verdicts."""
+        """Return the claims with their verdicts; of a single claim, each finding instead."""
+        if len(self) == 1:
+            (record,) = self
+            rows = [_marked(finding) for finding in record["evidence"]["findings"]]
+            head = (record["verdict"], record["claim"])
+            return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
         head = ("verdict", "claim", "formula", "explanation", "source")
         rows = [[record[name] for name in head] for record in self]
-        if len(self) == 1:
-            return self._one_html(self[0])
         return html_table(head, rows, _counted(self), most=len(rows))
 
-    @staticmethod
-    def _one_html(record: Mapping[str, Any]) -> str:
-        """Of one claim: what it says, and each finding with whether it holds."""
-        rows = [
-            ["holds" if finding["holds"] else "fails", finding["statement"]]
-            for finding in record["evidence"]["findings"]
-        ]
-        head = (record["verdict"], record["claim"])
-        return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
+
+def _marked(finding: Mapping[str, Any]) -> list[str]:
+    """Return whether a finding holds, as a word, and its statement."""
+    return ["holds" if finding["holds"] else "fails", finding["statement"]]
 
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many have which verdict."""
+    """Say how many records have which verdict."""
     total = counted_verdicts([record["verdict"] for record in records])
     return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
 
@@ -98,6 +98,7 @@ def claims(
     asked = _asked(only)
     if routes is not None:
         instance("routes", routes, Routes, "give Routes, or None for the own ones")
+    # An executor ends them in any order; their numbers bring them back into that of `asked`.
     records: dict[int, dict[str, Any]] = {}
     for index, record in run_all_tasks(functools.partial(_judged, routes, seed), asked, executor):
         records[index] = record
@@ -107,11 +108,12 @@ def claims(
 
 
 def _judged(routes: Routes | None, seed: int, claim: Claim) -> dict[str, Any]:
+    # A function of the module, not a lambda: other processes get it by its name.
     return claim.record(routes, seed)
 
 
 def _asked(only: str | Sequence[str] | None) -> list[Claim]:
-    """The claims of these keys, in the order asked for."""
+    """Return the claims of these keys, in the order asked for."""
     if only is None:
         return [*ALL]
     known = {claim.key: claim for claim in ALL}
@@ -123,24 +125,26 @@ def _asked(only: str | Sequence[str] | None) -> list[Claim]:
 
 
 def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
-    """The records as text: number, verdict, claim, and each finding with whether it holds.
+    """Return the records as text: number, verdict, claim, and each finding with whether it holds.
 
     Args:
-        records: from `claims`.
-        width: columns.
+        records: what `claims` returned.
+        width: the most characters of a line.
     """
     lines = []
     for number, record in enumerate(records, 1):
         lines += _wrapped(f"{number}  {record['verdict'].upper():<10} ", record["claim"], width)
         lines += _wrapped(" " * 14, record["formula"], width)
         for finding in record["evidence"]["findings"]:
-            mark = "holds" if finding["holds"] else "fails"
-            lines += _wrapped(" " * 14 + f"{mark}  ", finding["statement"], width)
+            mark, statement = _marked(finding)
+            lines += _wrapped(" " * 14 + f"{mark}  ", statement, width)
         lines.append("")
     return "\n".join([*lines, _counted(records)]) + "\n"
 
 
 def _wrapped(head: str, text: str, width: int) -> list[str]:
+    # Formulas are long words without a space to break at: they stay whole, so that they can be
+    # copied, and may be wider than the width.
     return textwrap.wrap(
         text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
     )

@@ -1,10 +1,9 @@
-"""What a claim is, where its numbers come from, and the rule that turns findings into a verdict."""
+"""What a claim is, where its numbers come from, what they are called, and how they are tested."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import mpmath
@@ -12,6 +11,7 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, metric
+from sparsity.claims_ledger.findings import ALARM, RULE, Judged, verdict
 from sparsity.crosscheck.ztest import compare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
@@ -21,71 +21,6 @@ from sparsity.output import json_ready
 from sparsity.results import Estimate
 from sparsity.sampling import Sampling, estimators
 from sparsity.sampling.row_sampling import sample_rows
-
-ALARM = 1e-4  # probability that chance alone changes any statistical finding of one claim
-
-VERDICTS = ("confirmed", "refined", "reported", "refuted")
-RULE = (
-    "refuted if a finding of its core fails; refined if the core holds and a finding of its letter "
-    "fails; confirmed if all hold. It is reported, not confirmed, where one of them only reads "
-    "published numbers that are not recomputed here; where those speak against it, it is refuted. "
-    "What holds instead, or besides, does not enter."
-)
-_ROLES = ("core", "reported", "letter", "instead")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that a computation decides.
-
-    Args:
-        role: "core" (what the claim says), "reported" (what numbers say that others published and
-            nothing here recomputes), "letter" (what it says if read without conditions) or
-            "instead" (what holds in its place, or besides).
-        statement: a sentence that is true or false.
-        holds: which of the two, from the numbers.
-    """
-
-    role: str
-    statement: str
-    holds: bool | np.bool
-
-    def __post_init__(self) -> None:
-        """Keep `holds` a plain bool, for JSON."""
-        if self.role not in _ROLES:
-            raise ValueError(f"role {self.role!r} is not one of {_ROLES}")
-        object.__setattr__(self, "holds", bool(self.holds))
-
-
-core, reported, letter, instead = (partial(Finding, role) for role in _ROLES)  # (statement, holds)
-Judged = tuple[list[Finding], dict[str, Any]]  # what was found, and the numbers behind it
-
-
-def joined(*parts: Judged) -> Judged:
-    """The findings of several parts of a claim, by role, and all their numbers."""
-    findings = [finding for found, _ in parts for finding in found]
-    numbers = {name: value for _, more in parts for name, value in more.items()}
-    return sorted(findings, key=lambda finding: _ROLES.index(finding.role)), numbers
-
-
-def verdict(findings: Sequence[Finding]) -> str:
-    """Apply `RULE`.
-
-    Returns:
-        One of `VERDICTS`.
-    """
-    held = {role: all(f.holds for f in findings if f.role == role) for role in _ROLES}
-    if not (held["core"] and held["reported"]):
-        return "refuted"
-    if not held["letter"]:
-        return "refined"
-    return "reported" if any(f.role == "reported" for f in findings) else "confirmed"
-
-
-def counted_verdicts(verdicts: Sequence[str]) -> str:
-    """Say how many verdicts there are of each kind; of "reported" only where there is one."""
-    counts = {v: verdicts.count(v) for v in VERDICTS}
-    return ", ".join(f"{n} {v}" for v, n in counts.items() if n or v != "reported")
 
 
 def _log_S(kernel: str | Kernel, **parameters: Any) -> np.ndarray:
@@ -101,23 +36,28 @@ def _mean(kernel: str | Kernel, length: Any, of: str, **parameters: Any) -> np.n
 
 
 def _polynomial_log_S(kernel: Kernel, gamma: float) -> float:
-    """Log S at β = 0 of a positive polynomial weight, by the 65-point Gauss–Hermite rule.
+    """Return log S at β = 0 of a positive polynomial weight, by the 65-point Gauss–Hermite rule.
 
-    The rule is exact up to degree 129, so for weights up to degree 64.
+    A rule of m points is exact up to degree 2m − 1 = 129, so for the square of a weight of degree
+    64. Nothing else here knows the moments: it checks the quadrature that `log_S` uses.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(65)
     f = np.exp(numpy_log_abs(kernel)(gamma * nodes))
+    # The weights sum to W = √(2π), not to 1: S = (Σwf/W)/√(Σwf²/W) = Σwf/√(W·Σwf²).
     return float(np.log(metric.from_moments(weights @ f, weights @ f**2 * weights.sum())))
 
 
 def _norm_ratio(q: np.ndarray) -> np.ndarray:
-    """‖q‖₂/‖q‖₁ along the last axis."""
+    """Return ‖q‖₂/‖q‖₁ along the last axis, which is 1/(√d S) by the definition of S."""
     return q.shape[-1] ** -0.5 / metric.S(q)
 
 
 @dataclass(frozen=True)
 class Routes:
-    """Where the judges take their quantities from; a test plants wrong ones to see verdicts flip.
+    """Routes say where the judges take their quantities from.
+
+    A test plants wrong ones, "worlds" in which a claim is false, and sees that its verdict flips: a
+    judge that would say "confirmed" whatever the numbers are shows itself there.
 
     Args:
         log_S: theory, (kernel, **parameters) -> log S.
@@ -144,8 +84,14 @@ class Routes:
     norm_ratio: Callable[..., np.ndarray] = _norm_ratio
 
 
-# What `z_tests` gives, and the parameters of rows, are called the same in every claim.
+# What `z_tests` gives, the parameters of rows, and what several judges return under one name are
+# called the same in every claim, unless its own legend has another word.
 _COMMON_LABELS = {
+    "lengths": "length n",
+    "dims": "dimension d",
+    "ratios": "length over 8192",
+    "sizes": "keys of a block B",
+    "n_eff": "n_eff, exact law",
     "beta": "bias β",
     "gamma": "spread γ",
     "decay": "decay λ",
@@ -160,17 +106,19 @@ _COMMON_LABELS = {
     "false_alarm_rate": "chance of a false alarm",
     "smallest_detectable": "relative error that would show",
 }
+# Errors, and what is in units of them, are themselves known to two or three digits.
 _COMMON_ROUGH = ("z", "critical", "largest_abs_z", "stderr", "smallest_detectable")
 
 
 @dataclass(frozen=True)
 class Legend:
-    """What a reader is told of the numbers that a judge returns; it changes none of them.
+    """A legend says what the numbers that a judge returns are called; it changes none of them.
 
     Args:
         labels: name of a number -> its words, with symbol and unit.
         columns: lists that run together, each group the columns of one table.
-        grids: name of a list of lists -> the names of what runs along its rows and its columns.
+        grids: name of a list of lists -> the names of what runs down its rows and across its
+            columns.
         rough: names of numbers of which three digits say enough.
     """
 
@@ -180,7 +128,7 @@ class Legend:
     rough: tuple[str, ...] = ()
 
     def knows(self, name: str) -> bool:
-        """Whether a number has words of its own."""
+        """Return whether a number has words of its own."""
         return name in self.labels or name in _COMMON_LABELS
 
     def words(self, name: str) -> str:
@@ -194,12 +142,12 @@ class Legend:
 
 @dataclass(frozen=True)
 class Claim:
-    """A source's claim as an executable record.
+    """A claim is what a source says, with the judge that decides it.
 
     Args:
-        key: short name.
-        source: where it is made.
-        statement: what it says.
+        key: the short name that `claims(only=...)` takes.
+        source: where the claim is made.
+        statement: what it says, in a sentence.
         formula: the formula at stake.
         proof: why the outcome is what it is, where there is a proof; its steps are findings.
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
@@ -246,12 +194,20 @@ class Claim:
 
 
 def sampling(rel_error: float, key: int) -> Sampling:
-    """Single precision, so that the record is the same whether or not JAX has float64 enabled."""
+    """Return settings for an estimate of this relative error, from the seed `key`.
+
+    Draws are in single precision, so that the record is the same whether or not JAX has float64
+    enabled. The budget ends a run that cannot reach its error, as in a planted world.
+    """
     return Sampling(rel_error=rel_error, max_samples=5e7, seed=int(key), dtype=np.float32)
 
 
 def same_function(S: Any, log_S: Callable[..., Any], symbol: Any, points: Sequence[float]) -> bool:
-    """Whether the derived S, in 30 digits, is what the evaluated log S says at some points."""
+    """Return whether the derived S is what the evaluated log S says at some points.
+
+    The derivation is evaluated by mpmath in 30 digits: its textbook forms lose digits to
+    cancellation in double precision, such as 1 + erf(z/√2) at z = −3.
+    """
     exact = sympy.lambdify([symbol], sympy.log(S), "mpmath")
     with mpmath.workdps(30):
         derived = [float(exact(mpmath.mpf(x))) for x in points]
@@ -260,11 +216,11 @@ def same_function(S: Any, log_S: Callable[..., Any], symbol: Any, points: Sequen
 
 @dataclass(frozen=True)
 class ZTest:
-    """Theory against sampling, cell by cell, with a family-wise false-alarm rate.
+    """The outcome of theory against sampling, cell by cell, with a family-wise false-alarm rate.
 
     Args:
         agree: whether every |z| is below its critical value and every error bar can be trusted.
-        detectable: the relative error that every cell would have seen with probability 0.999.
+        detectable: the relative error that every cell would have shown with probability 0.999.
         numbers: the cells and the thresholds, JSON-ready.
     """
 
@@ -275,6 +231,8 @@ class ZTest:
 
 def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest:
     """Compare log Ŝ with theory in standard errors, two-sided Student's t at `ALARM`/cells each.
+
+    An agreement is worth no more than the error it would have shown, so that is returned as well.
 
     Args:
         cells: (labels, theoretical log value, estimate).

@@ -9,7 +9,8 @@ import numpy as np
 
 from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
 from sparsity.attention.measurement.heads import NEAREST, TAIL
-from sparsity.claims_ledger.judging import Claim, Judged, Legend, core, instead, letter
+from sparsity.claims_ledger.findings import Judged, core, instead, letter
+from sparsity.claims_ledger.judging import Claim, Legend
 
 if TYPE_CHECKING:
     import xarray

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun
-from sparsity.claims_ledger.judging import Finding, Judged, core, instead, letter
+from sparsity.claims_ledger.findings import Finding, Judged, core, instead, letter
 
 _SMALL_LOGIT = 0.25  # a logit, or log odds, that is next to none
 

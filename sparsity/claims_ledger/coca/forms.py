@@ -1,21 +1,23 @@
-"""The forms of CoCA's score: where the judges take them from, and whether they are one score."""
+"""Claims about the forms of CoCA's score with their judges, and the routes of all CoCA claims."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sparsity.claims_ledger.judging import Judged, Routes, core, instead
+from sparsity.claims_ledger.findings import Judged, core, instead
+from sparsity.claims_ledger.judging import Claim, Legend, Routes
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rotation import planes
 
 
 @dataclass(frozen=True)
 class CocaRoutes:
-    """The routes of the CoCA claims; a test plants wrong ones to see verdicts flip.
+    """Routes of the CoCA claims; a test plants wrong ones to see verdicts flip.
 
     Args:
         angles: θ_i of (dim, base).
@@ -42,12 +44,20 @@ class CocaRoutes:
     rows: Callable[..., Any] = Routes.rows
 
 
+coca_claim = partial(
+    Claim,
+    source="Zhu et al. (2024), Collinear Constrained Attention (CoCA), arXiv 2309.08646v3",
+    routes=CocaRoutes,
+)
+
 _DIM = 64
 
 
 def slack(routes: CocaRoutes, seed: int) -> Judged:
-    """The published form at pairs of positions of equal distance."""
+    """Judge the published form at pairs of positions of equal distance."""
     rng = np.random.default_rng([seed, 24])
+    # A function of m − n would be the same at all of these; the fastest plane turns by a radian a
+    # token, so that five tokens are neither near nor a full turn.
     starts, distance = np.array([0, 1, 10, 100, 1000, 10_000]), 5
     q, t = rng.standard_normal((1, _DIM)), np.abs(rng.standard_normal((1, _DIM // 2)))
     even = np.repeat(q[:, 0::2], 2, axis=1)  # q₁ = q₂ in every plane
@@ -59,6 +69,7 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
     found, exact = along(routes.slack_scores, q), along(routes.coca_scores, q)
     equal, truth = along(routes.slack_scores, even), along(routes.coca_scores, even)
     scale = np.sum(t * np.abs(planes(q)) ** 2)
+    # One query might be lucky: the same over many of them, root mean square.
     queries = rng.standard_normal((4000, 1, _DIM))
     ts = np.maximum(rng.standard_normal((4000, 1, _DIM // 2)), 0)
     gaps = []
@@ -96,7 +107,7 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
 
 
 def dual(routes: CocaRoutes, seed: int) -> Judged:
-    """The dual form under its constraint, and the exact score for any query, at RoPE's cost."""
+    """Judge the dual form under its constraint, and the exact score of any query at RoPE's cost."""
     rng = np.random.default_rng([seed, 25])
     worst = {"dual": 0.0, "redundant": 0.0, "any query": 0.0}
     slack, cells = np.inf, 0
@@ -108,6 +119,8 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
         exact = routes.coca_by_definition(q, t, m=m)
 
         def off(found: np.ndarray, exact: np.ndarray = exact) -> float:
+            # Of the largest score, not each of its own: scores pass through 0, where a relative
+            # error says nothing.
             return float(np.abs(found - exact).max() / np.abs(exact).max())
 
         found = {
@@ -148,3 +161,48 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
         "at": {"n": n, "d": d},
     }
     return findings, numbers
+
+
+CLAIMS: tuple[Claim, ...] = (
+    coca_claim(
+        key="dual-form",
+        statement="The collinear score, whose definition has a key for every pair of positions, "
+        "n²·d numbers, has an equivalent dual form of n·d numbers, under a constraint "
+        "q_(2j) = q_(2j+1) that is redundant.",
+        formula="(R_m q)·(R_n (q∘t)) = (R_m q)·(q∘R_n t) if q₁ = q₂ in every plane",
+        proof="Each plane of the definition is t_i|q_i|² cos((m−n)θ_i), which depends on |q_i| "
+        "alone: it is also the score of RoPE between (|q_i|², 0) and (t_i, 0).",
+        judge=dual,
+        legend=Legend(
+            {
+                "largest_error": "Largest error, of the largest score",
+                "dual": "dual form",
+                "redundant": "definition without the constraint",
+                "any query": "RoPE between planes, any query",
+                "smallest_error_of_slack": "smallest error of the slack form",
+                "numbers_by_definition": "numbers by the definition",
+                "numbers_of_vectors": "numbers by the dual form",
+                "at": "Counted at",
+                "d": "dimension d",
+            },
+        ),
+    ),
+    coca_claim(
+        key="slack",
+        statement="Without that constraint the score (CoCA-Slack, the published code) is not a "
+        "function of m − n.",
+        formula="t[|q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ] a plane",
+        proof="It is t|q|² cos((m−n)θ) for all m, n only if q₂² = q₁² and 2q₁q₂ = |q|²: q₁ = q₂.",
+        judge=slack,
+        legend=Legend(
+            {
+                "starts": "position of the key",
+                "slack": "slack form",
+                "exact": "exact score",
+                "scale": "Σt|q|²",
+                "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
+            },
+            columns=(("starts", "slack", "exact"),),
+        ),
+    ),
+)

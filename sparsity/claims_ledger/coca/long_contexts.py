@@ -1,4 +1,4 @@
-"""Judge of CoCA with dynamic NTK: what a query attends to beyond the trained length."""
+"""The claim about CoCA with dynamic NTK, and its judge: what is attended to beyond training."""
 
 from __future__ import annotations
 
@@ -7,16 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparsity.claims_ledger.coca.forms import CocaRoutes
-from sparsity.claims_ledger.judging import (
-    Judged,
-    ZTest,
-    core,
-    instead,
-    letter,
-    sampling,
-    z_tests,
-)
+from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
+from sparsity.claims_ledger.findings import Judged, core, instead, letter
+from sparsity.claims_ledger.judging import Claim, Legend, ZTest, sampling, z_tests
 from sparsity.rows.rope_scaling import DynamicNtkScaling, RopeScaling
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.row import Row
@@ -26,20 +19,25 @@ TRAINED = 512  # as in the source
 _LENGTHS = (512, 2048, 8192)
 _QUERIES = 8
 _DIM, _STRENGTH = 64, 6.0  # mean collinear score of a key beside the query
-_CELLS = ((32, 32), (32, 64), (32, 128))  # trained and actual length of sampled rows
-_RARE = 0.05  # share of keys
+# Trained and actual length of sampled rows: at, twice and four times the trained length. They are
+# short as each row draws whole vectors; the law under test is the same at any length.
+_CELLS = ((32, 32), (32, 64), (32, 128))
+_RARE = 0.05  # the share of keys up to which new mean scores count as "hardly any"
 
 
 def _laws(seed: int) -> list[tuple[Coca, Rope]]:
-    """CoCA of random queries, ‖q‖² = d, and RoPE with mean keys of random direction, likewise.
+    """Return CoCA of random queries, ‖q‖² = d, and with each RoPE with a mean key to match.
 
-    Both have the same |q_i||k_i| in every plane and the same γ at distance 0.
+    Both have the same |q_i||k_i| in every plane and the same γ at distance 0, so that what differs
+    is the angle Θ_i between q_i and k_i alone: 0 with CoCA, random with RoPE.
     """
     rng, found = np.random.default_rng([seed, 25]), []
     for query in rng.standard_normal((_QUERIES, _DIM)):
         query *= _DIM**0.5 / np.linalg.norm(query)
         center = _STRENGTH / _DIM
-        coca = Coca(query, center, center / 8)  # t is hardly ever cut at 0
+        # t ~ N(c, (c/8)²) is cut at 0 eight standard deviations below its mean: hardly ever, so
+        # that its mean, which the key of RoPE is made from, is c.
+        coca = Coca(query, center, center / 8)
         mean = center * planes(query) * np.exp(1j * rng.uniform(0, 2 * np.pi, _DIM // 2))
         key = join(mean.real, mean.imag, coca.pairing)
         found.append((coca, Rope(query, key, float(coca.gamma(0)) / _DIM**0.5)))
@@ -47,11 +45,12 @@ def _laws(seed: int) -> list[tuple[Coca, Rope]]:
 
 
 def extends(routes: CocaRoutes, seed: int) -> Judged:
-    """Mean scores beyond the trained length against those up to it, and the tokens attended to."""
+    """Compare mean scores and the tokens attended to with those up to the trained length."""
     laws, rule = _laws(seed), DynamicNtkScaling(1.0, TRAINED)
     coca, rope = zip(*laws, strict=True)
     plain, scaled = _shares(routes, coca, None), _shares(routes, coca, rule)
     turned, turned_scaled = _shares(routes, rope, None), _shares(routes, rope, rule)
+    # Geometric means over queries of how the share changes: of ratios, the logarithms are averaged.
     kept, left = (np.exp(np.log(x[:, 1:] / x[:, :1]).mean(axis=0)) for x in (scaled, plain))
     outside, outside_plain = (_new_scores(routes, coca, x) for x in (rule, None))
     outside_rope = _new_scores(routes, rope, None)
@@ -110,7 +109,7 @@ def extends(routes: CocaRoutes, seed: int) -> Judged:
 def _shares(
     routes: CocaRoutes, steps: Sequence[Rope | Coca], scaling: RopeScaling | None
 ) -> np.ndarray:
-    """n_eff/n, [queries, lengths]."""
+    """Return n_eff/n of rows under each step, [queries, lengths]."""
     rows = [Row("exp", steps=(replace(step, scaling=scaling),)) for step in steps]
     return np.array([routes.n_eff(row, _LENGTHS) for row in rows]) / _LENGTHS
 
@@ -118,7 +117,10 @@ def _shares(
 def _new_scores(
     routes: CocaRoutes, steps: Sequence[Rope | Coca], scaling: RopeScaling | None
 ) -> np.ndarray:
-    """The share of keys whose mean score is outside those up to the trained length, [lengths]."""
+    """Return the share of keys with a mean score outside those up to the trained length, [lengths].
+
+    Such a score is one that the model has never met in training, whatever the distance.
+    """
     found = np.zeros(len(_LENGTHS))
     for step in (replace(step, scaling=scaling) for step in steps):
         seen = routes.mean_scores(step, np.arange(TRAINED), TRAINED)
@@ -129,7 +131,7 @@ def _new_scores(
 
 
 def _sampled(routes: CocaRoutes, step: Coca, seed: int) -> ZTest:
-    """The exact law of rows with the rule against rows of rotated vectors."""
+    """Compare the exact law of rows under the rule with rows of rotated vectors."""
     cells = []
     for i, (trained, n) in enumerate(_CELLS):
         row = Row("exp", steps=(replace(step, scaling=DynamicNtkScaling(1.0, trained)),))
@@ -137,3 +139,34 @@ def _sampled(routes: CocaRoutes, step: Coca, seed: int) -> ZTest:
         drawn = routes.rows(row, n, sampling(1.5e-3, seed + 250 + i))
         cells.append(({"trained": trained, "n": n}, theory, drawn))
     return z_tests(cells)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    coca_claim(
+        key="coca-ntk",
+        statement="With dynamic NTK, CoCA extends its context: beyond the trained length L a "
+        "query's scores, and what it attends to, are as at L.",
+        formula="θ_i of base·(n/L)^(d/(d−2)) in contexts of n > L",
+        proof="The slowest plane turns by n·θ_min·L/n = L·θ_min from end to end, as at L; the "
+        "fastest by a radian a token, as ever. What lies between is computed.",
+        judge=extends,
+        legend=Legend(
+            {
+                "length": "context length n",
+                "trained": "trained length L",
+                "CoCA": "mean share n_eff/n, CoCA",
+                "CoCA + dynamic NTK": "n_eff/n, CoCA with dynamic NTK",
+                "RoPE": "n_eff/n, RoPE with mean keys of random direction",
+                "RoPE + dynamic NTK": "n_eff/n, RoPE with dynamic NTK",
+                "new": "keys with a mean score outside those up to 512 tokens, CoCA",
+                "new + dynamic NTK": "the same, CoCA with dynamic NTK",
+                "new, RoPE": "the same, RoPE",
+            },
+            columns=(
+                ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+                ("length", "new", "new + dynamic NTK", "new, RoPE"),
+            ),
+            rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+        ),
+    ),
+)

@@ -1,26 +1,28 @@
-"""Judges of the claims about rotary positions: anomaly, k-border, decay bounds."""
+"""Claims about rotary positions, with their judges: anomaly, k-border, decay bounds."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.special import bdtr
 
-from sparsity.claims_ledger.coca.forms import CocaRoutes
-from sparsity.claims_ledger.judging import ALARM, Judged, core, instead, joined, letter
+from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
+from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
+from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.rows.rotation import planes
 
 _DIM = 64
-_PAIRS = 20_000  # of random queries and keys
+_PAIRS = 20_000  # of random queries and keys: a share of planes is then known to 6e-4
 
 
 def anomaly(routes: CocaRoutes, seed: int) -> Judged:
-    """Random queries and keys: how many planes start by rising, and for how long."""
+    """Judge how many planes of random q and k start by rising, and for how long."""
     rng = np.random.default_rng([seed, 21])
     theta = routes.angles(_DIM)
     q, k = (planes(x) for x in rng.standard_normal((2, _PAIRS, _DIM)))
     tau = routes.rising(q, k, theta)
-    mixed = rng.standard_normal((_PAIRS, _DIM)) + 1.0  # keys and queries with a common mean
+    # Keys and queries with a common mean: each vector is paired with another of the same sample.
+    mixed = rng.standard_normal((_PAIRS, _DIM)) + 1.0
     aligned = routes.rising(planes(mixed), planes(mixed[::-1]), theta)
     return joined(
         _half_start_by_rising(q * np.conj(k), theta, tau),
@@ -31,11 +33,14 @@ def anomaly(routes: CocaRoutes, seed: int) -> Judged:
 
 
 def _half_start_by_rising(score: np.ndarray, theta: np.ndarray, tau: np.ndarray) -> Judged:
-    turn = 1e-4  # radians: the rotated score's first step, one plane at a time
+    # By the score itself, not by the sign of sin Θ: each plane is turned by this many radians. In
+    # 1.6e-5 of the planes an extreme lies inside so small a turn, and the two may differ.
+    turn = 1e-4
     rises = np.real(score * np.exp(1j * turn)) > np.real(score)
     share = np.mean(tau > 0)
     rising = np.sum(tau > 0)
-    tail = bdtr(min(rising, tau.size - rising), tau.size, 0.5)  # P(so few heads of a fair coin)
+    # P(so few heads of a fair coin), one tail of two; the claim has three statistical findings.
+    tail = bdtr(min(rising, tau.size - rising), tau.size, 0.5)
     findings = [
         core(
             f"half of the planes of random q and k start by rising: {share:.4f} of {tau.size}",
@@ -50,6 +55,8 @@ def _half_start_by_rising(score: np.ndarray, theta: np.ndarray, tau: np.ndarray)
 
 
 def _they_rise_for(theta: np.ndarray, tau: np.ndarray) -> Judged:
+    # The mean over planes that rise at all, E[2π − Θ | Θ > π]/θ: each plane alone, and all together
+    # in radians, where they have one law.
     expected = np.pi / (2 * theta)
     alarm = ALARM / 3 / (len(theta) + 1)
     each = [compare_mean(t[t > 0], m, alarm) for t, m in zip(tau.T, expected, strict=True)]
@@ -67,7 +74,10 @@ def _they_rise_for(theta: np.ndarray, tau: np.ndarray) -> Judged:
 
 
 def _in_whole_tokens(angle: np.ndarray, theta: np.ndarray, tau: np.ndarray) -> Judged:
-    """The score of unit steps, counted until it first falls, of the fastest planes."""
+    """Count unit steps until the score first falls, in the fastest planes.
+
+    The eighth plane turns by 0.13 radians a token; slower ones rise for too many tokens to count.
+    """
     steps, walked, gaps = np.arange(0, 400), [], []
     for i in range(8):
         up = np.diff(np.cos(angle[:2000, i, None] + steps * theta[i]), axis=1) > 0
@@ -90,7 +100,7 @@ def _with_a_common_mean(theta: np.ndarray, aligned: np.ndarray) -> Judged:
 
 
 def border(routes: CocaRoutes, seed: int) -> Judged:
-    """Where a plane's score turns: the same distances for every key, or different ones."""
+    """Judge where a plane's score turns: at distances that depend on the key, or not."""
     rng = np.random.default_rng([seed, 22])
     theta = routes.angles(_DIM)
     q = rng.standard_normal((1, _DIM))
@@ -107,9 +117,10 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
         alone = np.broadcast_to(plane, (len(distance), _DIM // 2))
         row = routes.coca_by_definition(q, alone, m=[40], n=40 - distance)[0]
         ups.append((np.diff(row) > 1e-12 * row[0]).argmax())  # row[0] is the largest score
+    # `argmax` of no True at all is 0, and no plane rises with the very first step (Θ = 0).
     first = np.where(np.array(ups) > 0, ups, np.inf)
     due = np.pi / theta
-    inside = due < 31
+    inside = due < 31  # turns that 33 distances must show; later ones they must not
     findings = [
         core(
             f"with k = q∘t no plane of {live.sum()} starts by rising; with free keys "
@@ -136,7 +147,7 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
 
 
 def bounds(routes: CocaRoutes, seed: int) -> Judged:
-    """Both bounds against scores, for random vectors at distances up to 32768."""
+    """Compare both bounds with scores, for random vectors at distances up to 32768."""
     rng = np.random.default_rng([seed, 23])
     theta = routes.angles(_DIM)
     distance = np.unique(np.geomspace(1, 32768, 60).astype(int))
@@ -156,6 +167,8 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
         row = routes.coca_scores(q[None], np.broadcast_to(t, (64, _DIM // 2)), m=[0], n=-near)[0]
         rises += int((np.diff(row) > 0).any())
     ratio = np.array(ratios)
+    # Why both sequences end in a zero: were all |q_i||k_i| equal and no zero added, all differences
+    # would be 0 and so the bound, which a score at distance 0 exceeds.
     flat = planes(np.ones(_DIM))
     loose = routes.decay_bounds(flat, flat, np.array([0]), theta)[1]
     findings = [
@@ -185,3 +198,62 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
         "smallest_ratio": ratio.min(),
     }
     return findings, numbers
+
+
+CLAIMS: tuple[Claim, ...] = (
+    coca_claim(
+        key="rope-anomaly",
+        statement="Under RoPE, planes with Θ_i > π have a score that rises with distance at first: "
+        "half of the planes, for π/(2θ_i) tokens on average.",
+        formula="cos(Θ_i + mθ_i) rises for τ = (2π − Θ_i)/θ_i tokens, Θ_i uniform on [0, 2π)",
+        proof="d/dm cos(Θ + mθ) = −θ sin(Θ + mθ) > 0 exactly while Θ + mθ is in (π, 2π); "
+        "E[2π − Θ | Θ > π] = π/2.",
+        judge=anomaly,
+        legend=Legend(
+            {
+                "share": "share of planes with Θ_i > π",
+                "mean_rise": "mean rise, tokens",
+                "expected_rise": "π/(2θ_i)",
+                "z_of_all": "z of all planes together",
+                "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
+            },
+            columns=(("mean_rise", "expected_rise", "z"),),
+            rough=("z_of_all",),
+        ),
+    ),
+    coca_claim(
+        key="k-border",
+        statement="Collinearity, k = q∘t with t ≥ 0, removes the border that depends on the key, "
+        "so that the score falls with distance.",
+        formula="Θ_i = 0: the score of plane i is t_i|q_i|² cos(mθ_i)",
+        proof="arg(t_i q_i) = arg q_i for t_i > 0, so that Θ_i = 0; cos(mθ_i) falls until mθ_i = π "
+        "and then rises, whatever t.",
+        judge=border,
+        legend=Legend(
+            {
+                "share_of_free_keys": "share of planes that rise with free keys",
+                "first_rise": "first rise, tokens (−1: none seen)",
+                "due": "π/θ_i",
+            },
+            columns=(("first_rise", "due"),),
+        ),
+    ),
+    coca_claim(
+        key="decay-bound",
+        statement="CoCA has a stronger bound on long-range decay than RoPE.",
+        formula="|a(s)| ≤ max|l_(i+1) − l_i| Σ_j|C_(j+1)|, C_j = Σ_(k<j) cos(sθ_k), against "
+        "max|h_(i+1) − h_i| Σ_j|S_(j+1)|, S_j = Σ_(k<j) e^(isθ_k), l_i = |h_i|",
+        proof="Summation by parts with l, h ending in a zero. |C_j| ≤ |S_j| as C_j = Re S_j, and "
+        "|l_(i+1) − l_i| ≤ |h_(i+1) − h_i| by the triangle inequality.",
+        judge=bounds,
+        legend=Legend(
+            {
+                "largest_ratio": "largest ratio",
+                "smallest_ratio": "smallest ratio",
+                "distance": "distance, tokens",
+                "mean_ratio": "mean ratio of the bounds",
+            },
+            columns=(("distance", "mean_ratio"),),
+        ),
+    ),
+)

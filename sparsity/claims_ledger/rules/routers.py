@@ -1,4 +1,4 @@
-"""Judges of what is said of sparse attention that reads a few keys: blocks, and past attention."""
+"""Claims about attention that reads few keys, with their judges: blocks, and past attention."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Legend, Routes
 from sparsity.kernels.router import correlation_of_blocks
 
 _LENGTH, _READ, _GAMMA = 4096, 512, 2.0  # an eighth of the keys is read
-_HALVINGS = (64, 32, 16)
-_WITHIN = (0.0, 0.3, 0.6)
+_HALVINGS = (64, 32, 16)  # keys of a block
+_WITHIN = (0.0, 0.3, 0.6)  # correlation c of the scores of a block
+# Dimension, keys of a block, margin Δ and meant keys: chances of a wrong block from 0.29 to 0.44,
+# which 200 000 pairs of blocks resolve to a thousandth.
 _SINGLE = ((64, 128, 0.3, 1), (64, 32, 0.3, 1), (128, 64, 0.5, 1), (64, 64, 0.2, 4))
-_DRAWS, _AT_ONCE = 200_000, 20_000
+_DRAWS, _AT_ONCE = 200_000, 20_000  # pairs of blocks, and how many lie in memory at a time
 _KEPT, _OF = 256, 1280  # keys, a fifth
 _MEDIAN = 2.9  # spread of SmolLM2's heads at 2048 tokens
 
 
 def snr(dim: int, size: int, margin: float, relevant: int) -> float:
-    """The paper's SNR, Δ_eff √(d/(2B)), of unit keys and queries.
+    """Return the paper's SNR, Δ_eff √(d/(2B)), of unit keys and queries.
 
     Args:
         dim: d of a key; the score of a key that is not meant has the variance 1/d.
@@ -32,7 +35,7 @@ def snr(dim: int, size: int, margin: float, relevant: int) -> float:
 
 
 def _wrong_block_first(dim: int, size: int, margin: float, relevant: int, seed: int) -> float:
-    """How often a block without a meant key has the larger mean score, by drawing scores."""
+    """Return how often a block without a meant key has the larger mean, by drawing scores."""
     rng, wrong = np.random.default_rng([seed, dim, size, relevant]), 0
     for _ in range(_DRAWS // _AT_ONCE):
         right, other = rng.standard_normal((2, _AT_ONCE, size)) / math.sqrt(dim)
@@ -42,32 +45,34 @@ def _wrong_block_first(dim: int, size: int, margin: float, relevant: int, seed: 
 
 
 def _of_blocks(routes: Routes, size: int, within: float) -> float:
-    """The mass of the blocks of that size that are read."""
+    """Return the mass of the blocks of a size that are read, at a correlation c within blocks."""
     kernel = f"block-router:{_READ // size},{size}"
     return float(routes.mean(kernel, _LENGTH, of="abs_sum", gamma=_GAMMA, within=within))
 
 
 def signal_to_noise(routes: Routes, seed: int) -> Judged:
-    """FlashMoBA's SNR: of one key that is meant, and of the mass that blocks hold."""
+    """Judge FlashMoBA's SNR for one key that is meant, and for the mass that blocks hold."""
     z, rows = [], []
     for dim, size, margin, relevant in _SINGLE:
         expected = float(ndtr(-snr(dim, size, margin, relevant)))
         found = _wrong_block_first(dim, size, margin, relevant, seed)
         z.append((found - expected) / math.sqrt(expected * (1 - expected) / _DRAWS))
-        rows.append({"dim": dim, "size": size, "relevant": relevant, "law": expected,
-                     "drawn": found})  # fmt: skip
+        row = {"dim": dim, "size": size, "relevant": relevant}
+        rows.append(row | {"law": expected, "drawn": found})
     alone = [_of_blocks(routes, size, 0.0) for size in _HALVINGS]
     alike = _of_blocks(routes, 64, 0.3)
+    # The mean of B scores of variance 1 has the standard deviation √(c + (1 − c)/B), which is also
+    # a score's correlation with it. As noise beside one meant key the SNR is divided by it.
     lower = correlation_of_blocks(0.3, 64) / correlation_of_blocks(0.0, 64)
     findings = [
         core(
             "of independent scores a block without the meant key has the larger mean with the "
             f"chance Φ(−SNR): largest |z| of {len(z)} settings {max(map(abs, z)):.1f}",
-            max(map(abs, z)) < 4.5,
+            max(map(abs, z)) < 4.5,  # beyond which chance is less than 1e-5
         ),
         core(
             "of independent scores smaller blocks read more of the mass with as many keys: "
-            + ", ".join(f"{x:.3f} at B = {b}" for b, x in zip(_HALVINGS, alone, strict=True)),
+            + listed(f"{x:.3f} at B = {b}" for b, x in zip(_HALVINGS, alone, strict=True)),
             np.all(np.diff(alone) > 0),
         ),
         core(
@@ -91,13 +96,13 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
 
 
 def halving_blocks(routes: Routes, seed: int) -> Judged:
-    """What halving the blocks is worth, at the same number of keys read."""
+    """Judge what halving the blocks is worth, at the same number of keys read."""
     masses = {c: [_of_blocks(routes, size, c) for size in _HALVINGS] for c in _WITHIN}
     gains = {c: found[1] / found[0] - 1 for c, found in masses.items()}
     findings = [
         core(
             "blocks of 32 read more of the mass than blocks of 64, and blocks of 16 more again, "
-            "at c = " + ", ".join(f"{c:g}" for c in _WITHIN),
+            f"at c = {listed(_WITHIN, 'g')}",
             all(np.all(np.diff(found) > 0) for found in masses.values()),
         ),
         letter(
@@ -106,7 +111,7 @@ def halving_blocks(routes: Routes, seed: int) -> Judged:
         ),
         instead(
             "the gain of 64 to 32 falls as the scores of a block are alike: "
-            + ", ".join(f"{x:.1%} at c = {c:g}" for c, x in gains.items()),
+            + listed(f"{x:.1%} at c = {c:g}" for c, x in gains.items()),
             np.all(np.diff([*gains.values()]) < 0),
         ),
         instead(
@@ -120,17 +125,12 @@ def halving_blocks(routes: Routes, seed: int) -> Judged:
 
 
 def eviction_by_past_attention(routes: Routes, seed: int) -> Judged:
-    """Keys kept by accumulated attention: the past is a proxy of correlation ρ with the score."""
+    """Judge the keys kept by past attention, a proxy of correlation ρ with the score now."""
     share = _KEPT / _OF
     best = float(routes.mean("exp", _OF, of=f"top_k_mass:{_KEPT}", gamma=_MEDIAN))
-    kept = {
-        rho: float(
-            routes.mean(
-                f"router:{_KEPT}", _OF, of="abs_sum", gamma=_MEDIAN, rho=rho
-            )
-        )
-        for rho in (0.5, 0.9)
-    }  # fmt: skip
+    row = {"of": "abs_sum", "gamma": _MEDIAN}
+    kept = {rho: float(routes.mean(f"router:{_KEPT}", _OF, **row, rho=rho)) for rho in (0.5, 0.9)}
+    # In long rows the mass kept is Φ(ργ + Φ⁻¹(q)): solved for the ρ at which it is 95 %.
     asked = {g: float((ndtri(0.95) - ndtri(share)) / g) for g in (2.0, 3.0, 4.0)}
     findings = [
         core(
@@ -143,12 +143,12 @@ def eviction_by_past_attention(routes: Routes, seed: int) -> Judged:
             kept[0.9] > 0.9,
         ),
         letter(
-            "so does any past: " + ", ".join(f"{x:.3f} at ρ = {r:g}" for r, x in kept.items()),
+            "so does any past: " + listed(f"{x:.3f} at ρ = {r:g}" for r, x in kept.items()),
             min(kept.values()) > 0.9,
         ),
         instead(
             "in long rows 95 % in a fifth of the keys asks for "
-            + ", ".join(f"ρ = {r:.2f} at γ = {g:g}" for g, r in asked.items())
+            + listed(f"ρ = {r:.2f} at γ = {g:g}" for g, r in asked.items())
             + ": no past will do where the scores are not wide",
             asked[2.0] > 1 > asked[3.0] > asked[4.0],
         ),
@@ -159,3 +159,57 @@ def eviction_by_past_attention(routes: Routes, seed: int) -> Judged:
         "asked": {f"{g:g}": x for g, x in asked.items()},
     }
     return findings, numbers
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        key="flashmoba-snr",
+        source="Xiao et al. (2025), Optimizing Mixture of Block Attention, arXiv 2511.11571",
+        statement="How well a router finds the right block by its mean key is set by a "
+        "signal-to-noise ratio, which smaller blocks and keys that cluster both raise.",
+        formula="SNR = Δ_eff √(d/(2B))",
+        proof="The mean of B independent scores of variance 1/d has the variance 1/(dB), and that "
+        "of a block with m meant keys is mΔ/B higher. The captured mass goes by the correlation of "
+        "a score with the mean of its block, ρ² = c + (1 − c)/B, and tends to Φ(ργ + Φ⁻¹(q)).",
+        judge=signal_to_noise,
+        legend=Legend(
+            {
+                "single": "A wrong block has the larger mean",
+                "size": "keys of a block B",
+                "relevant": "meant keys in it",
+                "law": "Φ(−SNR)",
+                "drawn": "drawn",
+                "alone": "mass read, c = 0",
+                "alike": "mass read at B = 64, c = 0.3",
+            },
+            columns=(("sizes", "alone"),),
+        ),
+    ),
+    Claim(
+        key="halving-blocks",
+        source="Xiao et al. (2025), Optimizing Mixture of Block Attention, arXiv 2511.11571",
+        statement="Halving the blocks, and reading twice as many of them, helps.",
+        formula="captured mass at B and B/2",
+        proof="ρ² = c + (1 − c)/B grows as B falls, at any c < 1, and the captured mass with it; "
+        "but it is never below c, so that size matters little from B = (1 − c)/c on.",
+        judge=halving_blocks,
+        legend=Legend({"mass": "Mass of an eighth of 4096 keys, by c"}),
+    ),
+    Claim(
+        key="past-attention",
+        source="Zhang et al. (2023), H2O, arXiv 2306.14048",
+        statement="A fifth of the keys, those of the largest accumulated attention, keeps what "
+        "attention needs.",
+        formula="Φ(ργ + Φ⁻¹(0.2))",
+        proof="Accumulated attention is a proxy of the score now. Where a key's scores at "
+        "different queries have the correlation c, the mean of many has ρ = √c with the next one.",
+        judge=eviction_by_past_attention,
+        legend=Legend(
+            {
+                "best": "mass of the best fifth",
+                "kept": "Mass of the fifth that is kept, by ρ",
+                "asked": "ρ that keeps 95 % in long rows, by γ",
+            }
+        ),
+    ),
+)

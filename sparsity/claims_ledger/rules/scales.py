@@ -1,4 +1,4 @@
-"""Judges of other rules for long rows: an output scale, equal decades, and two uses of ln n."""
+"""Claims about an output scale, equal decades and two uses of ln n, with their judges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Legend, Routes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias, ScalableSoftmax, ScaleInvariant
 
@@ -14,7 +15,10 @@ _PLACES = ((1.0, 128), (1.0, 8192), (3.0, 128), (3.0, 8192))  # γ, n
 
 
 def output_scale(routes: Routes, seed: int) -> Judged:
-    """The fit n^(−2/(γ²+4)) against √(E Y₂), the scale of a row's output for independent values."""
+    """Compare the fit n^(−2/(γ²+4)) with √(E Y₂), the scale of a row's output.
+
+    Independent values of unit variance leave the variance Σp² in what the row reads out.
+    """
     rows = []
     for gamma, n in _PLACES:
         true = math.sqrt(float(routes.mean("exp", n, of="participation", gamma=gamma)))
@@ -34,12 +38,12 @@ def output_scale(routes: Routes, seed: int) -> Judged:
 
 
 def flat_decades(routes: Routes, seed: int) -> Judged:
-    """What each decade of distances holds under scale-invariant attention, on the average."""
-    n, tau = 10**6, 10.0
+    """Judge what each decade of distances holds under scale-invariant attention on the average."""
+    n, tau = 10**6, 10.0  # tau is the rule's distance; the decades go from it to the row's end
     row = Row("exp", beta=0.0, gamma=1.0, steps=(ScaleInvariant(tau),))
     beta, gamma, _ = row.positions(n)
     t = np.arange(n)[::-1]
-    mean = np.exp(beta + gamma**2 / 2)  # E e^s: the annealed weight
+    mean = np.exp(beta + gamma**2 / 2)  # E e^s: the annealed weight, which the claim is about
     decades = [(10.0**k, 10.0 ** (k + 1)) for k in range(1, 6)]
     mass = [float(mean[(t >= low) & (t < high)].sum() / mean.sum()) for low, high in decades]
     far = mass[1:]
@@ -53,31 +57,30 @@ def flat_decades(routes: Routes, seed: int) -> Judged:
             f"{max(far) / min(far) - 1:.1%}",
             max(far) / min(far) < 1.05,
         ),
-        letter(
-            "so does every decade from τ on",
-            max(mass) / min(mass) < 1.05,
+        letter("so does every decade from τ on", max(mass) / min(mass) < 1.05),
+        # ∫dt/(t/τ + 1) from τ to 10τ is τ·ln(11/2), not τ·ln 10.
+        instead(
+            f"the first decade from τ on holds {mass[0] / far[-1]:.2f} of a later one",
+            mass[0] < 0.9 * far[-1],
         ),
-        instead(f"the first decade from τ on holds {mass[0] / far[-1]:.2f} of a later one",
-                mass[0] < 0.9 * far[-1]),
-    ]  # fmt: skip
+    ]
     return findings, {"decades": decades, "share": mass}
 
 
 def ssmax_at_the_start(routes: Routes, seed: int) -> Judged:
-    """SSMax with s = 0.43 on scores of unit spread, as at initialisation."""
+    """Judge SSMax with s = 0.43 on scores of unit spread, as at initialisation."""
     lengths = (2**10, 2**13, 2**17)
-    steps = (ScalableSoftmax(),)
+    steps = (ScalableSoftmax(),)  # 0.43 is the default
     with_it = [float(routes.n_eff(Row("exp", gamma=1.0, steps=steps), n)) for n in lengths]
     share = [x / n for x, n in zip(with_it, lengths, strict=True)]
     findings = [
         core(
             "with s·ln n on scores of γ = 1, n_eff stays within a factor of 2 from 1024 to 131072 "
-            "tokens: " + ", ".join(f"{x:.0f}" for x in with_it),
+            f"tokens: {listed(with_it, '.0f')}",
             max(with_it) < 2 * min(with_it),
         ),
         instead(
-            "the share of the row that is attended to falls all the same: "
-            + ", ".join(f"{x:.2g}" for x in share),
+            f"the share of the row that is attended to falls all the same: {listed(share, '.2g')}",
             np.all(np.diff(share) < 0),
         ),
     ]
@@ -85,9 +88,10 @@ def ssmax_at_the_start(routes: Routes, seed: int) -> Judged:
 
 
 def sigmoid_bias(routes: Routes, seed: int) -> Judged:
-    """Sigmoid attention with the bias −ln n: the sum of a row's weights, and how many hold it."""
+    """Judge the sum of a row's weights under the bias −ln n, and how many tokens hold it."""
     lengths = (2**8, 2**12, 2**16)
     total, n_eff = [], []
+    # The sum is n·E σ(s − ln n), by a Gauss–Hermite rule of its own: σ(s − ln n) is nearly e^s/n.
     nodes, rule = np.polynomial.hermite_e.hermegauss(80)
     for n in lengths:
         row = Row("sigmoid", beta=0.0, gamma=1.0, steps=(LengthBias(-1.0),))
@@ -99,13 +103,70 @@ def sigmoid_bias(routes: Routes, seed: int) -> Judged:
     findings = [
         core(
             "the weights of a row sum to E e^s = √e on the average, within 5 %, at 256 tokens and "
-            "more: " + ", ".join(f"{x:.3f}" for x in total),
+            f"more: {listed(total, '.3f')}",
             all(abs(x / math.sqrt(math.e) - 1) < 0.05 for x in total),
         ),
         instead(
             "it does not make the row sharper: n_eff/n tends to softmax's e^(−γ²), "
-            + ", ".join(f"{x:.3f}" for x in share),
+            f"{listed(share, '.3f')}",
             abs(share[-1] - math.exp(-1)) < 0.01,
         ),
     ]
     return findings, {"lengths": lengths, "sum": total, "n_eff": n_eff}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        key="unit-scaling",
+        source="Blake et al. (2023), Unit scaling; its fit for attention's output",
+        statement="The output of attention over independent values has the scale n^(−2/(γ²+4)).",
+        formula="√(E Y₂) against n^(−2/(γ²+4))",
+        proof="Independent values of unit variance leave Σp² of variance in a row's output, so its "
+        "scale is √(E Y₂); in long rows that is e^(γ²/2)/√n.",
+        judge=output_scale,
+        legend=Legend(
+            {
+                "scales": "Scale of a row's output",
+                "fit": "n^(−2/(γ²+4))",
+                "scale": "√(E Y₂)",
+            }
+        ),
+    ),
+    Claim(
+        key="scale-invariant",
+        source="Anson et al. (2025), Scale-invariant attention, arXiv 2505.17083",
+        statement="Each decade of distances holds the same attention.",
+        formula="E e^(c s + 1 − c²) = √e/(t/τ + 1), c² = 2 ln(t/τ + 1) + 1",
+        proof="E e^(c s) = e^(c²/2) for s ~ N(0, 1). The sum of 1/(t/τ + 1) over a decade tends to "
+        "τ·ln 10 as t/τ grows.",
+        judge=flat_decades,
+        legend=Legend(
+            {
+                "decades": "Distances, in tokens",
+                "share": "Share of the mean weight",
+            }
+        ),
+    ),
+    Claim(
+        key="ssmax-start",
+        source="Nakanishi (2025), Scalable-Softmax, arXiv 2501.19399",
+        statement="Scores times s·ln n keep attention from fading as the context grows.",
+        formula="γ = 0.43·ln n",
+        proof="n_eff of n Gaussian scores of spread s·ln n, by the exact law.",
+        judge=ssmax_at_the_start,
+        legend=Legend({}),
+    ),
+    Claim(
+        key="sigmoid-bias",
+        source="Ramapuram et al. (2024), Sigmoid self-attention, arXiv 2409.04431",
+        statement="With the bias −ln n the weights of sigmoid attention keep the sum of softmax's.",
+        formula="n·E σ(s − ln n) → E e^s",
+        proof="σ(s − ln n) ~ e^s/n where e^s is small beside n.",
+        judge=sigmoid_bias,
+        legend=Legend(
+            {
+                "sum": "sum of a row's weights",
+            }
+        ),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Judges of the claims about influence, its bound, and what a longer context asks of a sink."""
+"""Claims about influence, its bound, and what a longer context asks of a sink; their judges."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ import functools
 import jax
 import numpy as np
 
-from sparsity.claims_ledger.judging import Judged, core, instead, joined, letter, reported
-from sparsity.claims_ledger.sinks.mixing import PUBLISHED_BESIDES, SinkRoutes, small_stack
+from sparsity.claims_ledger.findings import Judged, core, instead, joined, letter, listed, reported
+from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.sinks.mixing import (
+    PUBLISHED_BESIDES,
+    SinkRoutes,
+    sink_claim,
+    small_stack,
+)
 from sparsity.stacks.influence import norms
 from sparsity.stacks.mixing import Layers, LayerSink, Stack
 
@@ -25,18 +31,19 @@ _STACKS = (  # kernel, sink, ‖M‖
 @jax.jit
 @functools.partial(jax.grad, has_aux=True)
 def _moving(v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Influence through a softmax layer whose attention is computed from its tokens; W = 1.
+    """Return the influence of two scalar tokens on the second one, and its attention.
 
-    Of two scalar tokens v, on the second one; and its attention.
+    They pass a softmax layer (W = 1, scores v_j v_i) whose attention is computed from them, so that
+    the derivative has a term of its own, ∂α/∂v, which the bound does not count.
     """
     weights = jax.nn.softmax(v[1] * v)
     return v[1] + weights @ v, weights
 
 
 def bounded(routes: SinkRoutes, seed: int) -> Judged:
-    """The bound against the Jacobian, entry by entry."""
+    """Compare the bound with the Jacobian, entry by entry."""
 
-    def above(stack: Stack, layers: Layers) -> np.ndarray:
+    def bound(stack: Stack, layers: Layers) -> np.ndarray:
         strengths = norms(np.asarray(layers.values, np.float64))
         return routes.bound(layers.attention, strengths, stack.lipschitz, layers.gain)
 
@@ -44,7 +51,8 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
     for i, (kernel, sink, branch) in enumerate(_STACKS):
         stack = small_stack(sink, kernel=kernel, branch=branch, depth=3)
         layers = routes.draw(stack, int(np.random.SeedSequence([seed, 24, i]).generate_state(1)[0]))
-        most = above(stack, layers)
+        most = bound(stack, layers)
+        # Where the bound is 0 (above the diagonal) any influence at all makes the ratio enormous.
         ratio = norms(routes.jacobian(layers)) / np.where(most > 0, most, 1e-300)
         entries += ratio.size
         stacks.append(
@@ -60,7 +68,8 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
     stack = small_stack(None, depth=1, heads=1)
     single = routes.draw(stack, seed)
     below = np.tril_indices(stack.length, -1)
-    exact = norms(routes.jacobian(single))[below] / above(stack, single)[below]
+    exact = norms(routes.jacobian(single))[below] / bound(stack, single)[below]
+    # At v = (2, 1) the first token's influence on the second is above the bound: a counter-example.
     slope, weights = jax.device_get(_moving(np.array([2.0, 1.0], "float32")))
     moving = abs(float(slope[0]))
     rows = np.array([[1.0, 0.0], weights])
@@ -89,7 +98,7 @@ _GAMMAS = (0.5, 1.0, 2.0, 3.0)
 
 
 def longer_context(routes: SinkRoutes, seed: int) -> Judged:
-    """The logit for half of the mass against n, and what a fixed one leaves of mixing."""
+    """Judge the logit for half of the mass against n, and what a fixed logit leaves of mixing."""
     logit = np.array([[routes.sink_logit(0.5, n, g) for n in _LENGTHS] for g in _GAMMAS])
     annealed = np.log(_LENGTHS) + np.square(_GAMMAS)[:, None] / 2
     return joined(
@@ -102,8 +111,12 @@ def longer_context(routes: SinkRoutes, seed: int) -> Judged:
 
 def _half_of_the_mass(routes: SinkRoutes, logit: np.ndarray, annealed: np.ndarray) -> Judged:
     slope = np.diff(logit, axis=1) / np.diff(np.log(_LENGTHS))
-    cells = [(i, j) for i in range(len(_GAMMAS)) for j in range(len(_LENGTHS))]
-    back = [routes.sink_mass(float(logit[i, j]), _LENGTHS[j], _GAMMAS[i]) for i, j in cells]
+    # Back from the logits to the mass: a root that the search missed would show here.
+    back = [
+        routes.sink_mass(float(b), n, g)
+        for row, g in zip(logit, _GAMMAS, strict=True)
+        for b, n in zip(row, _LENGTHS, strict=True)
+    ]
     findings = [
         core(
             "the logit that gives a sink half of the mass rises like ln n, at γ = 0.5, 1, 2, 3: "
@@ -126,10 +139,11 @@ def _half_of_the_mass(routes: SinkRoutes, logit: np.ndarray, annealed: np.ndarra
 
 def _a_fixed_logit_loses(routes: SinkRoutes) -> Judged:
     mass = np.array([routes.sink_mass(5.0, n, 1.0) for n in _LENGTHS])
-    alone = mass / (np.exp(5.0 - 0.5) / np.array(_LENGTHS))  # over e^(b − γ²/2)/n
+    # Over e^(b − γ²/2)/n, what a small mass is: e^b against the mean n e^(γ²/2) of all others.
+    alone = mass / (np.exp(5.0 - 0.5) / np.array(_LENGTHS))
     finding = core(
         "a sink of fixed logit 5 loses its mass as the context grows: "
-        + ", ".join(f"{100 * m:.2g} %" for m in mass)
+        + listed(f"{100 * m:.2g} %" for m in mass)
         + " at n = 10² … 10⁵ (γ = 1), in the end like e^(b − γ²/2)/n",
         np.all(np.diff(mass) < 0) and np.all(np.abs(alone[-2:] - 1) < 0.02),
     )
@@ -138,7 +152,7 @@ def _a_fixed_logit_loses(routes: SinkRoutes) -> Judged:
 
 def _layers_mix_more(routes: SinkRoutes) -> Judged:
     def last(sink: LayerSink | None, common: float = 0.25) -> np.ndarray:
-        """The last two tokens' distance at n = 32, 128, 512; of all lengths 2 … 512."""
+        """Return the last two tokens' distance at n = 32, 128, 512, out of lengths 2 … 512."""
         stack = Stack(length=512, depth=8, gamma=1.0, common=common, sink=sink)
         return routes.distances(stack)[-1][[30, 126, 510]]
 
@@ -178,9 +192,11 @@ def _wide_scores(logit: np.ndarray, annealed: np.ndarray) -> Judged:
 
 
 def larger_models(routes: SinkRoutes, seed: int) -> Judged:
-    """Published rates, and what the metric says of attention that has no sink."""
+    """Judge published rates, and what the metric says of attention that has no sink."""
     sizes = [size for _, size, _ in routes.published]
     rates = [rate for _, _, rate in routes.published]
+    # Were α₁ of attention without any sink above the threshold ε, a rate would say nothing. Rows of
+    # uniform causal attention are 1/t, so that α₁ is their mean H_T/T.
     T = 64
     uniform = np.tril(np.ones((T, T))) / np.arange(1, T + 1)[:, None]
     sink = np.eye(1, T) * np.ones((T, 1))
@@ -189,7 +205,7 @@ def larger_models(routes: SinkRoutes, seed: int) -> Judged:
     findings = [
         reported(
             f"the {len(rates)} published rates rise with the size of the model: "
-            + ", ".join(f"{rate:.2f} %" for rate in rates),
+            + listed(f"{rate:.2f} %" for rate in rates),
             len(rates) >= 3 and np.all(np.diff(sizes) > 0) and np.all(np.diff(rates) > 0),
         ),
         core(
@@ -206,3 +222,61 @@ def larger_models(routes: SinkRoutes, seed: int) -> Judged:
         "published_besides": PUBLISHED_BESIDES,
         "uniform_importance": first,
     }
+
+
+CLAIMS: tuple[Claim, ...] = (
+    sink_claim(
+        key="longer-context",
+        statement="A longer context needs a stronger sink.",
+        formula="E mass = ∫₀^∞ e^b e^(−t e^b) (E e^(−t e^(γε)))ⁿ dt; half of it at b ≈ ln n + γ²/2",
+        proof="Beside n logits with γ² ≪ ln n the sum of the weights is n e^(γ²/2), nearly sure. "
+        "The mass is convex in that sum, so half of it never needs more (Jensen).",
+        judge=longer_context,
+        legend=Legend(
+            {
+                "lengths": "row lengths n",
+                "gammas": "spreads γ",
+                "half_logit": "Logit for half of the mass",
+                "minus_annealed": "That logit, less ln n + γ²/2",
+                "mass_at_logit_5": "mass at logit 5, γ = 1",
+                "distances": "Distance of the last two tokens, n = 32, 128, 512",
+            },
+            columns=(("lengths", "mass_at_logit_5"),),
+            grids={"half_logit": ("gammas", "lengths"), "minus_annealed": ("gammas", "lengths")},
+        ),
+    ),
+    sink_claim(
+        key="over-squashing",
+        statement="The influence of a token on another is bounded by the sum over causal paths of "
+        "the products of attention weights, times Lipschitz constants.",
+        formula="‖∂v_j^(L)/∂v_i^(0)‖ ≤ (B^(L) … B^(1))_ji, B_ji = c(δ_ji + Σ_h w_h |α_(h,ji)|)",
+        proof="The chain rule, layer by layer, with the triangle inequality; the attention must "
+        "not depend on the tokens, or its own derivative adds to the sum.",
+        judge=bounded,
+        legend=Legend(
+            {
+                "largest_ratio": "largest ratio",
+                "median_ratio": "median ratio",
+                "stacks": "Influence over its bound",
+                "lipschitz": "Lipschitz constant",
+                "counter_example": "counter-example: influence, bound",
+            },
+        ),
+    ),
+    sink_claim(
+        key="larger-models",
+        statement="Larger models have stronger sinks: the published sink rates rise with size "
+        "(published data, not recomputed here).",
+        formula="mean over layers and heads of 1[α_1 > ε], α_k = Σ_(t≥k) A_(t,k)/(T − k + 1)",
+        proof="",
+        judge=larger_models,
+        legend=Legend(
+            {
+                "published_not_recomputed": "Published, not computed here",
+                "sink_rate_percent": "sink rate, %",
+                "published_besides": "Published besides, not computed here",
+                "uniform_importance": "importance of the first token in uniform attention",
+            },
+        ),
+    ),
+)

@@ -1,17 +1,18 @@
-"""Judges of the claims about mixing, and where the judges of all sink claims take numbers from."""
+"""Claims about mixing with their judges, and where judges of all sink claims take numbers from."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import sympy
 
-from sparsity.claims_ledger.judging import ALARM, Judged, core, instead, joined
+from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed
+from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.design_search.monotone import sink_logit
 from sparsity.exact_law.exact import exact
@@ -58,7 +59,7 @@ def _sink_logit(mass: float, length: int, gamma: float) -> float:
 
 @dataclass(frozen=True)
 class SinkRoutes:
-    """A test plants wrong ones to see verdicts flip.
+    """Routes of the sink claims; a test plants wrong ones to see verdicts flip.
 
     Args:
         draw: (stack, seed) -> layers.
@@ -89,17 +90,25 @@ class SinkRoutes:
     published: tuple[tuple[str, int, float], ...] = PUBLISHED
 
 
+sink_claim = partial(
+    Claim,
+    source="Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732",
+    routes=SinkRoutes,
+)
+
+# Small enough that Jacobians of all pairs of tokens, [24·8]², are computed in a moment; ¼ of the
+# tokens' variance is a vector that they have in common.
 _STACK = Stack(length=24, dim=8, depth=6, heads=2, common=0.25)
 _MASS = 0.8
 
 
 def small_stack(sink: LayerSink | None, **changes: Any) -> Stack:
-    """The stack that the claims are judged on, with changes."""
-    return Stack(**{**_STACK.__dict__, "sink": sink, **changes})
+    """Return the stack that the claims are judged on, with a sink and other changes."""
+    return replace(_STACK, sink=sink, **changes)
 
 
 def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
-    """Influence of token 2 on tokens 3, 4, 5 over their own, of six tokens after four layers.
+    """Return the influence of token 2 on tokens 3, 4, 5 over their own, of six after four layers.
 
     Layers are M ← (I + A)M with one head, W = I and uniform causal rows; with a sink of that mass
     on token 0, whose value is zero, the rows are uniform over the tokens from 1 on.
@@ -124,7 +133,7 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
 
 
 def less_mixing(routes: SinkRoutes, seed: int) -> Judged:
-    """Jacobians and collapse of random stacks with a sink of value zero and without."""
+    """Judge Jacobians and collapse of random stacks with a sink of value zero and without."""
     seeds = np.random.SeedSequence([seed, 21]).generate_state(6).tolist()
     return joined(
         _influence_falls(routes, seeds), _tokens_stay_apart(routes, seeds), _of_six_tokens(routes)
@@ -132,10 +141,14 @@ def less_mixing(routes: SinkRoutes, seed: int) -> Judged:
 
 
 def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
+    # Entries [j, i] of tokens i on later tokens j. Token 0 is left out: it is the sink, and what it
+    # passes on is zero by construction.
     later = np.tril(np.ones((_STACK.length, _STACK.length), bool), -1)
-    later[:, 0] = False  # of token 0 itself: it is the sink
+    later[:, 0] = False
 
     def share(sink: LayerSink | None, key: int) -> float:
+        # Over a token's influence on itself: the residual stream grows with depth, and the ratio
+        # does not count that as mixing. The same key gives the same weights with every sink.
         reach = norms(routes.jacobian(routes.draw(small_stack(sink), key)))
         return (reach / reach.diagonal()[:, None])[later].mean()
 
@@ -155,7 +168,8 @@ def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
     for key, (label, sink) in zip(seeds, sinks.items(), strict=False):
         stack = small_stack(sink, dim=32, heads=1)
         exact, drawn = routes.average(stack), routes.sampled(stack, draws, key)
-        # Linear in second moments, hence no bias of a ratio: E(x − D²y) = 0.
+        # D² = E x/E y. The mean of x − D²y is tested rather than the ratio of means: it is linear
+        # in the draws, so that it has no bias at 256 of them.
         x, y = drawn.last_pair[:, -1] ** 2, drawn.last_norm[:, -1] ** 2
         D = exact.distance[-1]
         z, critical = compare_mean(x - D**2 * y, 0.0, ALARM / len(sinks))
@@ -185,17 +199,18 @@ def _of_six_tokens(routes: SinkRoutes) -> Judged:
     without, held = toy(routes, None), toy(routes, _MASS)
     finding = core(
         "six tokens, four layers, uniform rows: token 2 reaches tokens 3, 4, 5 with "
-        + ", ".join(f"{x:.3f}" for x in without)
-        + " of their own influence, with the sink only "
-        + ", ".join(f"{x:.3f}" for x in held),
+        f"{listed(without, '.3f')} of their own influence, with the sink only "
+        f"{listed(held, '.3f')}",
         np.all(held < without / 3),
     )
     return [finding], {"toy": {"without": without, "with": held}}
 
 
 def collapses(routes: SinkRoutes, seed: int) -> Judged:
-    """Rank collapse against representational collapse, on many token matrices."""
+    """Compare rank collapse with representational collapse, on many token matrices."""
     rng = np.random.default_rng([seed, 23])
+    # Norms of tokens over many orders of magnitude: with equal ones the last two are hardly near
+    # the extreme of the inequality. Two numbers, n = 2 and d = 1, attain it.
     shapes = ((2, 1), (3, 4), (16, 8), (64, 2))
     states = [
         rng.standard_normal((500, n, d)) * rng.exponential(size=(500, n, 1)) ** 3 for n, d in shapes
@@ -234,11 +249,11 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
 
 
 def no_op(routes: SinkRoutes, seed: int) -> Judged:
-    """What a layer does to its tokens as the sink takes all."""
+    """Judge what a layer does to its tokens as the sink takes all the attention."""
     masses = np.array([0.0, 0.5, 0.9, 0.99, 0.999])
 
     def update(mass: float, value: float) -> float:
-        """‖V′ − V‖ over the tokens after the first, of one layer."""
+        """Return ‖V′ − V‖ over the tokens after the first, of one layer."""
         layers = routes.draw(small_stack(LayerSink(mass=mass, value=value), depth=1), seed)
         before, after = np.asarray(routes.forward(layers), np.float64)
         return float(np.linalg.norm((after - before)[1:]))
@@ -270,3 +285,59 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
     columns = zip(masses, zero, full, strict=True)
     table = [{"mass": m, "update": z, "with_value": f} for m, z, f in columns]
     return findings, {"updates": table}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    sink_claim(
+        key="sinks-mix-less",
+        statement="Attention sinks reduce the mixing of information between tokens.",
+        formula="K′ = K + w² E[A K Aᵀ], K_jk = E v_j·v_k; a sink of mass m and value 0 multiplies "
+        "the other weights by 1 − m",
+        proof="The weights W_h are centred and independent, so second moments close: what a layer "
+        "adds to K is (1 − m)² times what it adds in a stack without token 0.",
+        judge=less_mixing,
+        legend=Legend(
+            {
+                "influence_without": "influence without",
+                "influence_with": "influence with the sink",
+                "collapse": "Distance of the last two tokens",
+                "toy": "Six tokens: what token 2 adds to tokens 3, 4, 5",
+                "without": "without a sink",
+                "with": "with a sink",
+            },
+            columns=(
+                ("influence_with", "influence_without"),
+                ("without", "with"),
+            ),
+        ),
+    ),
+    sink_claim(
+        key="rank-collapse",
+        statement="Rank collapse (with Δ/√2) implies representational collapse (with Δ), and not "
+        "conversely.",
+        formula="‖v_n − v_(n−1)‖₂ ≤ √2 ‖V − (1/n)11ᵀV‖_F",
+        proof="With a, b the components of v_n and v_(n−1) less the mean, (a − b)² ≤ 2(a² + b²).",
+        judge=collapses,
+        legend=Legend(
+            {
+                "largest_ratio": "largest ratio",
+                "sqrt_2": "√2",
+            },
+        ),
+    ),
+    sink_claim(
+        key="no-op",
+        statement="Attending to a sink whose value has a small norm is an approximate no-op.",
+        formula="z_j = v_j + m g W v_1 + (1 − m) Σ_i p_i W v_i, g ≈ 0",
+        proof="As m → 1 and g → 0 the update of every other token vanishes.",
+        judge=no_op,
+        legend=Legend(
+            {
+                "updates": "Size of a layer’s update",
+                "mass": "mass of the sink",
+                "update": "sink of value 0",
+                "with_value": "sink with a token’s value",
+            },
+        ),
+    ),
+)

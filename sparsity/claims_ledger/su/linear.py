@@ -1,4 +1,4 @@
-"""Judges of the claims about linear attention: nonnegative features, the dimension, decay."""
+"""Claims about linear attention, with their judges: nonnegative features, the dimension, decay."""
 
 from __future__ import annotations
 
@@ -9,27 +9,21 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.judging import (
-    Judged,
-    Routes,
-    core,
-    instead,
-    letter,
-    same_function,
-    sampling,
-    z_tests,
-)
+from sparsity.claims_ledger.findings import Judged, core, instead, letter
+from sparsity.claims_ledger.judging import Claim, Legend, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import d, decay, n, ratio
 from sparsity.kernels.zoo import taylor
 
 _DIMS = np.array([1, 2, 4, 16, 64, 256, 1024, 4096])
-_RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)
+_RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)  # r = σ̃/μ̃
+_SLACK = 1e-13  # of log S: the rounding of closed forms that should meet a bound exactly
 
 
 @functools.cache
 def norm_bounds() -> bool:
-    """Prove Σq² ≤ (Σq)² ≤ dΣq² for q ≥ 0 in every dimension d, by induction.
+    """Prove Σq² ≤ (Σq)² ≤ dΣq² for q ≥ 0 in every dimension d, by induction; return whether it is.
 
     With T = Σq, W = Σq² over d entries and x ≥ 0 a further one, both hold with equality at d = 1,
     and the gaps grow: (T² − W) by 2Tx ≥ 0, and dW − T² into its multiple by (d+1)/d > 0 plus
@@ -42,25 +36,22 @@ def norm_bounds() -> bool:
     return all(sympy.simplify(sympy.expand(step)) == 0 for step in steps)
 
 
-def _least(routes: Routes) -> np.ndarray:
-    """The gap ln S − ln 1/√(1+r²): [families, ratios, dims]."""
-    bound = -0.5 * np.log1p(np.square(_RATIOS))[:, None]
+def nonnegative(routes: Routes, seed: int) -> Judged:
+    """Judge the bound S ≥ 1/√(1+r²), who attains it, and what real features have."""
     grid = {"ratio": np.array(_RATIOS)[:, None], "dim": _DIMS}
-    return np.stack(
+    bound = -0.5 * np.log1p(np.square(_RATIOS))[:, None]
+    gap = np.stack(  # of ln S above that of the bound: [queries, ratios, dims]
         [routes.log_S("nonnegative", query=name, **grid) - bound for name in queries.NAMES]
     )
-
-
-def nonnegative(routes: Routes, seed: int) -> Judged:
-    """The bound S ≥ 1/√(1+r²), who attains it, and real features."""
-    gap = _least(routes)
     one_hot = gap[queries.NAMES.index("one-hot")]
     S = routes.derive("nonnegative").S
+    # SymPy has no limit through a symbolic sum over d entries. For a fixed query both sums, Σq̃ and
+    # Σq̃², are positive constants.
     S = S.xreplace({total: sympy.Dummy(positive=True) for total in S.atoms(sympy.Sum)})
-    grid = (("one-hot", 16, 1.0), ("uniform", 16, 1.0), ("half-normal", 64, 1.5))
-    seeds = np.random.SeedSequence([seed, 5]).generate_state(len(grid))
+    drawn = (("one-hot", 16, 1.0), ("uniform", 16, 1.0), ("half-normal", 64, 1.5))
+    seeds = np.random.SeedSequence([seed, 5]).generate_state(len(drawn))
     cells = []
-    for (name, dim, r), key in zip(grid, seeds, strict=True):
+    for (name, dim, r), key in zip(drawn, seeds, strict=True):
         estimate = routes.features(
             kernels.exp,  # k̃ = e^k is log-normal, with σ̃/μ̃ = √(e^(spread²) − 1)
             queries.named(name).vector(dim),
@@ -79,7 +70,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
         core(
             f"S ≥ 1/√(1+r²) in all {gap.size} cells of query family × r × d, "
             "so that a small S needs a large r",
-            gap.min() >= -1e-13,
+            gap.min() >= -_SLACK,
         ),
         core(
             "‖q̃‖₂ ≤ ‖q̃‖₁ for every q̃ ≥ 0 and every d (proven): the bound is general", norm_bounds()
@@ -87,7 +78,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
         core("real features e^k, whole vectors, give the S of the formula", test.agree),
         instead(
             "the one-hot query attains the bound, in every dimension",
-            np.abs(one_hot).max() <= 1e-13,
+            np.abs(one_hot).max() <= _SLACK,
         ),
     ]
     needed = [{"S": x, "ratio_at_least": math.sqrt(1 / x**2 - 1)} for x in (0.5, 0.1, 0.01)]
@@ -95,11 +86,13 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
 
 
 def dimension(routes: Routes, seed: int) -> Judged:
-    """The norm ratio of many queries, and what d does to S."""
+    """Judge the norm ratio of many queries, and what d does to S."""
     rng = np.random.default_rng([seed, 6])
     dims, draws = (2, 16, 64, 1024), 500
     rows, inside = [], True
     for dim in dims:
+        # Powers of exponentials: at ¼ the entries are nearly equal, at 16 one of them outweighs the
+        # others, so that the ratios come near both ends of [1/√d, 1].
         spread = rng.exponential(size=(draws, dim)) ** rng.choice([0.25, 1, 4, 16], (draws, 1))
         special = np.stack([query.vector(dim) for query in queries.ALL])
         rho = routes.norm_ratio(np.concatenate([special, spread]))
@@ -138,7 +131,7 @@ def dimension(routes: Routes, seed: int) -> Judged:
             all(np.all(np.diff(values) > 0) and values[-1] > -1e-3 for values in dense),
         ),
         instead(
-            "the one-hot query does not feel d: S = 1/√(1+r²)", np.ptp(series["one-hot"]) <= 1e-13
+            "the one-hot query does not feel d: S = 1/√(1+r²)", np.ptp(series["one-hot"]) <= _SLACK
         ),
     ]
     table = [
@@ -149,13 +142,16 @@ def dimension(routes: Routes, seed: int) -> Judged:
 
 
 def softmax_gap(routes: Routes, seed: int) -> Judged:
-    """Taylor features against softmax at γ = 2, and i.i.d. features against any d."""
+    """Compare Taylor features with softmax at γ = 2, and i.i.d. features at every d."""
     spread, degrees, head = 2.0, (2, 4, 8, 16, 32), 64
     softmax = float(routes.log_S("exp", gamma=spread))
     log_S = np.array([routes.polynomial_log_S(taylor(p), spread) for p in degrees])
+    # The polynomial rule is exact; quadrature, which shares nothing with it, checks the first few.
     checked = np.array([routes.log_S(taylor(p), beta=0.0, gamma=spread) for p in degrees[:3]])
     r = 1.0
     dims = np.concatenate([_DIMS, [10**6]])
+    # With r = 1 no query and no d brings S under that of one feature, 1/√2; softmax is at e^(−2),
+    # which is 0.14.
     iid = np.stack(
         [routes.log_S("nonnegative", ratio=r, dim=dims, query=name) for name in queries.NAMES]
     )
@@ -178,7 +174,7 @@ def softmax_gap(routes: Routes, seed: int) -> Judged:
         instead(
             "with i.i.d. features S ≥ 1/√(1+r²) for every query and every d, the sparsity of a "
             "single feature",
-            iid.min() >= -0.5 * math.log1p(r * r) - 1e-13,
+            iid.min() >= -0.5 * math.log1p(r * r) - _SLACK,
         ),
     ]
     table = [
@@ -195,8 +191,10 @@ def softmax_gap(routes: Routes, seed: int) -> Judged:
 
 
 def decay_to_zero(routes: Routes, seed: int) -> Judged:
-    """The limit n → ∞ at any λ < 1, derived; its rate; and real rows of λ^(n−j)."""
-    tau, m = sympy.symbols("tau m", positive=True)  # λ = e^(−τ) < 1, n = m real
+    """Judge the limit n → ∞ at any λ < 1, derived; its rate; and real rows of λ^(n−j)."""
+    # SymPy's limits need λ < 1 and a real n. Both are written so that it knows: λ = e^(−τ) with
+    # τ > 0, and m > 0 for the integer n. The case λ = 1 is apart in the derivation.
+    tau, m = sympy.symbols("tau m", positive=True)
     apart = {sympy.Eq(decay, 1): sympy.false}
     derived = sympy.sympify(routes.derive("decayed").S.xreplace(apart))
     square = sympy.simplify(derived.subs({n: m, decay: sympy.exp(-tau)}) ** sympy.Integer(2))
@@ -205,6 +203,7 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
     decays = np.array([0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6])[:, None]
     lengths = np.array([1e10, 1e11, 1e12])
     log_S = routes.log_S("decayed", decay=decays, length=lengths)
+    # At these lengths even 1 − 10⁻⁶, whose window is two million tokens, has its slope to 1e−3.
     slopes = np.diff(log_S, axis=1) / np.diff(np.log(lengths))
     n_S2 = np.exp(2 * log_S[:, -1]) * lengths[-1]
     flat = routes.log_S("decayed", decay=1.0, length=lengths)
@@ -242,3 +241,76 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
         for x, row, w in zip(decays[:5, 0], rows, n_S2, strict=False)
     ]
     return findings, {"rows": table, "slopes": slopes.ravel()}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    su_claim(
+        key="nonnegative",
+        statement="Linear attention with nonnegative features can be sparse only at a low "
+        "signal-to-noise ratio μ̃/σ̃.",
+        formula="S = 1/√(1 + (r‖q̃‖₂/‖q̃‖₁)²), r = σ̃/μ̃",
+        proof="(Σq̃)² − Σq̃² grows by 2q̃ᵢΣq̃ ≥ 0 with each further entry, so ‖q̃‖₂ ≤ ‖q̃‖₁ for every d "
+        "and S ≥ 1/√(1+r²): S ≤ s needs r ≥ √(1/s² − 1).",
+        judge=nonnegative,
+        legend=Legend(
+            {
+                "ratio_needed": "Noise that S takes",
+                "ratio_at_least": "σ̃/μ̃ at least",
+            },
+        ),
+    ),
+    su_claim(
+        key="dimension",
+        statement="To make it sparser, increase ‖q̃‖₂/‖q̃‖₁, whose maximum is √d: hence increase "
+        "the dimension d.",
+        formula="max over q̃ ≥ 0 of ‖q̃‖₂/‖q̃‖₁ = √d",
+        proof="Σq̃² ≤ (Σq̃)² ≤ dΣq̃², by induction over d: the two gaps grow by 2q̃ᵢΣq̃ ≥ 0 and by "
+        "(Σq̃ − dq̃ᵢ)²/d ≥ 0. So 1/√d ≤ ‖q̃‖₂/‖q̃‖₁ ≤ 1; the ratio whose maximum is √d is its inverse.",
+        judge=dimension,
+        legend=Legend(
+            {
+                "norm_ratio": "‖q̃‖₂/‖q̃‖₁ of queries",
+                "sqrt_d": "√d",
+                "S_at_ratio_1": "S at σ̃/μ̃ = 1",
+                "uniform": "uniform query",
+                "one-hot": "one-hot query",
+                "half-normal": "half-normal query",
+            },
+        ),
+    ),
+    su_claim(
+        key="softmax-gap",
+        statement="Only d → ∞ closes the gap between linear attention and softmax.",
+        formula="a = φ(q)·φ(k), d features; Taylor features of even degree p: "
+        "a = Σ_(r≤p) s^r/r! → e^s",
+        proof="f_p − f_p′ = s^p/p!, so f_p = s^p/p! > 0 wherever f_p′ = 0: f_p > 0 for even p, and "
+        "E|f_p| = E f_p: polynomial moments, exact by Gauss–Hermite quadrature.",
+        judge=softmax_gap,
+        legend=Legend(
+            {
+                "softmax": "S of softmax",
+                "taylor": "Taylor features of even degree p",
+                "degree": "degree p",
+                "features_at_64": "features at d = 64",
+                "excess": "S over softmax’s, less 1",
+                "iid_smallest_S": "smallest S of i.i.d. features",
+            },
+            rough=("excess",),
+        ),
+    ),
+    su_claim(
+        key="decay",
+        statement="With exponential decay, any λ < 1 gives S → 0 as the row grows.",
+        formula="S = √[(1−λⁿ)(1+λ) / (n(1−λ)(1+λⁿ))]",
+        proof="λⁿ → 0, so n·S² → (1+λ)/(1−λ), a finite window, and S falls like n^(−1/2).",
+        judge=decay_to_zero,
+        legend=Legend(
+            {
+                "rows": "Rows of λ^(n−j)",
+                "S_at_n_4096": "S at n = 4096",
+                "window": "window n·S²",
+                "slopes": "slopes of ln S against ln n",
+            },
+        ),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Judges of claims on whole matrices of attention: what all queries share, and the rank."""
+"""Claims on whole matrices of attention: what all queries share, and the rank; and their judges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 import sympy
 from scipy import stats
 
-from sparsity.claims_ledger.judging import ALARM, Judged, core, instead, letter
+from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.kernels.lowering import numpy_log_abs
 
@@ -21,24 +23,25 @@ _KINDS = ("identity", "elu+1", "exp")
 
 
 def _feature(name: str, entries: np.ndarray) -> np.ndarray:
-    """The feature map h ≥ 0 of an array."""
+    """Return the features h ≥ 0 of normal entries."""
     return np.exp(numpy_log_abs(FEATURE_MAPS[name])(entries))
 
 
 def _noise(name: str) -> float:
-    """σ̃/μ̃ of a feature of normal entries, by quadrature of its definition."""
+    """Return σ̃/μ̃ of a feature of normal entries, by quadrature of its definition."""
     return feature_ratio(name, 0.0, 1.0)
 
 
 def _share(ratio: Any) -> Any:
-    """μ̃²/(μ̃² + σ̃²) at r = σ̃/μ̃."""
+    """Return μ̃²/(μ̃² + σ̃²) at r = σ̃/μ̃."""
     return 1 / (1 + ratio**2)
 
 
 def _parts(a: np.ndarray) -> tuple[float, float]:
-    """Unbiased variances of the columns' effect and of what is left, in a matrix [queries, keys].
+    """Return unbiased variances of the columns' effect and of the rest of a [queries, keys] matrix.
 
-    a_ij = mean + row_i + column_j + rest_ij, the analysis of variance of two ways.
+    a_ij = mean + row_i + column_j + rest_ij, the analysis of variance of two ways. The variance of
+    the columns' means is too large by that of the mean of their rests, Var(rest)/queries.
     """
     queries, keys = a.shape
     rest = a - a.mean(0) - a.mean(1, keepdims=True) + a.mean()
@@ -47,7 +50,7 @@ def _parts(a: np.ndarray) -> tuple[float, float]:
 
 
 def _effective_rank(a: np.ndarray) -> float:
-    """e^H of the singular values as shares (Roy & Vetterli 2007): n of the identity matrix."""
+    """Return e^H of the singular values as shares (Roy & Vetterli 2007): n of the identity."""
     share = np.linalg.svd(a, compute_uv=False)
     share = share[share > 0] / share.sum()
     return float(np.exp(-(share * np.log(share)).sum()))
@@ -55,7 +58,7 @@ def _effective_rank(a: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class MatrixRoutes:
-    """Where these judges take their quantities from.
+    """Routes say where these judges take their quantities from.
 
     Args:
         feature: (name of a feature map, entries) -> features.
@@ -75,7 +78,11 @@ class MatrixRoutes:
 
 
 def _mean(expression: sympy.Expr, variables: list[sympy.Symbol]) -> sympy.Expr:
-    """The expectation of a polynomial over independent variables of mean 0 and variance 1."""
+    """Return the mean of a polynomial over independent variables of mean 0 and variance 1.
+
+    No other moment is needed, so that the result holds for features of any law: a variable may
+    stand in a term as x⁰ or x², whose means are 1, or as x¹, whose mean is 0.
+    """
     poly = sympy.Poly(expression, *variables)
     if any(power > 2 for powers, _ in poly.terms() for power in powers):
         raise ValueError("powers above 2 have no mean here")
@@ -83,7 +90,7 @@ def _mean(expression: sympy.Expr, variables: list[sympy.Symbol]) -> sympy.Expr:
 
 
 def derived_share(dim: int) -> sympy.Expr:
-    """The share of the columns in what varies along rows of a = q̃·k̃ in `dim` dimensions, derived.
+    """Derive the share of the columns in what varies along rows of a = q̃·k̃ in `dim` dimensions.
 
     The mean over queries of the variance over keys is what varies along rows; the variance over
     keys of the mean over queries is the part that all queries share.
@@ -100,7 +107,7 @@ def derived_share(dim: int) -> sympy.Expr:
 
 
 def column_share(routes: MatrixRoutes, seed: int) -> Judged:
-    """The part of q̃·k̃ that is the same for every query: derived, and in sampled matrices."""
+    """Judge the part of q̃·k̃ that is the same for every query: derived, and in sampled matrices."""
     mu, sigma = sympy.symbols("mu sigma", positive=True)
     noise = {name: routes.noise(name) for name in _FEATURES}
     theory = {name: float(routes.share(r)) for name, r in noise.items()}
@@ -113,6 +120,8 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
             q, k = routes.feature(name, rng.standard_normal((2, _SIZE, _DIM)))
             found.append(routes.parts(q @ k.T))
         column, left = np.array(found).T
+        # A ratio of means of unbiased variances; its error to first order is that of the numerator
+        # less the ratio times the denominator (the delta method), matrix by matrix.
         value = column.mean() / (column + left).mean()
         scatter = (column - value * (column + left)).std(ddof=1) / (column + left).mean()
         stderr = scatter / math.sqrt(_DRAWS)
@@ -126,7 +135,7 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
                 "z": (value - theory[name]) / stderr,
             }
         )
-    ratios = np.geomspace(1e-2, 1e2, 41)
+    ratios = np.geomspace(1e-2, 1e2, 41)  # of σ̃/μ̃
     least = routes.share(1 / 3)
     findings = [
         core(
@@ -139,7 +148,7 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         core(
             f"{_DRAWS} matrices of {_SIZE} real features in {_DIM} dimensions agree, for "
-            + ", ".join(f"{row['feature']} {row['estimate']:.3f}" for row in rows),
+            + listed(f"{row['feature']} {row['estimate']:.3f}" for row in rows),
             all(abs(row["z"]) <= critical for row in rows),
         ),
         core(
@@ -153,7 +162,7 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         instead(
             "queries decide on "
-            + ", ".join(f"{100 * (1 - x):.0f} % with {name}" for name, x in theory.items())
+            + listed(f"{100 * (1 - x):.0f} % with {name}" for name, x in theory.items())
             + " of the variance along a row",
             all(0 < x < 1 for x in theory.values()),
         ),
@@ -167,6 +176,7 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
 
 
 def _attention(routes: MatrixRoutes, kind: str, q: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Return the weights of a kind before their rows are divided by their sums."""
     if kind == "elu+1":
         return routes.feature(kind, q) @ routes.feature(kind, k).T
     scores = q @ k.T / math.sqrt(q.shape[-1])  # γ = 1
@@ -174,7 +184,7 @@ def _attention(routes: MatrixRoutes, kind: str, q: np.ndarray, k: np.ndarray) ->
 
 
 def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
-    """Rank and effective rank of identity, elu+1 and exp, with and without a causal mask."""
+    """Judge rank and effective rank of identity, elu+1 and exp, with and without a causal mask."""
     found: dict[tuple[str, bool], list[tuple[float, ...]]] = {}
     triangular = True
     for draw in range(_DRAWS):
@@ -182,23 +192,30 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         for kind in _KINDS:
             whole = _attention(routes, kind, q, k)
             for masked, a in ((False, whole), (True, routes.mask(whole))):
+                # A planted mask may leave a row without weights, 0/0: it counts as a row of zeros.
                 with np.errstate(invalid="ignore"):
                     p = np.nan_to_num(a / np.abs(a).sum(1, keepdims=True))
                 diagonal = np.abs(np.diag(p))
                 if masked:  # det = Π p_ii: no zero on the diagonal is full rank
                     triangular &= bool(np.all(np.triu(p, 1) == 0) and diagonal.min() > 0)
+                # Not by the metric, which has no number for a row of zeros; here it is 0.
                 n_eff = float((np.abs(p).sum(1) ** 2 / np.maximum((p**2).sum(1), 1e-300)).mean())
                 found.setdefault((kind, masked), []).append(
                     (routes.effective_rank(p), float(np.linalg.matrix_rank(p)), n_eff)
                 )
     mean = {key: np.mean(x, axis=0) for key, x in found.items()}
     error = {key: np.std(x, axis=0, ddof=1) / math.sqrt(_DRAWS) for key, x in found.items()}
+    # The formula det = Π a_ii holds at every n; four rows show that the mask is the right triangle.
     entries = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(f"a{i}{j}") if j <= i else 0)
     determinant: Any = entries.det()
     product: Any = sympy.prod([entries[i, i] for i in range(4)])
 
     def against_softmax(kind: str) -> tuple[float, float]:
-        """The masked effective rank over softmax's, and its error."""
+        """Return the masked effective rank over softmax's, and its error.
+
+        Both are of the same queries and keys, so that the ratio of a draw scatters less than its
+        parts.
+        """
         drawn = np.array([[x[0] for x in found[name, True]] for name in (kind, "exp")])
         ratios = drawn[0] / drawn[1]
         return float(ratios.mean()), float(ratios.std(ddof=1) / math.sqrt(_DRAWS))
@@ -219,7 +236,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         core(
             "the mask raises the effective rank of linear attention, "
-            + ", ".join(
+            + listed(
                 f"{kind} from {mean[kind, False][0]:.1f} to {mean[kind, True][0]:.1f}"
                 for kind in linear
             )
@@ -239,7 +256,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         instead(
             "what parts them where the ranks are alike is focus: under the mask rows attend to "
-            + ", ".join(f"{mean[kind, True][2]:.0f} tokens with {kind}" for kind in _KINDS),
+            + listed(f"{mean[kind, True][2]:.0f} tokens with {kind}" for kind in _KINDS),
             all(mean[kind, True][2] > 1.2 * mean["exp", True][2] for kind in linear),
         ),
     ]
@@ -255,3 +272,47 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         for kind, masked in mean
     ]
     return findings, {"n": _SIZE, "dim": _DIM, "draws": _DRAWS, "ranks": table}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    su_claim(
+        key="absolute-position",
+        statement="Nonnegative linear attention can express only absolute position: its weights "
+        "hardly depend on the query.",
+        formula="Var_j(E_i a_ij) / E_i Var_j(a_ij) = μ̃²/(μ̃² + σ̃²)",
+        proof="Given the query, a = q̃·k̃ varies over keys by σ̃_k²‖q̃‖², on the average by "
+        "σ̃_k² d(μ̃² + σ̃²). Its mean over queries, μ̃ Σ_l k̃_l, varies by σ̃_k² d μ̃². The ratio is S² "
+        "of one feature of the query.",
+        judge=column_share,
+        routes=MatrixRoutes,
+        legend=Legend(
+            {
+                "share": "Share of the variance along rows that all queries have in common",
+                "noise": "noise to signal σ̃/μ̃",
+                "theory": "μ̃²/(μ̃² + σ̃²)",
+                "estimate": "in sampled matrices",
+            },
+        ),
+    ),
+    su_claim(
+        key="masked-rank",
+        statement="A causal mask makes the attention matrix full rank, so low rank is not the "
+        "whole reason why linear attention falls behind softmax.",
+        formula="det tril(A) = Π_i a_ii ≠ 0",
+        proof="A triangular matrix has full rank if no entry of its diagonal is zero. The "
+        "effective rank is e^H, H the entropy of the singular values as shares (Roy and Vetterli "
+        "2007); rows are divided by the sum of their absolute weights.",
+        judge=masked_rank,
+        routes=MatrixRoutes,
+        legend=Legend(
+            {
+                "draws": "matrices drawn",
+                "ranks": "Rank of attention matrices",
+                "masked": "causal mask",
+                "effective_rank": "effective rank",
+                "rank": "numerical rank",
+                "n_eff": "attended tokens of a row",
+            },
+        ),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Judges of the claims about maps of whole rows: sparsemax, stick-breaking and softpick."""
+"""Claims about maps of whole rows, with their judges: sparsemax, stick-breaking and softpick."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from sympy import Abs, Expr, Rational, erf, exp, sqrt
 
-from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Legend, Routes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import beta, gamma, s
 from sparsity.kernels.zoo import softpick
@@ -18,18 +19,18 @@ from sparsity.rows.row import Row
 from sparsity.sampling import Sampling
 
 _GAMMAS = (0.25, 1.0, 2.0)
-_DRAWS = 2**20
-_WITHIN = 5.0  # standard errors
+_DRAWS = 2**20  # scores: the share is then known to better than 1e-3
+_WITHIN = 5.0  # standard errors, beyond which chance is less than 1e-6
 
 
 def kept_share() -> Expr:
-    """The share of the mass that softpick keeps at β = 0, as printed."""
+    """Return the share of the mass that softpick keeps at β = 0, as printed, a formula in γ."""
     grown, below = exp(gamma**2 / 2), (1 + erf(gamma / sqrt(2))) / 2  # Φ(γ)
     return (grown * below - Rational(1, 2)) / (grown * (2 * below - 1))
 
 
 def _drawn(spread: float, seed: int) -> tuple[float, float]:
-    """The share of many independent scores, and its standard error."""
+    """Return the share of many independent scores, and its standard error by the delta method."""
     rng = np.random.default_rng(seed)
     weight = np.expm1(spread * rng.standard_normal(_DRAWS))
     given, taken = np.maximum(weight, 0.0), np.abs(weight)
@@ -38,19 +39,21 @@ def _drawn(spread: float, seed: int) -> tuple[float, float]:
 
 
 def kept(routes: Routes, seed: int) -> Judged:
-    """The share of the mass by two derived means, by the printed formula and by draws."""
+    """Compare the share of the mass by two derived means, by the printed formula and by draws."""
     denominator = score_kernel("softpick's denominator", Abs(exp(s) - 1))
     means = [routes.derive(kernel).first_moment for kernel in (softpick, denominator)]
     given, taken = (sympy.expand(mean.subs(beta, 0)) for mean in means)
-    above, below = (part for part in sympy.fraction(kept_share()))
+    # SymPy proves given/taken = above/below when multiplied out: polynomials in e^(γ²/2) and erf.
+    above, below = sympy.fraction(kept_share())
     printed = {g: float(kept_share().subs(gamma, Rational(g)).evalf(30)) for g in _GAMMAS}
     derived = {g: float((given / taken).subs(gamma, Rational(g)).evalf(30)) for g in _GAMMAS}
     seeds = np.random.SeedSequence([seed, 41]).generate_state(len(_GAMMAS))
     rows = []
     for (g, share), key in zip(derived.items(), seeds, strict=True):
         found, error = _drawn(g, int(key))
-        rows.append({"gamma": g, "share": share, "printed": printed[g], "drawn": found,
-                     "stderr": error, "z": (found - share) / error})  # fmt: skip
+        row = {"gamma": g, "share": share, "printed": printed[g]}
+        rows.append(row | {"drawn": found, "stderr": error, "z": (found - share) / error})
+    # In 30 digits: at γ = 10⁻⁶ both numerator and denominator are small differences.
     small, large = (float(kept_share().subs(gamma, x).evalf(30)) for x in (Rational(1, 10**6), 40))
     findings = [
         core(
@@ -58,9 +61,7 @@ def kept(routes: Routes, seed: int) -> Judged:
             sympy.simplify(sympy.expand(given * below - taken * above)) == 0,
         ),
         core(
-            "it is below 1: "
-            + ", ".join(f"{x:.4f}" for x in derived.values())
-            + " at γ = 1/4, 1, 2",
+            f"it is below 1: {listed(derived.values(), '.4f')} at γ = 1/4, 1, 2",
             all(0 < x < 1 for x in derived.values()),
         ),
         core(
@@ -79,8 +80,8 @@ def kept(routes: Routes, seed: int) -> Judged:
 
 
 _LENGTHS = np.array([16, 256, 4096, 65536])
-_GAMMA, _DRAWN = 2.0, 256
-_REL_ERROR = 5e-3
+_GAMMA, _DRAWN = 2.0, 256  # the spread of all rows, and the length of those that are drawn
+_REL_ERROR = 5e-3  # of the mean over drawn rows; a tenth of it would cost a hundred times the rows
 
 
 def _normal_density(t: float) -> float:
@@ -88,14 +89,20 @@ def _normal_density(t: float) -> float:
 
 
 def poisson_rate(length: float, gamma: float) -> float:
-    """λ = h(Φ̄⁻¹(1/n))/γ with the hazard h = φ/Φ̄: E K − 1 of sparsemax in long rows."""
+    """Return λ = h(Φ̄⁻¹(1/n))/γ with the hazard h = φ/Φ̄: E K − 1 of sparsemax in long rows.
+
+    Above the level that one score of n exceeds on the average, excesses are nearly exponential of
+    rate h/γ. The threshold lies a total excess of 1 below the largest score.
+    """
+    # 1/Φ̄ is n there, and Φ̄⁻¹(1/n) = −Φ⁻¹(1/n), whose sign does not matter to an even density.
     return _normal_density(float(ndtri(1 / length))) * length / gamma
 
 
 def mean_field(length: float, gamma: float) -> float:
-    """E Σp² of sparsemax if its threshold were the fixed root of nE(s − τ)₊ = 1."""
+    """Return E Σp² of sparsemax if its threshold were the fixed root of nE(s − τ)₊ = 1."""
 
     def total(t: float) -> float:
+        """Return n·E(s − τ)₊ at τ = γt, which falls with t."""
         return length * gamma * (_normal_density(t) - t * float(ndtr(-t)))
 
     t = float(brentq(lambda t: total(t) - 1, -40.0, 40.0))  # type: ignore[arg-type]
@@ -103,7 +110,7 @@ def mean_field(length: float, gamma: float) -> float:
 
 
 def _z(routes: Routes, name: str, of: str, exact: float, seed: int) -> float:
-    """Rows drawn against a mean, in standard errors."""
+    """Return how far rows drawn are from an exact mean, in standard errors of their logarithm."""
     row = Row(name, beta=0.0, gamma=_GAMMA)
     settings = Sampling(_REL_ERROR, seed=seed, dtype=np.float32)
     found = routes.rows(row, _DRAWN, settings, of)
@@ -111,17 +118,17 @@ def _z(routes: Routes, name: str, of: str, exact: float, seed: int) -> float:
 
 
 def few_keys(routes: Routes, seed: int) -> Judged:
-    """The support of sparsemax over lengths: exact, drawn, and by the law of long rows."""
+    """Judge the support of sparsemax over lengths: exact, drawn, and by the law of long rows."""
     given = {"beta": 0.0, "gamma": _GAMMA}
     keys = routes.mean("sparsemax", _LENGTHS, "support", **given)
     focus = float(routes.mean("sparsemax", _DRAWN, "participation", **given))
     limit = np.array([1 + poisson_rate(float(n), _GAMMA) for n in _LENGTHS])
     at = _LENGTHS.tolist().index(_DRAWN)
     z = _z(routes, "sparsemax", "support", float(keys[at]), seed)
-    shown = ", ".join(f"{x:.3f}" for x in keys)
     findings = [
         core(
-            f"at γ = {_GAMMA:g} the exact mean support is {shown} keys at n = 16, 2⁸, 2¹², 2¹⁶",
+            f"at γ = {_GAMMA:g} the exact mean support is {listed(keys, '.3f')} keys at n = 16, "
+            "2⁸, 2¹², 2¹⁶",
             np.all((keys >= 1) & (keys < 4)),
         ),
         core(f"rows of {_DRAWN} sampled at random have as many (z = {z:.1f})", abs(z) < _WITHIN),
@@ -129,7 +136,7 @@ def few_keys(routes: Routes, seed: int) -> Judged:
         instead(
             "it grows without end, but only like 1 + √(2 ln n)/γ: the law of long rows, "
             "1 + h(Φ̄⁻¹(1/n))/γ, is high by "
-            + ", ".join(f"{100 * (x - 1):.1f} %" for x in limit / keys),
+            + listed(f"{100 * (x - 1):.1f} %" for x in limit / keys),
             np.all(np.diff(keys) > 0) and np.all(np.diff(limit / keys) < 0),
         ),
         instead(
@@ -139,16 +146,20 @@ def few_keys(routes: Routes, seed: int) -> Judged:
             mean_field(_DRAWN, _GAMMA) > 1 > focus,
         ),
     ]
-    columns = zip(_LENGTHS, keys, limit, strict=True)
-    rows = [{"n": n, "support": k, "long_rows": x} for n, k, x in columns]
+    rows = [
+        {"n": n, "support": k, "long_rows": x}
+        for n, k, x in zip(_LENGTHS, keys, limit, strict=True)
+    ]
     return findings, {"rows": rows, "z": z, "participation": focus}
 
 
 def same_at_every_length(routes: Routes, seed: int) -> Judged:
-    """E Σa² of stick-breaking over lengths: exact, by moments of one score, and drawn."""
+    """Judge E Σa² of stick-breaking over lengths: exact, by moments of one score, and drawn."""
     given = {"beta": 0.0, "gamma": _GAMMA}
     found = routes.mean("stick-breaking", _LENGTHS, "participation", **given)
     first = 0.5  # E σ(s) at β = 0, by symmetry
+    # E σ² from S of the kernel, S² = (E σ)²/E σ²; then the geometric sum, whose ratio is
+    # r = E(1 − σ)² = 1 − 2Eσ + Eσ².
     square = first**2 * math.exp(-2 * float(routes.log_S("sigmoid", **given)))
     limit = square / (2 * first - square)
     at = _LENGTHS.tolist().index(_DRAWN)
@@ -162,3 +173,58 @@ def same_at_every_length(routes: Routes, seed: int) -> Judged:
         letter("already at 16 keys, to 1e−6", abs(found[0] / limit - 1) < 1e-6),
     ]
     return findings, {"limit": limit, "found": found, "z": z}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        key="softpick-mass",
+        source="Zuhri et al. (2025), Softpick, arXiv 2504.20966",
+        statement="A row of softpick weights does not sum to one: negative scores take mass and "
+        "give none.",
+        formula="max(e^s−1, 0)/Σ|e^s−1| keeps [e^(γ²/2)Φ(γ) − ½]/[e^(γ²/2)(2Φ(γ) − 1)] at β = 0",
+        proof="Numerator and denominator are integrals of exponentials over half lines; with many "
+        "keys the share of a row is the ratio of their means.",
+        judge=kept,
+        legend=Legend(
+            {
+                "shares": "Share of the mass that is kept",
+                "share": "derived",
+                "printed": "printed formula",
+            },
+        ),
+    ),
+    Claim(
+        key="sparsemax-keys",
+        source="Martins and Astudillo (2016), From softmax to sparsemax, arXiv 1602.02068",
+        statement="Sparsemax puts its mass on few keys, however long the row is.",
+        formula="E K = 1 + λ in long rows, λ = h(Φ̄⁻¹(1/n))/γ ~ √(2 ln n)/γ with h = φ/Φ̄",
+        proof="Kac–Rice for the threshold: E F = ∫dτ E[F K δ(Σ(s_j − τ)₊ − 1)]. In long rows the "
+        "excesses of the largest scores are those of a Poisson process of exponential rate "
+        "h/γ, so K − 1 ~ Poisson(λ).",
+        judge=few_keys,
+        legend=Legend(
+            {
+                "rows": "Support by length",
+                "support": "exact mean support",
+                "long_rows": "law of long rows",
+                "z": "z of rows drawn",
+                "participation": "exact E Σp² at the length drawn",
+            },
+        ),
+    ),
+    Claim(
+        key="stick-breaking",
+        source="Tan et al. (2024), Stick-breaking attention, arXiv 2410.17980",
+        statement="How sharply stick-breaking attends does not depend on the length of the row.",
+        formula="E Σa² = E σ² (1 − rⁿ)/(2Eσ − Eσ²), r = E(1 − σ)²",
+        proof="a_d = σ_d Π_{i<d}(1 − σ_i) with independent factors: a geometric sum of ratio r.",
+        judge=same_at_every_length,
+        legend=Legend(
+            {
+                "limit": "E σ²/(2Eσ − Eσ²)",
+                "found": "exact E Σa²",
+                "z": "z of rows drawn",
+            },
+        ),
+    ),
+)

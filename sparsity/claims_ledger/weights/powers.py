@@ -1,4 +1,4 @@
-"""Judges of the claims about powers of scores and about bounded scores."""
+"""Claims about powers of scores and about bounded scores, with their judges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import sympy
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Legend, Routes
 from sparsity.kernels import Kernel, score_kernel
 from sparsity.kernels.functions import relu, sigmoid, softplus
 from sparsity.kernels.symbols import beta, s
@@ -21,28 +22,33 @@ from sparsity.rows.scores import Mixture, Uniform
 
 _DERIVED = (2, 4, 6)  # degrees
 _EVALUATED = (2, 4, 8, 16, 32)
-_BITS = (5, 10, 20, 40, 80, 160)  # log₂ n of the limit form
-_ROWS = (6, 12)  # of the exact law
+_BITS = (5, 10, 20, 40, 80, 160)  # log₂ n of the limit form, a formula that costs nothing
+_ROWS = (6, 12)  # log₂ n of the exact law, which is asked for many degrees
 _FEW = 2.0  # keys
 
 
 def printed(p: int) -> sympy.Expr:
-    """S² = Γ((p+1)/2)²/(√π Γ(p+½))."""
+    """Return S² = Γ((p+1)/2)²/(√π Γ(p+½)) of the degree p at β = 0."""
     half = sympy.Rational(p + 1, 2)
     return sympy.gamma(half) ** 2 / (sympy.sqrt(sympy.pi) * sympy.gamma(p + sympy.Rational(1, 2)))
 
 
 def _log_S2(p: float) -> float:
+    """Return the logarithm of the same, of any real p."""
     return float(2 * gammaln((p + 1) / 2) - gammaln(p + 0.5) - math.log(math.pi) / 2)
 
 
 def _degree(bits: float) -> float:
-    """The real p at which n·S² = 1."""
+    """Return the real p at which n·S² = 1 for n = 2^bits."""
     return float(brentq(lambda p: _log_S2(p) + bits * math.log(2), 0.0, 2 * bits))  # type: ignore[arg-type]
 
 
 def _smallest_degree(routes: Routes, bits: int) -> int:
-    """The smallest even degree up to 8·bits that leaves `_FEW` keys of 2^bits; they fall with p."""
+    """Return the smallest even degree up to 8·bits that leaves `_FEW` keys of 2^bits.
+
+    Keys fall with the degree, so that one walks up or down to the first that leaves few. The walk
+    starts at 3 bits, near the answer; a planted law that never leaves few stops at the cap.
+    """
     degree = 3 * bits + bits % 2
     while degree < 8 * bits and _keys(routes, degree, bits) > _FEW:
         degree += 2
@@ -56,7 +62,7 @@ def _keys(routes: Routes, degree: int, bits: int) -> float:
 
 
 def _row(routes: Routes, bits: int) -> dict[str, float]:
-    """Keys of 2^bits at p = log₂ n, by the limit form and by the exact law."""
+    """Return a row of the table: keys of 2^bits at p = log₂ n, by limit form and exact law."""
     return {
         "log2_n": bits,
         "degree": bits,
@@ -67,13 +73,14 @@ def _row(routes: Routes, bits: int) -> dict[str, float]:
 
 
 def focus(routes: Routes, seed: int) -> Judged:
-    """The derived S, the degree of the limit form, and the degree of rows of n."""
+    """Judge the derived S, the degree of the limit form, and the degree of rows of n."""
     derived = {p: routes.derive(power(p)).S.subs(beta, 0) for p in _DERIVED}
     log_S = np.array([float(routes.log_S(power(p), beta=0.0, gamma=1.0)) for p in _EVALUATED])
     limit = np.array([_log_S2(p) / 2 for p in _EVALUATED])
     degrees = {bits: _degree(bits) for bits in _BITS}
     excess = [p - bits for bits, p in degrees.items()]
     rows = [_row(routes, bits) for bits in _ROWS]
+    keys = [row["n_eff"] for row in rows]
     ratios = [row["degree_for_two_keys"] / row["log2_n"] for row in rows]
     longest = 1e12
     left = {p: longest * math.exp(2 * x) for p, x in zip(_EVALUATED, log_S, strict=True)}
@@ -86,6 +93,7 @@ def focus(routes: Routes, seed: int) -> Judged:
             "quadrature of the definition gives the same for p up to 32, and S falls with p as "
             f"2^(−p/2): {math.exp(log_S[-1]):.3g} at p = 32",
             np.allclose(log_S, limit, rtol=0, atol=1e-12)
+            # S² ~ √2·2^(−p) by the duplication formula.
             and abs(log_S[-1] - (0.5 - _EVALUATED[-1]) / 2 * math.log(2)) < 0.01,
         ),
         letter(
@@ -95,32 +103,26 @@ def focus(routes: Routes, seed: int) -> Judged:
         ),
         instead(
             "in the limit form n·S² = 1 at p = log₂ n + ½ + O(1/log₂ n), so that p/log₂ n → 1: "
-            + ", ".join(f"{degrees[b] / b:.3f}" for b in _BITS)
-            + f" at log₂ n = {', '.join(map(str, _BITS))}",
+            + listed(f"{degrees[b] / b:.3f}" for b in _BITS)
+            + f" at log₂ n = {listed(_BITS)}",
             all(abs(x - 0.5) < 1 / b for x, b in zip(excess, _BITS, strict=True)),
         ),
         instead(
             "rows of n scores need more, as they do not reach the scores that the limit form is "
-            "made of: at p = log₂ n the exact law leaves "
-            + ", ".join(f"{row['n_eff']:.2f}" for row in rows)
-            + " keys at log₂ n = "
-            + ", ".join(str(row["log2_n"]) for row in rows)
-            + " (n·S²: "
-            + ", ".join(f"{row['n_S2']:.2f}" for row in rows)
-            + ")",
+            f"made of: at p = log₂ n the exact law leaves {listed(keys, '.2f')} keys at log₂ n = "
+            f"{listed(_ROWS)} (n·S²: {listed((row['n_S2'] for row in rows), '.2f')})",
             all(row["n_eff"] > 1.5 * row["n_S2"] for row in rows),
         ),
         instead(
-            "two keys are left at p = "
-            + ", ".join(f"{ratio:.2f}" for ratio in ratios)
-            + " log₂ n there, above the p = 2 ln n = 1.39 log₂ n where a row condenses",
+            f"two keys are left at p = {listed(ratios, '.2f')} log₂ n there, above the p = 2 ln n "
+            "= 1.39 log₂ n where a row condenses",
             all(ratio > 2 * math.log(2) for ratio in ratios),
         ),
     ]
     numbers = {
         "limit_form": [{"log2_n": b, "degree": p, "ratio": p / b} for b, p in degrees.items()],
         "rows": rows,
-        "keys_of_1e12": [{"degree": p, "n_S2": keys} for p, keys in left.items()],
+        "keys_of_1e12": [{"degree": p, "n_S2": x} for p, x in left.items()],
     }
     return findings, numbers
 
@@ -131,36 +133,40 @@ _LENGTHS = np.array([16.0, 1024.0, 2.0**20, 2.0**40])
 
 
 def of_bounded(name: str, function: Any, c: int) -> Kernel:
-    """The weight f(c·tanh(s)): the kernel f of a score that is bounded by c."""
+    """Return the weight f(c·tanh(s)): the kernel f of a score that is bounded by c."""
     return score_kernel(f"{name} of {c} tanh(s)", function(c * sympy.tanh(s)))
 
 
 def even(c: float) -> Row:
-    """Softmax over scores that are uniform on [−c, c]."""
+    """Return softmax over scores that are uniform on [−c, c], of standard deviation c/√3."""
     return Row("exp", gamma=c / math.sqrt(3), scores=Uniform())
 
 
 def two_valued(name: str, function: Any, c: int, share: float) -> Row:
-    """The weight f of scores that are +c with a probability, else −c."""
+    """Return the weight f of scores that are +c with a probability, `share`, else −c."""
     law = Mixture(((share, c, 0.0), (1 - share, -c, 0.0)))
     beta, gamma = c * (2 * share - 1), 2 * c * math.sqrt(share * (1 - share))
     return Row(score_kernel(name, function(s)), beta=beta, gamma=gamma, scores=law)
 
 
 def limit_of_even(c: int) -> float:
-    """S² of softmax over them in long rows, E e^s and E e^(2s) integrated by SymPy."""
+    """Return S² of softmax over uniform scores in long rows, with moments integrated by SymPy."""
     m1, m2 = (sympy.integrate(sympy.exp(p * s) / (2 * c), (s, -c, c)) for p in (1, 2))
     return float((m1**2 / m2).evalf(30))
 
 
 def ends(function: Any, c: int) -> tuple[float, float]:
-    """The least and the largest weight, m and M, of a rising f."""
+    """Return the least and the largest weight, m and M, of a rising f on [−c, c]."""
     m, M = (float(function(sympy.Integer(x)).evalf(30)) for x in (-c, c))
     return m, M
 
 
 def _proven() -> bool:
-    """E f² ≤ (m+M)x − mM for x = E f, and x² less the floor times that is a square."""
+    """Prove E f² ≤ (m+M)x − mM for x = E f, and that x² ≥ floor·((m+M)x − mM); return if it is.
+
+    The first is the mean of (f − m)(M − f) ≥ 0, the second (x − 2mM/(m+M))² ≥ 0. Together they are
+    S² = x²/E f² ≥ floor.
+    """
     f, x, m, M = sympy.symbols("f x m M", positive=True)
     says = (f - m) * (M - f) - ((m + M) * f - m * M - f**2)
     floor, at = 4 * m * M / (m + M) ** 2, 2 * m * M / (m + M)
@@ -169,7 +175,11 @@ def _proven() -> bool:
 
 
 def _floors(routes: Routes) -> tuple[list[dict[str, Any]], int]:
-    """The floor, the smallest S² over the grid, S² of two-valued scores; and the points asked."""
+    """Return a table of floors and of the smallest S² found, and how many points were asked.
+
+    Its rows are kernels and bounds: the floor 4mM/(m+M)², the smallest S² over a grid of β and γ,
+    and S² of two-valued scores, which attain the floor.
+    """
     kernels = {"exp": sympy.exp, "sigmoid": sigmoid, "softplus": softplus}
     beta, gamma = np.array(_BETAS)[:, None], np.array(_GAMMAS)
     table, cells = [], 0
@@ -185,9 +195,10 @@ def _floors(routes: Routes) -> tuple[list[dict[str, Any]], int]:
 
 
 def dispersed(routes: Routes, seed: int) -> Judged:
-    """The floor under S over a grid of laws, who attains it, and rows of n."""
+    """Judge the floor under S over a grid of laws, who attains it, and rows of n."""
     table, cells = _floors(routes)
     kept, limit = routes.n_eff(even(2), _LENGTHS) / _LENGTHS, limit_of_even(2)
+    # Twice the spread √(2 ln n) at which a row condenses: its largest scores hold all the mass.
     focused = [
         float(routes.n_eff("exp", n, gamma=2 * math.sqrt(2 * math.log(n)))) for n in _LENGTHS
     ]
@@ -202,8 +213,7 @@ def dispersed(routes: Routes, seed: int) -> Judged:
         ),
         core(
             "the exact law of softmax rows whose scores are uniform on [−2, 2] has n_eff/n = "
-            + ", ".join(f"{x:.4f}" for x in kept)
-            + " at n = 16, 2¹⁰, 2²⁰, 2⁴⁰, never below 1/cosh² 2 = 0.0707",
+            f"{listed(kept, '.4f')} at n = 16, 2¹⁰, 2²⁰, 2⁴⁰, never below 1/cosh² 2 = 0.0707",
             np.all(kept >= math.cosh(2) ** -2),
         ),
         core(
@@ -217,8 +227,7 @@ def dispersed(routes: Routes, seed: int) -> Judged:
         ),
         instead(
             "scores that may grow like √ln n do focus: exp at γ = 2√(2 ln n) attends to "
-            + ", ".join(f"{x:.2f}" for x in focused)
-            + " keys at those n",
+            f"{listed(focused, '.2f')} keys at those n",
             max(focused) < 4,
         ),
         instead(
@@ -229,3 +238,55 @@ def dispersed(routes: Routes, seed: int) -> Judged:
     ]
     rows = [{"n": n, "share": x, "exp": y} for n, x, y in zip(_LENGTHS, kept, focused, strict=True)]
     return findings, {"floors": table, "rows": rows}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        key="powers",
+        source="Kacham et al. (2023), PolySketchFormer, arXiv 2310.01655",
+        statement="Polynomial attention of a high even degree p can replace softmax: it focuses "
+        "as sharply.",
+        formula="S² = Γ((p+1)/2)²/(√π Γ(p+½)) at β = 0; n·S² = O(1) at p ≈ log₂ n",
+        proof="E|s|^p = γ^p 2^(p/2) Γ((p+1)/2)/√π, and the duplication formula gives "
+        "S² ~ √2·2^(−p). E s^(2p) is due to |s| ≈ γ√(2p), and the largest of n scores is about "
+        "γ√(2 ln n): with p > ln n the limit form counts scores that a row does not have. The "
+        "largest scores of a row differ by factors 1 + x/(2 ln n), x of order 1, so that their "
+        "weights differ by e^x from p = 2 ln n = 1.39 log₂ n on, and O(1) of them hold the mass.",
+        judge=focus,
+        legend=Legend(
+            {
+                "degree_for_two_keys": "degree for two keys",
+                "limit_form": "Degree at which n·S² = 1",
+                "log2_n": "log₂ n",
+                "degree": "degree p",
+                "ratio": "p/log₂ n",
+                "rows": "Keys at p = log₂ n",
+                "n_S2": "n·S², limit law",
+                "keys_of_1e12": "n·S² at n = 10¹²",
+            },
+        ),
+    ),
+    Claim(
+        key="bounded-scores",
+        source="Veličković et al. (2024), softmax is not enough, arXiv 2410.01104",
+        statement="Softmax over bounded scores cannot stay sharp as the row grows: every weight is "
+        "Θ(1/n).",
+        formula="m ≤ f ≤ M: p_j ≤ M/(mn) and S² ≥ 4mM/(m+M)²; for e^s with |s| ≤ c, 1/cosh² c",
+        proof="(f − m)(M − f) ≥ 0 gives E f² ≤ (m+M)E f − mM, so S² ≥ x²/((m+M)x − mM) with "
+        "x = E f, least at x = 2mM/(m+M). No law of the scores enters, and none needs to be "
+        "independent.",
+        judge=dispersed,
+        legend=Legend(
+            {
+                "floors": "Floor of S² for scores in [−c, c]",
+                "c": "bound c of the scores",
+                "floor": "floor 4mM/(m+M)²",
+                "smallest_S2": "smallest S² found",
+                "two_valued_S2": "S² of two-valued scores",
+                "rows": "Softmax rows",
+                "share": "n_eff/n, scores uniform on [−2, 2]",
+                "exp": "n_eff at γ = 2√(2 ln n)",
+            },
+        ),
+    ),
+)

@@ -1,0 +1,86 @@
+"""What a judge finds, and the rule that turns findings into a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+# The probability that chance alone changes any statistical finding of one claim, which divides it
+# among its comparisons (Bonferroni). With forty claims at most one run in 250 has a false alarm.
+ALARM = 1e-4
+
+VERDICTS = ("confirmed", "refined", "reported", "refuted")
+RULE = (
+    "refuted if a finding of its core fails; refined if the core holds and a finding of its letter "
+    "fails; confirmed if all hold. It is reported, not confirmed, where one of them only reads "
+    "published numbers that are not recomputed here; where those speak against it, it is refuted. "
+    "What holds instead, or besides, does not enter."
+)
+_ROLES = ("core", "reported", "letter", "instead")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding is one thing that a computation decides.
+
+    Args:
+        role: "core" (what the claim says), "reported" (what numbers say that others published and
+            nothing here recomputes), "letter" (what it says if read without conditions) or
+            "instead" (what holds in its place, or besides).
+        statement: a sentence that is true or false.
+        holds: which of the two, from the numbers.
+    """
+
+    role: str
+    statement: str
+    holds: bool | np.bool
+
+    def __post_init__(self) -> None:
+        """Make `holds` a plain bool: judges compare NumPy numbers, and JSON knows no `np.bool`."""
+        if self.role not in _ROLES:
+            raise ValueError(f"role {self.role!r} is not one of {_ROLES}")
+        object.__setattr__(self, "holds", bool(self.holds))
+
+
+# `core(statement, holds)` reads as a sentence in a judge, so the roles are functions.
+core, reported, letter, instead = (partial(Finding, role) for role in _ROLES)
+Judged = tuple[
+    list[Finding], dict[str, Any]
+]  # the findings of a judge, and the numbers behind them
+
+
+def listed(values: Iterable[Any], spec: str = "") -> str:
+    """Write values one after another, each in a format: "0.50, 0.33"."""
+    return ", ".join(format(value, spec) for value in values)
+
+
+def joined(*parts: Judged) -> Judged:
+    """Join the findings of several parts of a claim, sorted by role, and all their numbers."""
+    findings = [finding for found, _ in parts for finding in found]
+    numbers = {name: value for _, more in parts for name, value in more.items()}
+    return sorted(findings, key=lambda finding: _ROLES.index(finding.role)), numbers
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """Apply `RULE`.
+
+    Returns:
+        One of `VERDICTS`.
+    """
+    # A role without findings holds: most claims have no "letter", nearly all no "reported".
+    held = {role: all(f.holds for f in findings if f.role == role) for role in _ROLES}
+    if not (held["core"] and held["reported"]):
+        return "refuted"
+    if not held["letter"]:
+        return "refined"
+    return "reported" if any(f.role == "reported" for f in findings) else "confirmed"
+
+
+def counted_verdicts(verdicts: Sequence[str]) -> str:
+    """Say how many verdicts there are of each kind; of "reported" only where there is one."""
+    counts = {v: verdicts.count(v) for v in VERDICTS}
+    return ", ".join(f"{n} {v}" for v, n in counts.items() if n or v != "reported")
