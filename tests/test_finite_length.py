@@ -61,7 +61,7 @@ def test_curves(name, beta, gamma):
 def forget():
     """Nodes made so far."""
     laplace.laplace.cache_clear()
-    shared_nodes._family.cache_clear()
+    shared_nodes.CACHE.clear()
 
 
 def test_half_the_step_agrees(monkeypatch):

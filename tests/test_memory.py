@@ -16,6 +16,7 @@ import sympy
 from sympy.core.cache import clear_cache
 
 import sparsity
+from sparsity.exact_law import shared_nodes
 from sparsity.kernels import score_kernel
 from sparsity.sampling import devices
 from sparsity.xla import LLVM_FOR_ONE_CALL
@@ -84,6 +85,7 @@ def _kept():
         # By type: an object of another library may answer isinstance with a warning.
         if type(x) is functools._lru_cache_wrapper and x.cache_info().maxsize is not None:
             x.cache_clear()
+    shared_nodes.CACHE.clear()
     clear_cache()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
@@ -116,6 +118,22 @@ def test_what_remains_of_a_call_is_seen():
         kept[i] = _CALLS["spread"](i), np.zeros(1000)
 
     assert _growth(planted) > _KEPT
+
+
+def test_families_of_many_nodes_are_not_all_kept():
+    """Of e^(−|s − 2|) at γ = 50, a million nodes in all; of softplus, as many as there are laws."""
+    cache, counts = shared_nodes.FamilyCache(most=4, most_nodes=150_000), []
+    for text, spread in (("exp(-abs(s - 2))", 50.0), ("softplus", 1.0)):
+        kernel = sparsity.kernels.named(text)
+        for i in range(6):
+            cache.get(kernel, 0.1 * i, spread, None, 1, False)
+            counts.append((len(cache._kept), cache.count_nodes()))
+    few, many = counts[5], counts[-1]
+    assert few[0] < many[0] == 4
+    assert all(kept == 1 or nodes <= 150_000 for kept, nodes in counts)
+    assert cache.get(kernel, 0.5, 1.0, None, 1, False) is cache.get(
+        kernel, 0.5, 1.0, None, 1, False
+    )
 
 
 def _megabytes():

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -207,9 +209,48 @@ class Family:
         return min(last, self.right)
 
 
-@functools.lru_cache(maxsize=128)
-def _family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int, shared: bool) -> Family:
-    return Family(kernel, beta, gamma, scores, c, shared)
+class FamilyCache:
+    """The families that were asked for last, up to a number and a number of nodes in all.
+
+    Most have some thousands of nodes. A weight such as e^(−|s|) at γ = 1000 has 1.2 million, 200 MB:
+    a scan over γ would fill the memory if only their number were bounded.
+
+    Args:
+        most: families.
+        most_nodes: of all of them; the last one is kept however many it has.
+    """
+
+    def __init__(self, most: int, most_nodes: int) -> None:
+        self.most, self.most_nodes = most, most_nodes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[Any, ...], Family] = OrderedDict()
+
+    def get(self, *key: Any) -> Family:
+        """Return the family of these arguments of `Family`, made now if it is not kept."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = Family(*key)
+        with self._lock:
+            self._kept[key] = made
+            while len(self._kept) > 1 and (
+                len(self._kept) > self.most or self.count_nodes() > self.most_nodes
+            ):
+                self._kept.popitem(last=False)
+        return made
+
+    def count_nodes(self) -> int:
+        """Return the number of nodes of all families."""
+        return sum(len(each.c_log_f) for each in self._kept.values())
+
+    def clear(self) -> None:
+        """Forget them all."""
+        with self._lock:
+            self._kept.clear()
+
+
+CACHE = FamilyCache(most=128, most_nodes=2**21)  # 2^21 nodes are some 350 MB
 
 
 def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Family:
@@ -233,7 +274,7 @@ def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Fa
     near = reference(kernel, beta, gamma, scores)
     if near is not None:
         try:
-            return _family(kernel, *near, scores, c, True)
+            return CACHE.get(kernel, *near, scores, c, True)
         except InputError:
             pass  # the law itself may be fine, and if not is what is to be named
-    return _family(kernel, beta, gamma, scores, c, False)
+    return CACHE.get(kernel, beta, gamma, scores, c, False)
