@@ -212,8 +212,8 @@ class Family:
 class FamilyCache:
     """The families that were asked for last, up to a number and a number of nodes in all.
 
-    Most have some thousands of nodes. A weight such as e^(−|s|) at γ = 1000 has 1.2 million, 200 MB:
-    a scan over γ would fill the memory if only their number were bounded.
+    Most have some thousands of nodes. A weight such as e^(−|s|) at γ = 1000 has 1.2 million, which
+    are 200 MB: a scan over γ would fill the memory if only their number were bounded.
 
     Args:
         most: families.
