@@ -27,11 +27,13 @@ from sparsity.rows.classes import classed, identical_tokens, reduced, refuse_wit
 from sparsity.rows.row import Row
 
 STEP_OF_IDENTICAL = 0.16  # of u where all tokens are alike, and nothing is interpolated
-_DEEPEST = 1e-290  # of a transform
-_AT_ONCE = 128  # laws
+_LEAST_TRANSFORM = 1e-290  # the least φ that a logarithm is taken of, and that divides
+_LAWS_AT_ONCE = 128
 _BLOCK = 2**17  # numbers of an integrand held at once
-_CLASS = 2e-5  # seconds of a class of tokens, whatever is left of it; measured
-_BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
+_SECONDS_PER_CLASS = 2e-5  # of tokens, also if it turns out not to count; measured
+# What lies beyond an end of the range is at most this many times the integrand there: of a tail
+# that falls like e^(−k|u|) it is 1/k times that, and k is ½ for a summand of order √t.
+_BEYOND = 10.0
 _CERTAIN = 1 - 1e-15  # a probability that only rounding keeps from 1
 
 
@@ -41,24 +43,32 @@ def integrate_over_u(
     """Return ∫ body du over P(row ≠ 0) of its first version, and a bound on its relative error.
 
     Args:
-        sums: what the body was made of.
-        body: [versions, ..., points].
-        step: of u.
+        sums: the sums over tokens that the body was made of.
+        body: the integrand at the points of u, [versions, ..., points].
+        step: the distance of two points of u.
         excess_of_abs: by how much the integral of |body| may exceed that of the body.
     """
+    # The error of the trapezoidal rule is e^(−π²/step), so that of twice the step is its square
+    # root: their difference is the error of the coarse rule, and far above that of the fine one.
     fine = body[0].sum(axis=-1) * step / sums.p_row[0]
     gap = np.abs(fine - body[0, ..., ::2].sum(axis=-1) * 2 * step / sums.p_row[0])
+    # The other version has the error of the interpolation between tokens put in on purpose.
     for other, p_row in zip(body[1:], sums.p_row[1:], strict=True):
         gap = gap + np.abs(fine - other.sum(axis=-1) * step / p_row)
-    ends = np.abs(body[0, ..., 0]) + np.abs(body[0, ..., -2])  # it falls on beyond them
+    # The grid ends where little is left, and the integrand falls on beyond. Tables of tokens have a
+    # 0 at their last point (`token_sums`), so that the one before it tells the size.
+    ends = np.abs(body[0, ..., 0]) + np.abs(body[0, ..., -2])
     gap = gap + _BEYOND * ends / sums.p_row[0]
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Inner errors are relative to the parts of the body, which may cancel (entropy has a ln x):
+        # they count by the integral of its absolute value.
         inner = (sums.error + 100 * TAIL) * (fine + excess_of_abs)
         return fine, np.where(fine > 0, (gap + inner) / fine, np.inf)
 
 
 def _p_nonzero(one: Laplace) -> np.ndarray:
     """Return P(f ≠ 0) of one token."""
+    # Whichever of the two chances is small has all its digits.
     return np.where(one.p_zero > 0.5, one.p_nonzero * np.exp(one.top), 1 - one.p_zero)
 
 
@@ -76,6 +86,8 @@ def _of_different_tokens(
     channels = [(function, given.of(who)) for function, who in integral.sums]
     reach = SQRT_REACH if integral.sqrt_tail else 0.0
     sums = token_sums.sums(given, power, order, channels, longest, reach=reach)
+    # φ, moments and P(row ≠ 0) are all over e^top, so that rows of weights that are hardly ever
+    # nonzero stay within float64: the scale cancels in the quotient of the integral and p_row.
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
     found = integrate_over_u(sums, body, STEP, integral.excess_of_abs)
@@ -86,10 +98,12 @@ def _of_different_tokens(
 
 
 def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]:
-    """Return the same for rows of n equal tokens and no unit, [laws, lengths].
+    """Return value, P(row ≠ 0) and error of rows of n equal tokens and no unit, [laws, lengths].
 
     The laws share nodes, so that their transforms are one product, and Σ log φ is n log φ.
     """
+    # One grid of u serves all lengths: from where the longest row has mass to where the shortest
+    # has none. At these points nothing turns on n but powers, so that a length costs no transform.
     low, high = laws.range(float(n.max()), float(n.min()))
     low -= SQRT_REACH if integral.sqrt_tail else 0.0
     step = STEP_OF_IDENTICAL
@@ -97,10 +111,11 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
     scale, p_one, p_zero = (x[:, None] for x in (np.exp(laws.top), _p_nonzero(laws), laws.p_zero))
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):
-        log_phi = log_complement(missing, np.maximum(phi * scale + p_zero, _DEEPEST))
+        log_phi = log_complement(missing, np.maximum(phi * scale + p_zero, _LEAST_TRANSFORM))
         log_none = n * log_complement(p_one, p_zero)
-    # 1 − P(f = 0)^n over the scale; of a scale that float64 cannot divide by, n times one chance.
-    rare = scale < _DEEPEST
+    # 1 − P(f = 0)^n over the scale. Where float64 cannot divide by the scale, two weights are never
+    # nonzero together, and n times the chance of one is the same to all digits.
+    rare = scale < _LEAST_TRANSFORM
     p_row = np.where(rare, n * laws.p_nonzero[:, None], -np.expm1(log_none) / (scale + rare))
     over = np.exp(-log_phi)
     sums = [function(*(m * over for m in moments))[:, None] for function, _ in integral.sums]
@@ -121,7 +136,7 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
     return [values, np.where(p_row * scale > _CERTAIN, 1.0, p_row * scale), errors]
 
 
-def _integral(quantity: Quantity) -> Integral:
+def _integral_of(quantity: Quantity) -> Integral:
     """Return the integral of a quantity; refuse one that has none."""
     if quantity.integral is None:
         raise InputError("of", quantity.name, "has no exact law here; use estimate")
@@ -143,7 +158,7 @@ def laws(
     if quantity.linear is not None:
         own = quantity.linear
         return own.columns(laws(kernel, beta, gamma, own.of, length), np.asarray(length, float))
-    integral = _integral(quantity)
+    integral = _integral_of(quantity)
     _, *columns = reduced(kernel, beta, gamma)
     found, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
     families: dict[Any, list[int]] = {}
@@ -153,8 +168,8 @@ def laws(
             families.setdefault(family(kernel, b, g, None, integral.power), []).append(i)
         out = np.empty((3, found.shape[1], len(length)))
         for own, members in families.items():
-            for start in range(0, len(members), _AT_ONCE):
-                part = members[start : start + _AT_ONCE]
+            for start in range(0, len(members), _LAWS_AT_ONCE):
+                part = members[start : start + _LAWS_AT_ONCE]
                 one = Laplace(own, found[0, part], found[1, part], (0.0, *integral.moments))
                 out[:, part] = _of_identical_tokens(one, integral, length)
     return list(out[:, back.reshape(-1)])
@@ -162,6 +177,7 @@ def laws(
 
 def _of_ranks(row: Row, quantity: Quantity, of: RankLaw, n: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the law of what goes by rank, of rows in each of which tokens are alike."""
+    # Steps may give the tokens another law at each length: then each length is a law of its own.
     if n.size > 1 and not identical_tokens(row, int(n.min()), int(n.max()), units=True):
         each = [_of_ranks(row, quantity, of, n[i : i + 1]) for i in range(n.size)]
         return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
@@ -177,10 +193,10 @@ def _of_ranks(row: Row, quantity: Quantity, of: RankLaw, n: np.ndarray) -> tuple
 
 def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray]:
     """Return the law of a quantity that has an integral over u."""
-    integral, longest = _integral(quantity), float(n.max())
+    integral, longest = _integral_of(quantity), float(n.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         first = classed(row, int(longest))
-        refuse_slow("length", longest, _CLASS * len(first.classes))
+        refuse_slow("length", longest, _SECONDS_PER_CLASS * len(first.classes))
         if quantity.needs is not None:
             refuse_without(row, quantity.needs, first.of(quantity.needs))
         if identical_tokens(row, int(n.min()), int(longest), units=integral.units):

@@ -49,10 +49,14 @@ _PERIODS = 4.0  # of e^z along the contour's width, where it does not cross at a
 _MOST_WEIGHT = 2.0  # that counts where the thresholds are looked for
 _LOOK = 64  # nodes there
 _NODES = (64, 128, 256, 512)  # along a ray, until the last two agree
-_GOOD = 1e-8  # a difference for which no more of them are taken
+# A difference between two numbers of nodes for which no more are taken. Tanh-sinh squares its error
+# as nodes double: the finer of the two is far better, and 1e-8 is a bound, not the error.
+_GOOD = 1e-8
 _NEAR = 1e-2  # a total that is near enough to 1 to tell which points matter
 _NOTHING = 1e-19  # of a mean: points that add less are not refined
-_SAFE = 0.7  # of the way from the mean score to the threshold, which that moves meanwhile
+# Share of the way from the mean score to the threshold at which a key counts as one without weight
+# in `even_rows`: the threshold itself moves with the scores. Less widens the bound.
+_SAFE = 0.7
 _ORDERS = ((1, 1), (2, 0), (3, 1))  # (k, j) of the powers kq − j: q − 1, 2q and 3q − 1
 
 
@@ -97,6 +101,7 @@ class Entmax(ThresholdMap):
 
     def of_orders(self, found: PowerMeans) -> KeyMeans:
         """Return the means over one key, given those of the powers q − 1, 2q and 3q − 1."""
+        # p = (x/c)^q has the slope p′ = (q/c)(x/c)^(q−1): p′, p² and p²p′ are powers of x.
         slope, square, square_slope = found.orders[-3:]
         steep = self.q / self.c
         above, _, log_all, all_ = found
@@ -117,7 +122,9 @@ class Entmax(ThresholdMap):
         """Return thresholds of rows of n, and the contour of each, to the right of 0."""
         low, high = self.window(n)
         # A saddle costs two dozen transforms: they are looked for at a few thresholds only. The
-        # integral is the same whatever the contour, so that it need not follow them exactly.
+        # integral is the same whatever the contour, so that it need not follow them exactly. Right
+        # of the saddle the integrand oscillates at the rate of its slope, and the width follows
+        # that instead of the curvature.
         few, t = (np.linspace(low, high, count, axis=1) for count in (_CONTOURS, self.points))
         z = np.maximum(self.saddles(few, n), _LEAST_CROSSING)
         _, slope, curvature = self.growth(few, z, n)
@@ -149,7 +156,9 @@ class Entmax(ThresholdMap):
             )
             return judged(integrate(place, m, lambda *_: body, body.size), m, self.rounding)
 
-        # The fewest nodes tell which points add to the means: only these are done with more.
+        # Transforms along rays are all of the work, and most points of (t, z) are far out on the
+        # contour. The fewest nodes tell which points add to the means: only these are done with
+        # more.
         found = rule(_NODES[0])
         if (np.abs(found.total - 1) < _NEAR).all():
             step = (place.t[:, 1] - place.t[:, 0]) * STEP

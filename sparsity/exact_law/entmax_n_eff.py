@@ -99,6 +99,8 @@ class Grid:
     def __init__(self, row: entmax.Entmax, n: float, fine: Fineness) -> None:
         q, c = row.q, row.c
         self.n, self.nodes = n, fine.nodes
+        # Angles first: of the ray θ, as far as the density of the crowd above the threshold allows,
+        # then of the contour ψ < qθ, with 0.6 as the margin in which e^(−zp) falls.
         low, high, middle, crossing, width = self._place(row)
         keys = n * float(ndtr(-middle))
         # On a turned ray the density of the bulk of the scores cancels, the more so the more keys
@@ -138,6 +140,9 @@ class Grid:
         self, q: float, c: float, low: float, high: float, angle: float, fine: Fineness
     ) -> np.ndarray:
         """Return the ends of panels of r: geometric from the smallest on, and none too wide."""
+        # e^(−zp) of p = (r/c)^q varies with ln r, so panels grow geometrically; the density varies
+        # with r, so none is wider than a standard deviation. Where r^q is fractional the panels
+        # have to begin at r next to 0, where the polynomials cannot follow it.
         start = max(-high - _NEAR, 0.0)
         end = (_NEAR - low) / math.cos(2 * angle) ** 0.5
         edges = [start, end]
@@ -165,6 +170,8 @@ class Grid:
     def power_means(self, power: float, most: float) -> tuple[float, float, float]:
         """Return E Y₂^(−power), the same by twice the step in v, and P(all rows)."""
         w, v, share = rules.inverse_power_rule(power, most)
+        # w ascends, and beyond w = 0 the integrand has one hump: four values that add nothing end
+        # it.
         found = np.zeros(len(w))
         for i in range(len(w)):
             found[i] = share[i] * self.damped_body(float(v[i])).real.sum()
@@ -175,9 +182,12 @@ class Grid:
 
     def largest(self) -> tuple[float, float]:
         """Return E max p, and P(all rows), which is 1."""
+        # Here each point of (t, z) takes a whole row over X, not a number: the faint ones are
+        # dropped.
         seen = np.argwhere(np.abs(self.damped_body(0.0)) > _FAINT)
         weights, up_to = rules.cumulative_rule(self.nodes)
-        up_to = (up_to / weights).T  # of values times their weights
+        # `body` has the weights of the whole panel in it already; partial integrals have their own.
+        up_to = (up_to / weights).T
 
         def cumulated(x: Any) -> Any:
             blocks = x.reshape(len(x), -1, self.nodes)

@@ -32,8 +32,11 @@ from sparsity.quantities import Integral, LogMoment, Quantity
 from sparsity.quantities.base import within
 from sparsity.rows.row import Row
 
-_OF_STEP = 0.5  # of the trapezoidal step: interpolation takes more points than integration
-_STENCIL = 20  # points of the interpolation, even
+# Of the trapezoidal step: the interpolation at every gate takes more points than the integration.
+_OF_STEP = 0.5
+# Points of the interpolation, even. More are exact to more digits at each gate, and widen the band
+# of the fixed point; the bound by twice the step tells if they are too few.
+_STENCIL = 20
 _MOST_TOKENS = 2**14  # over which rows may still change
 _SAME, _LOOK = 1e-15, 8  # relative change of a row that is none; tokens between looks at it
 _NOTHING = -46.0  # log of a share of a row that is far below rounding
@@ -67,6 +70,7 @@ class Gates(NamedTuple):
             step: of the rule, in e-folds of g^power.
             deepest: the value from which on all are the same.
         """
+        # The rule over ε has a step in e-folds of the gate: the wider the spread, the more points.
         if power * self.spread <= _WIDE:
             z, share = rules.normal_points(power * self.spread, rules.FAR, step)
             return power * np.logaddexp(0.0, -(self.bias + self.spread * z)), share
@@ -93,6 +97,8 @@ class Gates(NamedTuple):
 
         A gate moves F by a fraction of steps: between its points F is a local polynomial.
         """
+        # One row of weights serves all points u_i, as a gate moves every one of them by the same
+        # fraction of steps: its Lagrange weights, times its probability, are added where they fall.
         back, share = self.points(power, 2 * step, points * step)
         back = back / step
         back, share = back[back < points], share[back < points]
@@ -101,12 +107,15 @@ class Gates(NamedTuple):
         weights = share[:, None] * rules.lagrange_weights(back - near, nodes)
         found = np.zeros(points + 2 * _STENCIL)
         np.add.at(found, (near[:, None] + nodes).astype(int) + half, weights)
+        # Cut where weights end: a recursion over n tokens pays for each of them n times.
         used = np.flatnonzero(found)
         return found[: used[-1] + 1] if len(used) else np.zeros(_STENCIL)  # gates shut beyond all u
 
 
 def _sum_beyond(z: float, h: float) -> float:
     """Return the sum of a rule of step h over a normal law from z + h/2 on (Euler-Maclaurin)."""
+    # The midpoint rule is off by h²/24 f′ − 7h⁴/5760 f‴ at the end; f′ = −zf, f‴ = (3z − z³)f. The
+    # rule itself, not the integral, keeps the probabilities' sum at 1.
     density = math.exp(-min(z * z, 1e3) / 2) / ROOT_2_PI
     return float(ndtr(-z)) - density * h**2 * z * (1 / 24 + 7 / 5760 * h**2 * (3 - z * z))
 
@@ -123,6 +132,8 @@ def _newest_token(gamma: float, integral: Integral, u: np.ndarray, step: float) 
     orders, steepness = [order_of(m) for m in integral.moments], integral.power * gamma
     # x^k moves the law of z by k·steepness, but where log x > 6 nothing is left of e^(−x).
     far = rules.FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - rules.FAR, 0.0))
+    # From a steepness of ½ on the step of z is two steps of u: then all u_i + steepness·z_j lie on
+    # one grid, and e^(−x) is computed once per point of it, instead of once per pair.
     z, share = rules.normal_points(steepness, far, 2 * step)
     each = -float(z[0]) / max(len(z) // 2, 1)  # between points of z, without a difference's error
     steps = steepness * each / step  # of u, as many
@@ -167,6 +178,8 @@ class _GateMean:
 
     def __call__(self, field: np.ndarray, before: float = 0.0) -> np.ndarray:
         """Return the mean of one field, which is `before` below all points."""
+        # To the right a field keeps its last value, to the left it is `before`: φ is 1 there,
+        # moments are 0. Gates shut beyond all u, `lost`, lead there too.
         more, start = self._padded, self.taps
         more[:start], more[start : -self.half], more[-self.half :] = before, field, field[-1]
         return np.correlate(more, self.turned, "valid")[self.half + 1 :] + before * self.lost
@@ -175,6 +188,7 @@ class _GateMean:
         """Return the solver of F(u) = source(u) + factor(u) E F(u + c ln g), given the source."""
         from scipy.linalg import solve_banded  # slow to import
 
+        # Solving is direct: n convolutions converge like (E g^e)^n, too slowly for gates near 1.
         below = min(self.taps - self.half - 1, self.points - 1)
         # A gate moves F a few points up at most and far down: I − factor·E is a band matrix.
         band = np.zeros((self.half + below + 1, self.points))  # [half + row − column, column]
@@ -200,12 +214,15 @@ class _Row(NamedTuple):
         beside = gated(self.phi, 1.0)
         rest = [gated(field) for field in self.fields]
         new = [f1 * beside + one.phi * f for f1, f in zip(one.fields, rest, strict=True)]
+        # (Σ√x)² of n tokens is that of n − 1, plus x, plus 2√x times the sum of the others.
         if len(new) == 2:
             new[1] += 2 * one.fields[0] * rest[0]
         return _Row(one.phi * beside, new)
 
     def endless(self, gated: _GateMean) -> _Row:
         """Return the rows that one token more does not change, given rows of one."""
+        # F = f₁·Eφ + φ₁·EF is linear in F once φ is known, and so is φ = φ₁·Eφ: the same band
+        # matrix for all. The source of φ is what it is below the grid, 1.
         solve = gated.fixed_point(self.phi)
         phi = solve(self.phi * gated(np.zeros(gated.points), 1.0))
         beside, found = gated(phi, 1.0), []
@@ -221,6 +238,8 @@ def tokens_that_matter(gates: Gates, gamma: float, integral: Integral) -> float:
     What the rest changes is at most its share of Σ|a|^e, of an e ≤ 1 that goes with the quantity.
     That share is at most E Σ_rest |a|^e · E |a_1|^(−e), of the newest token.
     """
+    # E|a_1|^(−e) = e^((eγ)²/2), and so is E|a|^e; the gates' powers are a geometric series of sum
+    # e^(−each·k)/lost beyond k tokens. Solved for the k at which the share is e^(_NOTHING).
     e = min(1.0, integral.power * min(map(order_of, integral.moments)))
     lost, each = gates.kept(e)
     return ((e * gamma) ** 2 - math.log(lost) - _NOTHING) / each if lost > 0 else math.inf
@@ -244,6 +263,8 @@ def _by_rule(
     each = fields * (rules.PRODUCT * len(u) * gated.taps + _CALL)
     # A fixed point costs as much as many tokens: it is solved for where that is less work.
     solving = rules.PRODUCT * len(u) * band**2 if len(u) * band < _MOST_OF_BAND else math.inf
+    # Lengths ascend, so that one recursion passes all of them. `at` is the length of `row`, and
+    # infinite once rows no longer change.
     row = one = _newest_token(gamma, integral, u, step)
     at, found = 1, []
     for length in n:

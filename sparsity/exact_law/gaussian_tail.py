@@ -76,6 +76,7 @@ def mills(y: np.ndarray) -> np.ndarray:
 
 def log_mills(y: Any) -> Any:
     """Return log J₀(y) of real or complex y, also where J₀ itself would overflow."""
+    # J₀(y) = √2π e^(y²/2) − J₀(−y), over e^over, where the exponential alone would leave float64.
     left = y.real < 0
     ratio = mills(np.where(left, -y, y))
     if not left.any():
@@ -90,6 +91,7 @@ def log_mills(y: Any) -> Any:
 
 def _second(y: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """Return J₂(y) for Re y ≥ 0, given J₀(y)."""
+    # (1 + y²)J₀ and y agree to 2/y³: their difference has lost y⁴ of its digits, hence the series.
     far = np.abs(y) > _FAR
     found = (1 + y * y) * ratio - y
     if far.any():
@@ -107,6 +109,7 @@ def _expm1(w: Any) -> Any:
     """Return e^w − 1 with the digits of a small w, which NumPy's has for real w alone."""
     if not np.iscomplexobj(w):
         return np.expm1(w)
+    # cos b − 1 = −2 sin²(b/2) keeps the digits of a small b.
     grown, turned = np.expm1(w.real), np.sin(0.5 * w.imag)
     return grown - 2 * (1 + grown) * turned**2 + 1j * (1 + grown) * np.sin(w.imag)
 
@@ -144,6 +147,8 @@ def _upwards(y: Any) -> list[Any]:
     Upwards J_(k+1) = kJ_(k−1) − yJ_k; for large y, where that cancels, by J_k/J_(k−1) =
     k/(y + J_(k+1)/J_k) from far above.
     """
+    # Both come from integrating d(x^k e^(−yx−x²/2)). Upwards each step multiplies errors by y; the
+    # continued fraction, started at the root of r² + yr = k far above, forgets its start instead.
     first = mills(y)
     up = [first, 1 - y * first]
     for k in range(1, _ORDERS - 1):
@@ -174,6 +179,8 @@ def of_squared_excess(t: np.ndarray, z: Any) -> tuple[list[Any], Any, Any]:
     density = np.exp(-0.5 * t * t) / ROOT_2_PI
     found = [density * each for each in _upwards(np.where(left, -y, y))]
     if left.any():  # reflected: the whole line less the other half of it
+        # Over the whole line the moments of a normal about −y follow by M_k = −yM_(k−1) +
+        # (k−1)M_(k−2). t²z/(1 + 2z) is what is left of t²/2 and y²/2, subtracted by hand.
         back = y[left]
         line = np.exp(-((t * t * z) / (1 + 2 * z))[left])
         whole, last = line, np.zeros_like(line)
@@ -234,6 +241,9 @@ def _fall(z: Any, q: float, angle: Any) -> Any:
 
 def _end(t: Any, z: Any, weight: Power, angle: Any) -> np.ndarray:
     """Return the r beyond which neither the density nor the exponent leaves anything."""
+    # On x = re^(−iθ) the real part of (t + x)²/2 is t²/2 + tr cos θ + r² cos 2θ / 2: the larger
+    # root of its equation for `_DEPTH`, or the r at which the exponential has fallen so far, if
+    # sooner.
     c1, c2 = np.cos(angle), np.maximum(np.cos(2 * angle), 1e-3)
     wide = np.sqrt(np.maximum(t, 0) ** 2 * c1**2 + 2 * _DEPTH * c2)
     # Of a threshold below the mean the density first grows along the ray: by e^lift at most.
@@ -253,6 +263,7 @@ def _look_along(
     ways in which digits get lost. The first cancels around the bulk of the scores, where x is
     small; the second, of the highest power of x that is asked for, at the far end.
     """
+    # Squares as places are denser near 0, where fractional powers and steep exponentials are.
     share, order = (np.arange(_LOOKS) / _LOOKS) ** 2, 3 * weight.q - 1
     fall = _fall(z, weight.q, angle) * (high / weight.c) ** weight.q
     size = (
@@ -273,6 +284,7 @@ def _furthest(t: Any, z: Any, weight: Power) -> np.ndarray:
     Nothing may be left on the arc between that ray and the end of the density. Beyond π/4 the
     density grows again: that is allowed where the exponent has ended the integral before.
     """
+    # At θ = arg z / q the exponent is real and does not oscillate: nothing is won beyond.
     fall = np.maximum(_fall(z, weight.q, _FURTHEST), 1e-300)
     end = weight.c * ((_DEPTH + np.minimum(t, 0) ** 2) / fall) ** (1 / weight.q)
     full = np.angle(z) / weight.q
@@ -347,6 +359,8 @@ def along_rays(
         on: rays, of the same shape.
         count: nodes.
     """
+    # Tanh-sinh, as x^a has a branch point at the end r = 0: its nodes crowd there doubly
+    # exponentially, so that the rule converges as fast as for an analytic integrand.
     q, c = weight
     s = np.linspace(-_REACH, _REACH, count)
     v = 0.5 * math.pi * np.sinh(s)

@@ -1,6 +1,6 @@
 """Laplace transforms of a weight's law: E[1 − e^(−x)] and E[x^k e^(−x)] of x = t|f|^c, any t > 0.
 
-What the exact law of finite rows is made of. The inner integral over the score is done on nodes
+The exact law of finite rows is made of them. The inner integral over the score is done on nodes
 sorted by log|f| (`nodes`): at each t only the band of nodes where e^(−x) is neither its series nor
 0 is evaluated, the rest are running sums. Laws that share their nodes (`shared_nodes`) differ in
 the weights alone: their transforms are one product of matrices.
@@ -23,10 +23,15 @@ from sparsity.quantities.base import LogMoment
 
 Orders = tuple[float | LogMoment, ...]
 
-_TERMS, _SMALL = 12, -1.5  # of the series of e^(−x); log x below which they are all of it
-_LARGE = 5.5  # log x above which e^(−x) counts as zero
-_AT_ONCE = 32  # points of u
-_MERGED = 16  # times as many where there is no band
+# Where a node is below the band, e^(−x) is its series: at log x = −1.5 the first term left out,
+# x^12/12!, is 3e-17 of the first. Above the band, at log x = 5.5, e^(−x) is e^(−245). A band that
+# were narrower would save nodes, and need more terms at each point.
+_TERMS, _SMALL = 12, -1.5
+_LARGE = 5.5
+# Points of u that share a band. The band has to hold the nodes of all of them, so more of them
+# waste nodes at its ends, and fewer waste calls.
+_POINTS_PER_BAND = 32
+_MERGED = 16  # times as many points where no node is in the band
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _BLOCK = 4  # laws of a product of matrices
 _UNSHARED = 2**18  # multiplications in a product up to which OpenBLAS leaves it to one thread
@@ -42,8 +47,9 @@ def order_of(k: float | LogMoment) -> float:
 def _series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return powers p, the coefficients of x^p in 1 − e^(−x) and the x^k e^(−x), [1 + k, powers].
 
-    And whether those of a row are times ln x, [1 + k].
+    The third array says whether the coefficients of a row are times ln x, [1 + k].
     """
+    # All functions share one list of powers, so that one running sum of w x^p serves each of them.
     terms, orders = np.arange(_TERMS), [order_of(each) for each in k]
     powers = np.unique(np.add.outer([1.0, *orders], terms))
     term = [(-1.0) ** i / math.factorial(i) for i in terms]
@@ -57,8 +63,10 @@ def _series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _on_band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
     """Return 1 − e^(−x) and the x^k e^(−x) of x = e^(log_node + rise), [1 + k, nodes, rises].
 
-    A factor ln x besides, where asked.
+    The orders that are a `LogMoment` have a factor ln x besides.
     """
+    # This is the inner loop of the exact laws: x by an outer product is one exponential less of
+    # each number than by the sum of logarithms.
     band = np.empty((1 + len(k), len(log_node), len(rise)))
     x = np.multiply.outer(np.exp(log_node), np.exp(rise))
     np.expm1(np.negative(x), out=band[0])
@@ -80,13 +88,16 @@ def _bands(u: np.ndarray, log: np.ndarray) -> Iterator[tuple[int, int, int, int]
     """
     # As u falls the band moves up through the nodes, and nodes below it are never met again: their
     # powers can be summed once and for all.
-    stops = np.arange(len(u), 0, -_AT_ONCE)
-    starts = np.maximum(stops - _AT_ONCE, 0)
+    stops = np.arange(len(u), 0, -_POINTS_PER_BAND)
+    starts = np.maximum(stops - _POINTS_PER_BAND, 0)
+    # A node counts as below the band if it is so at the last u of these, and as above it if it is
+    # so at the first one: whatever is in between at any of them is in the band of all.
     first = np.searchsorted(log, _SMALL - u[stops - 1]).tolist()
     last = np.searchsorted(log, _LARGE - u[starts]).tolist()
     i = 0
     while i < len(stops):
         j = i + 1
+        # A merged batch is still the same for all its points, as no node enters or leaves.
         if first[i] == last[i]:
             while j < min(i + _MERGED, len(stops)) and first[j] == last[j] == first[i]:
                 j += 1
@@ -97,8 +108,8 @@ def _bands(u: np.ndarray, log: np.ndarray) -> Iterator[tuple[int, int, int, int]
 def product(blocks: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the matrix product, a few columns at a time.
 
-    The whole would be shared out between threads, which wait for each other longer than they work.
-    It may differ from this in the last bits.
+    OpenBLAS would share the whole out between threads, which wait for each other longer than they
+    work, and would sum in another order: it may differ from this in the last bits.
     """
     rows, width = columns.shape[-2:]
     few = max(_UNSHARED // (_BLOCK * max(rows, 1)), _FEWEST_COLUMNS)
@@ -124,6 +135,7 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
     w = np.concatenate([rows, np.zeros((-len(rows) % _BLOCK, rows.shape[-1]))])
     w = w.reshape(-1, _BLOCK, rows.shape[-1])
     out = np.empty((*w.shape[:-1], len(series), len(u)))
+    # Nodes above the band have 1 − e^(−x) = 1 and no moments: they add their weights to the former.
     above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
     # Running sums of w x^p over the nodes below the band, and of w x^p ln x, at the u before.
     light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
@@ -131,7 +143,8 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
     for start, stop, first, last in _bands(u, log):
         here = u[start:stop]
         high = here[-1]
-        # From one u to the next every x^p changes by the same factor, and so do their sums.
+        # From one u to the next every x^p changes by the same factor, and so do their sums. With
+        # x = e^(high + log), ln x grows by high − was: Σ w x^p ln x gains that many Σ w x^p.
         grown = np.exp((high - was) * powers)
         if any_logged:
             logs = (logs + (high - was) * light) * grown
@@ -142,9 +155,12 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
             if any_logged:
                 logs += product(w[..., done:first] * (high + log[done:first]), fresh)
         done, was = first, high
+        # `light` is at the last point of the batch; the powers of the others are less by rises ≤ 0,
+        # which cannot overflow, and are put into the coefficients of the series.
         rise = np.exp(np.multiply.outer(powers, here - high))
         terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
         if any_logged:
+            # At another point ln x is ln x at `high`, plus the rise: two products in all.
             times_log = np.repeat(logged, len(here))
             since = np.where(times_log, np.tile(here - high, len(series)), 1.0)
             found = light @ (terms * since) + logs @ (terms * times_log)
@@ -178,6 +194,7 @@ class Laplace:
 
     def __init__(self, own: Family, beta: Any, gamma: Any, k: Orders) -> None:
         """Weigh the nodes."""
+        # Laws of one family differ from its reference by a tilt of the density alone.
         self.family, self.k = own, k
         self.gamma = float(np.max(gamma))  # as an error says it
         by, self.p_zero = np.zeros((*np.shape(beta), 3)), np.full(np.shape(beta), own.nodes.p_zero)
@@ -185,6 +202,7 @@ class Laplace:
             beta, gamma = np.asarray(beta), np.asarray(gamma)
             by, self.p_zero = tilt(beta, gamma, own.near), own.mass(beta, gamma)
         log_w = own.nodes.tilted(by)
+        # Over e^top, the largest weight, nothing underflows of a law that is nearly always zero.
         self.top = log_w.max(axis=-1)
         self.w = np.exp(log_w - self.top[..., None])
         self.p_nonzero = self.w.sum(axis=-1)

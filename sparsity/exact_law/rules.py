@@ -21,7 +21,7 @@ from sparsity.errors import RESOLVED, InputError, TooFine
 # The trapezoidal rule over u = ln t. E^(−e^(u + cz)) is analytic in u and in z, in a strip of
 # half-width π/2: at a step of 0.2 what is lost is e^(−π²/0.2), far below rounding.
 STEP = 0.2  # of u, and of c·z for a normal z
-DEPTH = 36.0  # e-folds below the largest value down to which an integrand is summed
+DEPTH = 36.0  # e-folds below the largest value down to which an integrand is summed: to rounding
 FAR = 9.0  # standard deviations beyond which a normal has no mass, but for the tilt of a weight
 _MOST_OF_STEP = 2.0  # the step of z over that of u: where c is small, the normal density decides
 
@@ -82,6 +82,7 @@ def log_near_one(h: Any, less_one: Any) -> Any:
     if not np.iscomplexobj(h):
         near = np.abs(less_one) < 0.5
         return np.where(near, np.log1p(np.where(near, less_one, 0.0)), np.log(h))
+    # |h| through |h|² − 1, which a = Re(h − 1) and b give without a difference of near numbers.
     a, b = less_one.real, less_one.imag
     square = a * (2 + a) + b * b  # |h|² − 1
     found = np.empty(h.shape, dtype=h.dtype)
@@ -106,6 +107,8 @@ def gauss_panels(edges: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray
 @functools.lru_cache(maxsize=16)
 def cumulative_rule(points: int) -> tuple[np.ndarray, np.ndarray]:
     """Return weights on [−1, 1], and the matrix that integrates from −1 up to each Gauss node."""
+    # The polynomial through values at Gauss nodes has Legendre coefficients (the inverse of their
+    # Vandermonde matrix, well conditioned there), and each Legendre polynomial a known integral.
     x, w = gauss_rule(points)
     basis = np.polynomial.legendre.Legendre
     integrals = np.stack([basis(one).integ(lbnd=-1)(x) for one in np.eye(points)], 1)
@@ -154,6 +157,8 @@ def narrowed(
         points: of a look.
         looks: how often it is looked at, each time between the ends found before.
     """
+    # Each look zooms in up to 16 times (33 points, a place of margin at either side), until the
+    # hump fills the range.
     rows = np.arange(len(low))
     for _ in range(looks):
         at = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
@@ -174,6 +179,8 @@ def hyperbola(bend: float, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bend: the angle.
         u: the parameter, ascending from 0.
     """
+    # z = sin b − sin(b − iu) in units of the width: its asymptotes are the rays of angle π/2 + b,
+    # and as a map of the u-plane it is analytic, which the trapezoidal rule's convergence needs.
     sine, cosine = math.sin(bend), math.cos(bend)
     along = sine * (1 - np.cosh(u)) + 1j * cosine * np.sinh(u)
     turn = (-sine * np.sinh(u) + 1j * cosine * np.cosh(u)) / 1j
@@ -210,6 +217,8 @@ def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray
     """
     if steepness == 0:
         return np.zeros(1), np.ones(1)
+    # e^(−t e^(cz)) needs c·z as fine as u. For a small c the density alone decides, of which a step
+    # of 0.4, `_MOST_OF_STEP` times that of u, loses e^(−2π²/0.16): far below rounding.
     h = normal_step(steepness, step)
     z = h * np.arange(-math.ceil(far / h), math.ceil(far / h) + 1)
     return z, h * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)

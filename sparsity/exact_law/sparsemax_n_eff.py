@@ -40,7 +40,9 @@ _WIDTHS = 0.9  # between crossings of lengths that share a contour, at most,
 _LARGE_V = 20.0  # at v = 0 and at this v
 _LEAN = math.tan(BEND)  # by which the contour leans to the left, far out
 # The radius of the contour's bend for each unit of y to the left of 0: there |J₀| ~ e^(Re y²/2),
-# and a tighter bend would lead through where Re y² still grows along the contour.
+# and a tighter bend would lead through where Re y² still grows along the contour. Measured for γ
+# from 0.005 to 4 and n from 20 to 10⁶: radii from 0.35 to 1 give the same 14 digits; at 0.1 the
+# rule is off by up to 9e-13, at 3 by 2e-11.
 _RADIUS = 0.35
 _RULE, _FINER = (121, 0.08), (181, 0.065)  # thresholds, and step of the contour's parameter
 
@@ -82,6 +84,9 @@ def _placed(n: np.ndarray, c: float, s: np.ndarray) -> Place:
     low = np.maximum(-10 / root - c / n, ndtri_exp(-DEPTH / n) - c) - 3 / root
     high = -ndtri_exp(-DEPTH - np.log(n)) - c / n
     left, right = np.full(len(n), -math.asinh(60.0)), np.arcsinh(40 + n / c)
+    # A saddle point of two variables, t and y, by looks at a small grid of both: each look zooms in
+    # around the best crossing, and around the thresholds that count there. arsinh as coordinate
+    # reaches far with few points and is fine around 0.
     m, wide = n[:, None, None], s[:, None, None]
     for look in range(_LOOKS):
         y = np.sinh(left[:, None] + (right - left)[:, None] * np.linspace(0, 1, _CROSSINGS))
@@ -93,6 +98,7 @@ def _placed(n: np.ndarray, c: float, s: np.ndarray) -> Place:
         top = size.max(axis=2)
         whole = top + np.log(np.exp(size - top[..., None]).sum(axis=2) * (high - low)[:, None])
         whole = np.where(np.isnan(whole), np.inf, whole)
+        # One place from the ends, so that there is a neighbour to either side for the curvature.
         best = np.clip(whole.argmin(axis=1), 1, _CROSSINGS - 2)
         left, right = np.arcsinh(y[rows, best - 1]), np.arcsinh(y[rows, best + 1])
         if look:  # at first y is too rough to tell where the thresholds end
@@ -110,6 +116,9 @@ def _damped_means(
     n: np.ndarray, c: float, s: float, place: Place, rule: tuple[int, float]
 ) -> np.ndarray:
     """Return E e^(−vΣx²) of lengths that share a contour, ascending, [lengths]."""
+    # y = y₀ − r(√(1 + (lean·v/r)²) − 1) + iv: a hyperbola too, but one whose bend r is free. Near
+    # the real axis it is vertical, as the saddle wants, and far out it leans by `_LEAN`. v = w sinh
+    # u is fine near the axis and reaches far.
     thresholds, step = rule
     up = place.width * np.sinh(u := np.arange(0.0, REACH, step))
     radius = max(place.width * math.sin(math.atan(_LEAN)), -_RADIUS * place.y)
@@ -122,7 +131,7 @@ def _damped_means(
     log_above = _log_above(t, y, s)
     above = np.exp(log_above)
     factor = c * (s * y - t) + log_above + np.log(turn * step / math.pi * s * apart)
-    # What counts in neither the shortest nor the longest row is left out.
+    # What counts in neither the shortest nor the longest row is left out: log size is linear in n.
     size = factor.real + (n[[0, -1], None, None] - 1) * np.log(np.abs(ndtr(t) + above))
     size = np.where(np.isnan(size), -np.inf, size)
     seen = (size > size.max(axis=(1, 2), keepdims=True) - _FALL).any(axis=0)
@@ -136,6 +145,7 @@ def _by_shared_contour(
     power: float, n: np.ndarray, c: float, most: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return E Y₂^(−power) of lengths that share a contour, ascending, and bounds on its errors."""
+    # For each v a rule over (t, y); e^(−vΣp²), p = x/c, turns the density's ½x² into ½s²x².
     rule = rules.inverse_power_rule(power, most)
     w, v, share = (x[rule[2] > _FAINT] for x in rule)
     s = np.sqrt(1 + 2 * v / c**2)
@@ -163,6 +173,8 @@ def _by_shared_contour(
 
 def lengths_by_contour(n: np.ndarray, c: float) -> list[np.ndarray]:
     """Return indices of lengths that may share a contour, the lengths ascending."""
+    # A contour may lie anywhere, and passes a saddle at less than its width without a loss: so
+    # lengths whose saddles are that near share J₀ on it, and log h.
     some = np.repeat([1.0, math.sqrt(1 + 2 * _LARGE_V / c**2)], len(n))
     y, width, _, _ = (x.reshape(2, -1) for x in _placed(np.tile(n, 2), c, some))
     # At v = 0 and at a large v both crossings have to be near, in widths of the integrand.

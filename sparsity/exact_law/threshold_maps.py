@@ -36,8 +36,10 @@ from scipy.special import ndtri_exp
 from sparsity.exact_law.rules import hyperbola, narrowed, relative_gap
 from sparsity.quantities.base import within
 
-BEND = math.pi / 8  # of the hyperbola to the left: halfway to where h grows
-STEP = 0.06  # of the hyperbola's parameter
+# Angle of the hyperbola to the left, halfway to where h grows. A smaller one falls more slowly, a
+# larger one leaves less room for the trapezoidal rule.
+BEND = math.pi / 8
+STEP = 0.06  # of the hyperbola's parameter; the bound holds the rule of 0.12
 REACH = 5.4  # of it: there e^(−|z|) is below e^(−42)
 DEPTH = 42.0  # e-folds of the density of t down to which it counts
 
@@ -159,6 +161,8 @@ class ThresholdMap:
         The contour may lie anywhere; through the saddle nothing cancels on it.
         """
         # log E e^(−zp) is convex in z: the slope rises, and crosses zero once.
+        # Bisection, as all thresholds and lengths take the same number of steps, in one array, and
+        # need no start: where the slope is not a number it counts as falling.
         low, high, z_of = self.bracket(t, n)
         for _ in range(self.bisections):
             middle = 0.5 * (low + high)
@@ -170,6 +174,8 @@ class ThresholdMap:
         """Return the contours through the saddle points, and the density of t to leading order."""
         z = self.saddles(t, n)
         value, _, curvature = self.growth(t, z, n)
+        # Laplace's method: e^value over the root of the curvature, good to a factor, is all that
+        # the ends of t need.
         curvature = np.where(curvature > 0, curvature, self.total**2)
         size = value - 0.5 * np.log(curvature)
         return Place(t, z, curvature**-0.5, np.where(np.isfinite(size), size, -np.inf))
@@ -202,6 +208,7 @@ class ThresholdMap:
             share: what does not turn on keys.
         """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # All keys but one have h; a pair with another key takes its means in place of one h.
             others = share * np.exp(z * self.total + (m - 1) * found.log_all + np.log(m))
             pair = (m - 1) * found.slope / found.all
             size = found.slope + found.above * pair
@@ -228,6 +235,8 @@ def integrate(
         integrands: (place, n) -> [channels, lengths, thresholds, contour].
         held: numbers of an array at once.
     """
+    # Doubling either step takes every other point of it: no integrand is computed twice. The points
+    # at the ends are next to nothing, and `points` is odd so that both rules have them.
     size = max(1, held // (place.t.shape[1] * math.ceil(REACH / STEP)))
     found = []
     for start in range(0, len(n), size):

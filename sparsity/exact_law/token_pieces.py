@@ -21,9 +21,11 @@ from sparsity.kernels.numeric.points import Approx
 from sparsity.rows.classes import Class, InterpolatedLaws, TokenClasses, pieces
 
 DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
-_FAR = 14.0  # standard deviations of a score that light tokens are bounded over
-_FEW_LAWS = 32  # up to which light tokens are not looked for
-_HEAVY = 12  # groups that tell where a row ends
+_FAR = 14.0  # standard deviations that light tokens are bounded over: 10⁻⁴⁴ of a normal lies beyond
+_FEW_LAWS = 32  # laws up to which light tokens are not looked for
+# Groups that tell where a row ends. Any of them give a valid end; more give a nearer one, at one
+# law each.
+_HEAVY = 12
 _RARE = 1e-6  # chance of a weight beside which one of 10⁻⁴⁴ is none
 _NODE, _LAW = 1e-5, 0.001  # seconds of a node, and of a law; measured
 
@@ -35,10 +37,13 @@ def _law(one: Class, c: int, k: Orders) -> Laplace:
 
 
 def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
-    """Return log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴.
+    """Return the log of a bound on each group's weight, and of its weight at one deviation.
 
-    ∞ if unknown. And of its weight at one standard deviation, −∞ if unknown.
+    The bound holds but for a chance of 10⁻⁴⁴, and is ∞ if unknown. The weight at one standard
+    deviation of the score only ranks the groups, and is −∞ if unknown.
     """
+    # One enclosure of |f| over the scores of all classes at once bounds thousands of laws for the
+    # price of a call. It takes one kernel and one law of scores: other classes stay unknown.
     beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
     most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
     typical = np.full(len(beta), -np.inf)
@@ -58,14 +63,17 @@ def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
 def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, float]:
     """Return which groups are nothing wherever the row has an integrand left, and the last u.
 
-    They enter every sum by E min(x, 1)^order at most. The row has no integrand left beyond the u at
-    which its heaviest tokens alone leave none.
+    The row has no integrand left beyond the u at which its heaviest tokens alone leave none, as
+    φ ≤ 1 for all others. Before that u a light token enters every sum by E min(x, 1)^order at most,
+    which is largest at that u.
     """
     if len(row.classes) <= _FEW_LAWS:
         return np.zeros(row.count.shape, dtype=bool), math.inf
     sizes, typical = _sizes(row)
     heaviest = np.argsort(-typical)[:_HEAVY]
     laws = [_law(row.classes[row.member[i]], c, k) for i in heaviest]
+    # The search starts at the u at which the largest node of all has x = 1: there, and below, each
+    # of these φ is at least 1/e.
     tops = [
         c * row.log_w[i] + law.family.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)
     ]
@@ -74,6 +82,7 @@ def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, floa
         row.count[i] * law.family.log_phi(u + c * row.log_w[i])
         for i, law in zip(heaviest, laws, strict=True)
     )
+    # 3 ln n more than DEEP, as sums over tokens, and over pairs of them, stand beside Πφ.
     tokens = math.log(row.count.sum())
     gone = np.flatnonzero(log_phi < -DEEP - 3 * tokens)
     end = float(u[gone[0]]) if len(gone) else math.inf
@@ -87,6 +96,8 @@ def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, floa
 
 def _merge_single_laws(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
     """Return the pieces, those of one law each together where these laws share their nodes."""
+    # A piece per class, as of rows of a few classes, would be one transform each; laws that share
+    # nodes are columns of one product instead.
     found, shared = [], {}
     for piece in every:
         kernel, beta, gamma, scores = piece.laws[0]
@@ -111,6 +122,7 @@ def relevant_pieces(
     """
     every, longest = _merge_single_laws(list(pieces(row.classes))), float(row.count.sum())
     laws = {law for piece in every for law in piece.laws}
+    # The work is told from three laws before all are made: nodes vary slowly along a row.
     families = {(law[0], reference(*law) or law[1:]) for law in laws}
     samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
     nodes = sum(len(_law(one, c, k).family.c_log_f) for one in samples) / len(samples)
@@ -121,7 +133,9 @@ def relevant_pieces(
     for piece, own in found:
         ends = own if piece.matrix is None else [own[0], own[-1]]
         chances.append(max(math.log(law.p_nonzero) + law.top for law in ends))
-    margin = math.log(longest / TAIL) + 10  # n_eff is at most n
+    # A piece that is nonzero n/TAIL times more rarely than another changes rows, of which n_eff is
+    # at most n, by less than TAIL; ten e-folds are for both being rough.
+    margin = math.log(longest / TAIL) + 10
     return [
         each
         for each, chance in zip(found, chances, strict=True)

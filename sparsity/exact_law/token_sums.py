@@ -24,13 +24,15 @@ from sparsity.exact_law.token_pieces import DEEP, light_groups, relevant_pieces
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import InterpolatedLaws, TokenClasses
 
-STEP = 0.08  # of u: finer than the rule needs, for the local polynomials
+STEP = 0.08  # of u: finer than the rule needs, for the local polynomials that shift tables
 SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than of t
 _TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
 _MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
-_AT_ONCE = 128  # classes
-_LEAST = 1e-290  # of a transform
-_ALIKE = 1e-11  # error of summands, relative, up to which they are interpolated between laws
+_CLASSES_AT_ONCE = 128
+_LEAST = 1e-290  # the least transform that a logarithm is taken of
+# Relative error of summands up to which they are interpolated between laws. It goes into the bound
+# as it is found, so this only chooses between a fast sum and a better one.
+_ALIKE = 1e-11
 _TOKEN = 0.001  # seconds of a token with a table of its own; measured
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
@@ -67,7 +69,11 @@ def _spread_weights_on_grid(
 
     Between the points of the grid F is the polynomial through `taps` of them around.
     """
+    # A token's F(u_i + shift) is its interpolation weights times values of F. These weights do not
+    # turn on i, so tokens of one F are added up as weights, and F is convolved with them once: the
+    # work is tokens·taps plus a convolution, instead of tokens·points.
     steps = np.floor(shift / STEP).astype(int)
+    # Tokens that all lie on one point of the grid, as without factors w, need no polynomial.
     if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
         return int(steps[0]), weights.sum(axis=1, keepdims=True)
     first = int(steps.min())
@@ -94,6 +100,8 @@ def _add_convolved(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray
     behind = length - zeros - inside.shape[-1] if begin < points else length
     last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
     values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
+    # For a few weights a product with windows is one call for all; NumPy's convolve takes one
+    # dimension, but does not make the windows.
     if h.shape[-1] <= _MANY_TAPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
         out += np.matmul(windows, h[:, None, :, None])[..., 0]
@@ -150,7 +158,8 @@ class _Part(NamedTuple):
         interpolated. The second version is the first times the error of that, where there is one.
         """
         # The laws that check the interpolation stand behind those that make it: their worst miss at
-        # a point of the grid is the error of all there.
+        # a point of the grid is the error of all there. It is added to the second version with its
+        # sign, so that a common bias moves the integral as it would, and does not cancel.
         flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:
@@ -165,8 +174,8 @@ class _Part(NamedTuple):
         gaps = smooth[nodes:] - piece.check @ smooth[:nodes]
         off = np.take_along_axis(gaps, np.abs(gaps).argmax(axis=0)[None], axis=0)[0]
         off = off.reshape(shape)[:, :1]
-        for first in range(0, len(piece.members), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
+        for first in range(0, len(piece.members), _CLASSES_AT_ONCE):
+            part = slice(first, first + _CLASSES_AT_ONCE)
             between = (piece.matrix[part] @ smooth[:nodes]).reshape(-1, *shape)
             between[:, :, 1:] += off
             tables = np.exp(between)
@@ -201,6 +210,8 @@ def _grid_layout(
     end: float,
 ) -> _Layout:
     """Return the layout for a row whose integrand ends at the latest at u = `end`; as `sums`."""
+    # The grid of the sums reaches from where the first piece has mass to where none of the row is
+    # left: at the latest `end`, or behind a token that never vanishes, whose φ alone is 0 there.
     shift = c * row.log_w
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])  # of each class
@@ -261,12 +272,14 @@ class _Summation:
 
     def summands(self, tables: np.ndarray) -> np.ndarray:
         """Return log φ and what the channels sum, [1 + channels, laws, ..., points], of tables."""
+        # From here on φ is in its own units: a product over tokens has to be one of probabilities.
+        # Moments stay over e^top, as their sums are.
         missing = np.minimum(tables[:, 0] * self.scale, 1.0)  # 1 − φ
         kept = tables[:, 1] * self.scale + _never(tables[:, -1])
         log = log_complement(missing, np.maximum(kept, _LEAST))
         ratios = np.moveaxis(tables[:, 2:-2], 1, 0) * np.exp(-log)
         found = np.stack([log, *(channel(*ratios) for channel, _ in self.channels)])
-        found[1:, ..., -1] = 0.0
+        found[1:, ..., -1] = 0.0  # a table goes on with its last value, but moments are over there
         return found
 
     def count(self, times: np.ndarray, chance: np.ndarray, zero: np.ndarray) -> None:
@@ -283,6 +296,10 @@ class _Summation:
         if piece.matrix is None or piece.check is None:
             self._add_each(part, flat)
             return
+        # Two ways to use laws in between. Adding the summands of the nodes, each with its share of
+        # all tokens, takes no transform per token, but needs log φ and ratios of moments to be
+        # smooth in the parameter. Else logarithms of the transforms are interpolated, token by
+        # token.
         nodes, values = piece.matrix.shape[1], self.summands(flat)
         gap = values[:, nodes:] - np.einsum("kn,cnu->cku", piece.check, values[:, :nodes])
         gap = np.abs(gap).max(axis=1)
@@ -321,6 +338,8 @@ class _Summation:
         offset, h = _spread_weights_on_grid(self.shift[own], spread, self.taps)
         begin, rows = self.layout.first - part.start + offset, len(self.weights)
         for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
+            # A table of the sum over nodes would be one convolution, but a node's tokens have their
+            # own shifts: each node is convolved with its tokens' weights.
             same = values[:, node, None].repeat(self.versions, axis=1)
             _add_convolved(self.total, same, begin, each)
         _add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
@@ -331,6 +350,7 @@ class _Summation:
         for members, tables in part.each(flat, self.versions):
             self.count(self.times[members], tables[:, -2, :, 0], tables[:, -1, :, 0])
             values = self.summands(tables)
+            # Classes of one group each, without shifts, are summed as they stand, in one product.
             own = np.concatenate([self.layout.counted[i] for i in members])
             if len(own) == len(members) > 1 and not self.shift[own].any():
                 summed = np.einsum("cb,cbru->cru", self.weights[:, own], values)
@@ -366,7 +386,8 @@ def sums(
         longest: the longest row of a curve, so that all its points share their tables.
         reach: how far below the range of a summand of order t the sums still matter, in u.
     """
-    orders = (0.0, *k)
+    orders = (0.0, *k)  # E e^(−x) is the moment of order 0
+    # Light tokens are taken out of the list before any of their transforms is computed.
     light, end = light_groups(row, c, orders)
     if light.any():
         kept = ~light
@@ -378,6 +399,7 @@ def sums(
     every = _Summation(row, c, k, channels, layout)
     for part in layout.parts:
         every.add(part)
+    # Where a scale is too small for float64, the union of rare chances is their sum.
     scale, rare = every.scale, every.scale < _LEAST
     p_row = every.expected if rare else -np.expm1(every.log_miss) / scale
     error = max(law.family.rounding for part in layout.parts for law in part.laws)
