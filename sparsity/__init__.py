@@ -11,6 +11,8 @@ from typing import Any
 
 from sparsity._version import __version__ as __version__
 
+# Public name -> its module. Nothing is imported before it is asked for: `import sparsity` stays
+# under a tenth of a second, and a script that only evaluates never loads JAX.
 _HOME = {
     "S": "metric",
     "entropy": "metric",
@@ -81,6 +83,8 @@ _HOME = {
     "verify": "crosscheck.verify",
 }
 
+# A package must not be called like a public function: once imported, it would replace the function
+# as an attribute of `sparsity`. Hence `claims_ledger` for `claims`, and shorter public names here.
 _PACKAGES = {
     "attention": "attention",
     "figures": "figures",

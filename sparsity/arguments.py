@@ -34,12 +34,12 @@ Numbers = float | Sequence[float] | Sequence[Sequence[float]] | SupportsArray  #
 
 
 def is_jax(value: Any) -> bool:
-    """Tell an array of JAX, traced ones too: these alone have an abstract value."""
+    """Tell whether a value is an array of JAX, traced or not: only these have an `aval`."""
     return hasattr(type(value), "aval")
 
 
 def is_traced(value: Any) -> bool:
-    """Tell what is known only when the program runs."""
+    """Tell whether a value is a tracer of JAX, whose numbers exist only when the program runs."""
     if not is_jax(value):
         return False
     import jax.core  # it has been already: this is one of its arrays
@@ -104,6 +104,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
     given = _plain(argument, value, fix)
     if given.size > MOST:
         raise InputError(argument, f"array of shape {given.shape}", f"give at most {MOST} numbers")
+    # Texts and objects are read one by one: NumPy would take "1_000", True and dates for numbers.
     if _is_real(given.dtype):
         return np.asarray(given, dtype=np.float64)
     if given.dtype.kind == "U" and texts:
@@ -121,7 +122,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
     return np.array(found, dtype=np.float64).reshape(given.shape)
 
 
-def _moves(value: Any) -> bool:
+def _changes_in_float64(value: Any) -> bool:
     """Tell whether float64 holds another number than this one."""
     if isinstance(value, str):
         exact = Decimal(value.strip())
@@ -130,10 +131,15 @@ def _moves(value: Any) -> bool:
 
 
 def inexact(value: Any) -> np.ndarray:
-    """Mark the numbers, or texts of numbers, that float64 does not hold; they have been read."""
+    """Mark the numbers, or texts of numbers, that float64 does not hold.
+
+    Args:
+        value: what `as_float64` has taken already: of anything else this would raise.
+    """
     given = np.asarray(value)
     if given.dtype.kind in "iuUO":
-        return np.array([_moves(x) for x in given.ravel().tolist()], bool).reshape(given.shape)
+        marks = [_changes_in_float64(x) for x in given.ravel().tolist()]
+        return np.array(marks, bool).reshape(given.shape)
     return np.zeros(given.shape, dtype=bool)
 
 
@@ -163,7 +169,7 @@ def bound(name: str, value: Any, fix: str, holds: Check) -> float:
 
 
 def check_budget(rel_error: Any, max_samples: Any) -> dict[str, float]:
-    """Return how an estimation is to end, by name: its relative error, its draws at most.
+    """Return when an estimation ends, by name: at a relative error, or after so many draws.
 
     Raises:
         InputError: an error that is not between 0 and 1, fewer draws than 1.
@@ -181,6 +187,8 @@ def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
     Raises:
         InputError: anything else.
     """
+    # Up to 2^53 float64 holds every whole number, so that the check
+    # in floats is a check of the number itself.
     fix = f"must be a whole number >= {least}, at most {'2^53' if most == 2**53 else most}"
     found = number(name, value, fix, lambda x: least <= x <= most and x == int(x))
     if inexact(value):
@@ -247,6 +255,7 @@ def reals(
         InputError: anything else.
     """
     if hasattr(type(value), "detach"):  # a tensor of PyTorch
+        # NumPy has no bfloat16: half precisions become float32, which holds each of their numbers.
         value = value.detach().cpu()
         value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
     if not traced and is_traced(value):
@@ -255,6 +264,8 @@ def reals(
     known = isinstance(found.dtype, np.dtype)  # keys of JAX have another
     if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
         raise InputError(name, f"array of {found.dtype}, shape {found.shape}", fix)
+    # A stride of 0 is a broadcast view: a few bytes may declare more numbers than any memory holds,
+    # and the first operation would ask for all of it.
     if isinstance(found, np.ndarray) and found.size > MOST and 0 in found.strides:
         raise InputError(name, f"array of shape {found.shape}", "repeats numbers; give fewer")
     return found
@@ -291,7 +302,7 @@ def text(name: str, value: Any, fix: str) -> str:
 
 
 def function(name: str, value: Any, fix: str) -> Any:
-    """Return what can be called.
+    """Return the function that `value` is.
 
     Raises:
         InputError: anything else.
@@ -300,7 +311,7 @@ def function(name: str, value: Any, fix: str) -> Any:
 
 
 def progress(value: Any) -> Callable[[int, int], Any] | None:
-    """Return what is told of progress, or None.
+    """Return the function that is called with the progress, or None.
 
     Raises:
         InputError: anything else.

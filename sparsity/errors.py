@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-_MOST_CHARACTERS, _MOST_OF_VALUE = 1000, 300  # of a message, and of a value in it
+# Of a message, and of a value in it: a value alone must not push the fix out of the message.
+_MOST_CHARACTERS, _MOST_OF_VALUE = 1000, 300
 
 
 def printable(text: str, most: int = _MOST_CHARACTERS) -> str:
@@ -18,6 +19,8 @@ def printable(text: str, most: int = _MOST_CHARACTERS) -> str:
     def cut(text: str) -> str:
         return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 3) :]}"
 
+    # Cut before, so that megabytes of text are not escaped one by one, and after, as an escape is
+    # longer than its character.
     line = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode()
         for c in " ".join(cut(text).split())
@@ -26,6 +29,7 @@ def printable(text: str, most: int = _MOST_CHARACTERS) -> str:
 
 
 def _shown(value: Any) -> str:
+    """Return the value as a message has it, or its type where it has no text."""
     try:
         return printable(str(value), _MOST_OF_VALUE)
     except Exception:  # noqa: BLE001  a number of thousands of digits; an object without words
@@ -54,16 +58,16 @@ class InputError(_OneLine, ValueError):
         super().__init__(printable(f"{shown}: {fix}"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what it was made of, by which it is pickled to come back from another process."""
+        """Return its own arguments: pickle would call the class with the message alone."""
         return type(self), (self.argument, self.value, self.fix)
 
 
 class TooFine(InputError):
-    """A function with more structure than can be resolved."""
+    """A function has more structure than the rules of integration can resolve."""
 
 
 class TooRare(InputError):
-    """A chance that is not 0, and too small for float64."""
+    """The probability of an event is positive and too small for float64."""
 
 
 RESOLVED = 1e-3  # the relative error bound below which a value is an answer: three digits of it
@@ -83,7 +87,7 @@ def check_resolved(name: str, error: Any, **place: Any) -> None:
     """
     import numpy as np  # the command line is up before NumPy is
 
-    bad = ~(np.asarray(error) < RESOLVED)
+    bad = ~(np.asarray(error) < RESOLVED)  # so that NaN is refused too
     if not bad.any():
         return
     worst = np.broadcast_to(error, bad.shape)[bad].max()

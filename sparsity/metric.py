@@ -39,8 +39,6 @@ def participation(total: Any, l2: Any) -> Any:
 def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
     """−Σ p ln p in nats over tokens, p = weights/(Σ weights + unit), with 0 ln 0 = 0.
 
-    The largest weights go by what is beside them, so that one-hot rows keep their digits.
-
     Args:
         weights: |a| of each token, any shape with n entries along `axis`.
         unit: what takes part in the total and is no token: one number, or one for each row.
@@ -50,6 +48,10 @@ def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
     if unit.shape not in ((), weights.shape[:-1]):
         fix = f"give one number or one for each row, {weights.shape[:-1]}"
         raise InputError("unit", f"array of shape {unit.shape}", fix)
+    # With r = a/top and T = total/top, H = (ties·ln T + Σ r (ln T − ln r)) / T, the sum over
+    # weights below the top. T − 1 is summed without the top itself and goes through log1p: of a row
+    # that is nearly one-hot, ln Σa − (Σ a ln a)/Σa would be a difference of two nearly equal
+    # numbers.
     xp = weights.__array_namespace__()
     top = weights.max(-1)
     under = weights < top[..., None]
@@ -82,6 +84,8 @@ def gini(weights: Any, axis: int = -1) -> Any:
     weights = _last("weights", weights, axis)
     xp = weights.__array_namespace__()
     n = weights.shape[-1]
+    # In ascending order Σ_jk |a_j − a_k| = 2 Σ_i (2i − (n−1)) a_i, i from 0: each weight is added
+    # once for each smaller one and subtracted for each larger. n log n work in place of n².
     ranks = xp.arange(n, dtype=weights.dtype) * 2 - (n - 1)
     return (ascending(weights) * ranks).sum(-1) / (n * weights.sum(-1))
 
@@ -106,7 +110,7 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
 
 
 def _last(name: str, a: Any, axis: int) -> Any:
-    """As `_rows`, with the axis of the row as the last."""
+    """Return rows as `_rows` does, with the axis of the row moved to the end."""
     a = _rows(name, a, axis)
     return a if axis in (-1, a.ndim - 1) else a.__array_namespace__().moveaxis(a, axis, -1)
 

@@ -109,7 +109,12 @@ def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
 
 
 def _still(place: int, part: Path) -> bool:
-    """Tell whether what was opened is still there by its name; −1 is not told from another."""
+    """Tell whether the open part still has its name: it may be renamed, or removed as abandoned.
+
+    Args:
+        place: its descriptor; −1 where there are no locks, and then the answer is always yes.
+        part: its name.
+    """
     try:
         return place < 0 or os.path.samestat(os.fstat(place), os.lstat(part))
     except FileNotFoundError:
@@ -117,6 +122,7 @@ def _still(place: int, part: Path) -> bool:
 
 
 def _remove(part: Path) -> None:
+    """Remove a file or a folder as far as the system allows."""
     with suppress(OSError):
         shutil.rmtree(part) if part.is_dir() else part.unlink()
 
@@ -155,9 +161,11 @@ def _make(part: Path, as_folder: bool) -> int | None:
         return -1
     with suppress(OSError):  # no lock on such a disk: it is this run's alone all the same
         fcntl.flock(place, fcntl.LOCK_EX)
+    # Between opening and locking another run could take the lock and remove the part as abandoned:
+    # only a part that has its name after the lock is this run's.
     if _still(place, part):
         return place
-    os.close(place)  # taken for abandoned before it was locked
+    os.close(place)
     return None
 
 
@@ -200,6 +208,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise InputError("out", path, "is a folder; give a file")
     refuse_pipe(path)
     try:
+        # Beside `path`, as a rename is one step only within a file system.
         with part_of(path) as part:
             yield part
             os.replace(part, path)
@@ -221,6 +230,8 @@ def write_together(contents: Mapping[Any, bytes | str]) -> None:
     Raises:
         InputError: as `replacing`.
     """
+    # All parts are written before the first rename. A stack is left last in, first out: the files
+    # are entered in reverse, so that they come into place in the order that was given.
     with ExitStack() as held:
         for path, content in reversed(list(contents.items())):
             part = held.enter_context(replacing(path))
@@ -253,7 +264,7 @@ def netcdf_bytes(data: xarray.Dataset, encoding: Mapping[str, Any] | None = None
 
 
 class _Unused(Exception):
-    """Nothing is to be written yet."""
+    """It leaves `replacing` before the rename, so that the part is removed and the file is kept."""
 
 
 def refuse_unwritable(path: str | os.PathLike[str]) -> None:
@@ -272,7 +283,7 @@ def json_ready(value: Any) -> Any:
         return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_ready(item) for item in value]
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist"):  # arrays, and NumPy's numbers
         return json_ready(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

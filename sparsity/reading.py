@@ -80,7 +80,8 @@ def npy_file(path: Path) -> np.ndarray:
         ValueError: it holds no such array.
     """
     try:
-        found = np.load(path, mmap_mode="r")  # which compares the shape with the size of the file
+        # Mapped first: this compares the shape with the size of the file, before memory is taken.
+        found = np.load(path, mmap_mode="r")
         if isinstance(found, np.ndarray) and found.dtype.kind in "biufc":
             return np.array(found)
     except OSError:

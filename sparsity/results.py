@@ -67,6 +67,8 @@ class _Result:
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def _only(self, name: str, value: Any) -> Any:
+        """Return the value of a result of S; of any other the attribute does not exist."""
+        # An AttributeError, so that `hasattr` and notebooks' completion see what is there.
         if self.quantity != "S":
             raise AttributeError(f"{name} is of S; this is {self.quantity}: read .value")
         return value
@@ -134,6 +136,8 @@ class Evaluation(_Theory):
     @classmethod
     def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
         """Assemble from log S; S ≤ 1 holds exactly, as it must."""
+        # S ≤ 1 by Cauchy–Schwarz; rounding may leave log S at 1e−17. It is moved
+        # towards the truth, so that the bound holds as before.
         log_S = np.asarray(log_S, dtype=np.float64)
         if log_S.max(initial=0.0) > 0:
             log_S = np.minimum(log_S, 0.0)
@@ -282,6 +286,8 @@ class Estimate(_Result):
         if theory.quantity != self.quantity or np.size(theory.value) != 1:
             fix = f"give one value of {self.quantity}, from exact or evaluate"
             raise InputError("theory", f"{theory.quantity}: {brief(theory.value)}", fix)
+        # Some limits carry the n over which moments were pooled; beside an estimate of long rows
+        # such a limit is in place, an exact law of n tokens is not.
         if theory.length is not None:
             n = int(np.ravel(theory.length)[0])
             if n != self.length and (self.length is not None or isinstance(theory, Exact)):
@@ -310,6 +316,9 @@ class Comparison:
     @property
     def z(self) -> float:
         """Standard errors of the logarithm that the estimate lies above theory."""
+        # In logs, where values that underflow still differ. The bound of theory joins as if it were
+        # one more standard error: without it, a rounding error beside a tiny stderr would be
+        # significant.
         bound = float(np.ravel(self.theory.error_bound)[0])
         off = self.estimate.log_value - float(np.ravel(self.theory.log_value)[0])
         return z_score(off, math.hypot(self.estimate.rel_stderr, bound))
@@ -357,6 +366,7 @@ def html_table(
         caption: above the table.
         most: rows that are shown.
     """
+    # A column's heading is aligned as the cell below it, hence the look at the first row.
     every = list(rows)
     below = every[0] if every else head
     cells = [_cell(each, "th", like) for each, like in zip(head, below, strict=True)]

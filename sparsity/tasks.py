@@ -20,10 +20,13 @@ from typing import Any, NamedTuple, Protocol
 
 from sparsity.errors import InputError
 
-_MAX_TASKS_UNDER_WAY = 4096  # given out and not yet back
+# Given out and not yet back: more would keep a larger cluster busy, and costs memory for each.
+_MAX_TASKS_UNDER_WAY = 4096
 MAX_ATTEMPTS = 5  # of a task that is lost with its worker,
 _ATTEMPTS_BESIDE_OTHERS = 2  # the first of them while others are under way
-_POLL_SECONDS = 0.05  # between looks at jobs that cannot be waited for
+# Between looks at jobs that cannot be waited for: shorter asks a scheduler more often, longer
+# leaves workers idle.
+_POLL_SECONDS = 0.05
 
 
 def cores() -> int:
@@ -116,6 +119,7 @@ def run_tasks(
                 index, attempt = given.pop(future)
                 try:
                     outcome = future.result()
+                # `_attempt` returns what the work raises: one here is a lost worker's.
                 except Exception as lost:  # noqa: BLE001
                     if attempt < _ATTEMPTS_BESIDE_OTHERS:
                         give(index, attempt + 1)
@@ -186,6 +190,8 @@ class Workers(futures.Executor):
 
     def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run in the process that belongs to this thread."""
+        # One pool of one process for each thread: in a pool of many, the death of one process
+        # breaks the pool, and the tasks of all the others are lost with it.
         own = getattr(self._own, "process", None)
         if own is None:
             own = self._own.process = futures.ProcessPoolExecutor(
@@ -215,6 +221,7 @@ class Workers(futures.Executor):
 
 def _attend(stop: Any) -> None:
     """Prepare a worker: the first process hears Ctrl-C; this one ends with it, or when told."""
+    # Threads, because the main thread may be in compiled code for minutes, where it hears nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     for ended in (stop.wait, *([] if parent is None else [parent.join])):
@@ -222,5 +229,6 @@ def _attend(stop: Any) -> None:
 
 
 def _leave(ended: Callable[[], Any]) -> None:
+    """End this process when `ended` returns."""
     ended()
-    os._exit(1)
+    os._exit(1)  # `sys.exit` in a thread ends the thread alone

@@ -108,6 +108,7 @@ class Axes:
 
 def coarse_to_fine(count: int) -> list[int]:
     """Return 0 … count−1 in the order in which the gaps are halved, again and again."""
+    # k & −k is the largest power of two that divides k: the multiples of a larger one come first.
     by_power_of_two = sorted(range(1, count), key=lambda k: -(k & -k))
     return [0, *by_power_of_two][:count]
 
@@ -129,6 +130,8 @@ def _line_errors(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     Returns:
         [nodes − 1].
     """
+    # v″ by divided differences, as nodes do not lie evenly; of an interval the larger one of its
+    # two ends. An interval whose ends are beyond the same edge is not drawn, and has no error.
     h = np.diff(u)
     second = np.zeros(len(u))
     second[1:-1] = 2 * np.diff(np.diff(v) / h) / (h[1:] + h[:-1])
@@ -152,6 +155,8 @@ def next_places(
     Returns:
         Indices into `u`, the most needed first; none when the curve can be drawn.
     """
+    # First the even nodes, then up to LEAST_NODES wherever the curve bends most; beyond these only
+    # a curve that is seen to be off, and nowhere undefined: at a jump halving would never end.
     have = set(at)
     if missing := [k for k in even_places(len(u)) if k not in have]:
         return missing[:count]
@@ -169,7 +174,9 @@ def next_places(
         score, low, high = heapq.heappop(heap)
         middle = (low + high) // 2
         found.append(middle)
-        for a, b in ((low, middle), (middle, high)):  # a quarter of it, as far as is known
+        # The error goes with h²: each half has a quarter of it, as far as is known before the value
+        # in the middle is.
+        for a, b in ((low, middle), (middle, high)):
             if b - a > 1:
                 heapq.heappush(heap, (score / 4, a, b))
     return found

@@ -34,11 +34,15 @@ from sparsity.panel.state import State
 from sparsity.panel.store import Memory, Point, Store
 from sparsity.rows.steps import QKNorm
 
-_LONGEST_POINT = 2.0  # seconds of processor time of a point
-_GLANCE = 0.01  # seconds between two looks at whether to go on
+# Seconds of processor time of a point: more fills in more of the slow laws, and holds up the rest
+# of the picture, as one law is at work at a time.
+_LONGEST_POINT = 2.0
+# Seconds between two looks at whether to go on: how long a moved slider may wait at most, against
+# how often an idle thread wakes.
+_GLANCE = 0.01
 _ROUNDS = (1, 4, 16)  # chunks of 32 batches for each estimate, from the first look to the last
 _TARGET = 1e-3  # relative standard error at which a point is left as it is
-_LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole
+_LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole: memory and time grow with them
 
 
 class StateMoved(Exception):
@@ -84,6 +88,7 @@ def run_law(
         finally:
             store.law_at_work.release()
 
+    # Processor time, so that a busy machine does not turn a quick law into a slow one.
     until = time.process_time() + seconds
     threading.Thread(target=run, name="law", daemon=True).start()
     while not wait([law], timeout=_GLANCE).done:
@@ -121,7 +126,8 @@ def fill_laws(
         filled = [spec for spec in found if has_points(spec.at(axes.name, first))]
         places = {spec: _places(axes, spec, kind, store) for spec in filled}
         spent = dict.fromkeys(found, 0.0)
-        while places:  # a point of each curve in turn
+        # A point of each curve in turn: every curve gets its coarse shape before any is finished.
+        while places:
             for spec in list(places):
                 at = next(places[spec], None) if spent[spec] < seconds else None
                 if at is None:
@@ -143,6 +149,8 @@ def _bends(
 
 def _places(axes: Axes, spec: Spec, kind: str, store: Store) -> Iterator[float]:
     """Yield values of x where a curve bends, each to be filled in before the next is asked for."""
+    # The nodes that are known come from coarse to fine. Each new one changes where the curve bends
+    # most, so that the rest are asked for one by one.
     at = axes.nodes(spec, kind, store)
     yield from axes.x[[at[k] for k in coarse_to_fine(len(at))]].tolist()
     while new := _bends(axes, spec, kind, store, at, count=1):

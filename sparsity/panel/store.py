@@ -51,11 +51,14 @@ class Point(NamedTuple):
     round: int
 
     def values(self, n: float) -> tuple[float, float, float]:
-        """Return the value and the ends of its 95 % interval; of an S those of n·S²."""
+        """Return the value and the ends of its 95 % interval; of an S those of n_eff = n·S²."""
+        # Squaring is increasing for S ≥ 0, so that the ends of the interval may be squared as well.
         found = (self.estimate.value, *self.estimate.ci95)
         return tuple(n * x * x for x in found) if self.of == "S" else found  # type: ignore
 
 
+# A `Memory` is a bound on a process that a notebook keeps for days: a larger one forgets later, a
+# smaller one computes again what a slider comes back to.
 class Store:
     """Exact points, slow limits and samples, each under the spec at its point."""
 

@@ -26,7 +26,7 @@ from sparsity.sweeps.variables import cell_seed
 if TYPE_CHECKING:
     from sparsity.figures.figure import Series
 
-_THREADS = 2  # one compiles while another samples
+_THREADS = 2  # one compiles while another samples; more would share the same cores
 _SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096  # tokens of sampled rows, unless they are asked for
 _SAMPLED_POINTS = 5  # of a curve, likewise
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SIZE = (7.2, 4.6)  # inches, as the figures
 _LONGEST_END_LABEL = 26  # characters of a label that stands at the end of its curve
-_MOST_RATIO_SHOWN = 1e6  # of the ends of an ordinate
+# Of the ends of an ordinate: one value near 0 would press all the others against the top.
+_MOST_RATIO_SHOWN = 1e6
 _LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
 _LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is logarithmic
 
@@ -181,6 +182,7 @@ def _ends_of_ordinate(curves: Sequence[Curve]) -> tuple[float, float, bool]:
 
 def _set_log_ticks(axis: Any, low: float, high: float) -> None:
     """Set ticks at powers of ten, named as in the figures; between them only where few."""
+    # The 1e−9 keeps the end of an axis among its ticks where log10 of it rounds past the power.
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     step = max(1, math.ceil((last - first) / 7))
     ticks = [10.0**k for k in range(first, last + 1, step)]
