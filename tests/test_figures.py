@@ -388,6 +388,18 @@ def test_write_all(tmp_path, monkeypatch):
         assert (tmp_path / "new" / "folder" / f"decayed.{suffix}").read_bytes() == content
 
 
+@pytest.mark.parametrize("error", [5e-324, 1e-300, 9.9e-6])
+def test_an_error_that_would_take_hours_is_refused_at_once(tmp_path, error):
+    for call in (
+        lambda: write_all(tmp_path / "out", rel_error=error),
+        lambda: figures.draw(ALL[0], rel_error=error),
+    ):
+        with pytest.raises(InputError, match="rel_error = .* takes hours .* give 1e-05 or more"):
+            call()
+    assert not list(tmp_path.iterdir())
+    assert figures.Context(rel_error=1e-5).rel_error == 1e-5
+
+
 def test_a_figure_is_drawn_for_a_notebook():
     asked = []
     figure = replace(figures.decayed, data=lambda c: asked.append(c) or figures.decayed.data(c))

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from sparsity.arguments import check_budget, check_seed
+from sparsity.errors import InputError
 from sparsity.output import csv_text
 from sparsity.results import Estimate
 from sparsity.sampling import Sampling
@@ -21,6 +22,7 @@ from sparsity.sweeps.variables import cell_seed
 if TYPE_CHECKING:
     import xarray
 
+MIN_REL_ERROR = 1e-5  # of a point; each costs 10,000 times what it does at the default
 TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
@@ -161,7 +163,7 @@ class Context:
 
     Args:
         seed: of everything sampled.
-        rel_error: relative standard error to reach in each point.
+        rel_error: relative standard error to reach in each point, from `MIN_REL_ERROR` to 1.
     """
 
     seed: int = 0
@@ -175,6 +177,9 @@ class Context:
         """
         check_seed(self.seed)
         check_budget(self.rel_error, math.inf)
+        if self.rel_error < MIN_REL_ERROR:
+            fix = f"takes hours for all points; give {MIN_REL_ERROR:g} or more"
+            raise InputError("rel_error", self.rel_error, fix)
 
     def sample(self, kernel: str, **grids: Any) -> xarray.Dataset:
         """Return a sweep with Monte Carlo in every cell."""
