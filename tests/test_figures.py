@@ -394,7 +394,7 @@ def test_an_error_that_would_take_hours_is_refused_at_once(tmp_path, error):
         lambda: write_all(tmp_path / "out", rel_error=error),
         lambda: figures.draw(ALL[0], rel_error=error),
     ):
-        with pytest.raises(InputError, match="rel_error = .* takes hours .* give 1e-05 or more"):
+        with pytest.raises(InputError, match=r"rel_error = .* takes hours .* give 1e-05 or more"):
             call()
     assert not list(tmp_path.iterdir())
     assert figures.Context(rel_error=1e-5).rel_error == 1e-5
