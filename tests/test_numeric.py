@@ -129,6 +129,39 @@ def test_an_anchor_keeps_the_digits_of_the_offset():
         assert abs(found.log[0] - power * np.log(1e-30)) <= found.error[0] < 1e-12
 
 
+def test_the_error_of_a_number_without_digits_holds_its_functions():
+    """x is known to be in (0, m + e] or [m − e, m + e] only, where e is much larger than m."""
+    with np.errstate(all="ignore"):
+        assert Approx(np.array([1e-20]), np.array([1e-18])).power(-0.5).log_abs()[1] == np.inf
+        nine_tenths = Approx(np.array([1.0]), np.array([0.9])).power(-0.5)
+        assert nine_tenths.log_abs()[1] >= 0.5 * np.log(10)
+        wide = Approx(np.array([1.0]), np.array([10.0])).power(1.4)
+        assert wide.m + wide.e >= 11.0**1.4
+        near_zero = Approx(np.array([1e-40]), np.array([0.5]))
+        assert near_zero.log1p().e >= np.log(2)
+        assert near_zero.expm1().e >= np.expm1(0.5)
+
+
+def test_erf_far_above_the_axis_is_within_its_box():
+    """|erf(50i)| is e^2495: the bound is beyond float64, but is one."""
+    with np.errstate(all="ignore"):
+        box = ComplexBox(*(np.array([x]) for x in (-1.0, 1.0, -50.0, 50.0))).erf()
+    assert float(mpmath.log(abs(mpmath.erf(50j)))) <= box.log_bounds()[1][0]
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-120, 1e120, 1e170])
+def test_constants_whose_square_is_no_float_keep_the_value(scale):
+    """(c + c/10·tanh s)² is c² times the value at c = 1, however small or large c is."""
+    weight = (1 + tanh(s) / 10) ** 2
+    scaled = (sympy.Float(scale) + sympy.Float(scale) / 10 * tanh(s)) ** 2
+    scores = Approx(np.linspace(-3.0, 3.0, 13))
+    plain, found = (
+        Definition(score_kernel("own", each)).values_at(0.0, scores) for each in (weight, scaled)
+    )
+    assert np.all(np.abs(found.log - plain.log - 2 * np.log(scale)) < 1e-12)
+    assert np.all(found.error < 1e-12)
+
+
 @pytest.mark.parametrize("name", [*SMOOTH, *PIECES])
 def test_segments_and_boxes_hold_every_value(name):
     """Values of f inside lie within the bounds, on the segment and, continued, on the box."""

@@ -4,8 +4,10 @@ A kernel that stays bounded on such a rectangle is analytic in it, and a quadrat
 segment then has a proven error. NaN bounds mean that nothing is known: a pole or a branch may lie
 inside.
 
-What has no range by its ends is bounded by the mean value theorem: the value at the centre of the
-disc around the rectangle, give or take its radius times the largest |slope| over the rectangle.
+Sums, products, e^z, log z, sin and cos have ranges that follow from those of the real and the
+imaginary part. The other functions are bounded by the mean value theorem: over a rectangle R with
+centre c and half diagonal r, |f(z) − f(c)| ≤ r·max |f′| on R, since R holds the line from c to z.
+Each of them needs a bound on its slope over R; where none is known (across a cut), it is NaN.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ def _outward(
 
 
 def _disc(x: Any, y: Any, radius: Any, k: Any = 0.0) -> ComplexBox:
-    """Return the square around a disc."""
+    """Return the square around a disc: a rectangle cannot say more of it."""
     return _outward((x - radius, x + radius), (y - radius, y + radius), k)
 
 
 def _exponential(re: tuple[Any, Any], im: tuple[Any, Any], k: Any) -> ComplexBox:
-    """Return e^(x + iy) over e^k for ranges of x and y: e^x cos y + i e^x sin y."""
+    """Return e^(x + iy), to be scaled by e^k, for ranges of x and y: e^x cos y + i e^x sin y."""
     size = np.exp(re[0]), np.exp(re[1])
     return _outward(product(*size, *cos_range(*im)), product(*size, *sin_range(*im)), k)
 
@@ -91,7 +93,7 @@ class ComplexBox(NamedTuple):
         return _outward((lo, hi), (ilo, ihi), self.k + shift)
 
     def _raised(self, rise: Any) -> ComplexBox:
-        """Return the rectangles times e^rise, k left out; what underflows leaves a trace."""
+        """Return the rectangles times e^rise, k left out; an underflow widens them by 1e-300."""
         factor = np.exp(np.minimum(rise, 800.0))
         lost = np.where((factor == 0) & (rise > -np.inf), 1e-300, 0.0)
         lo, hi, ilo, ihi = (np.where(x == 0, 0.0, x * factor) for x in self[:4])
@@ -103,6 +105,8 @@ class ComplexBox(NamedTuple):
 
     def _disc_around(self) -> tuple[Any, Any, Any]:
         """Return the centres and radii of discs around the rectangles."""
+        # The centres are rounded, by half an ulp of themselves: beside wide rectangles the radius
+        # covers that, beside narrow ones what the callers add to the value at the centre.
         x, y = (self.lo + self.hi) / 2, (self.ilo + self.ihi) / 2
         return x, y, np.hypot(self.hi - self.lo, self.ihi - self.ilo) / 2 * (1 + 8 * EPS)
 
@@ -144,6 +148,9 @@ class ComplexBox(NamedTuple):
 
         A disc around c of radius r goes to one around c̄/(|c|² − r²) of radius r/(|c|² − r²).
         """
+        # As a product of differences |c|² − r² keeps its digits; it is too small rather than too
+        # large, since r is rounded up. The far end of the disc then moves outward, and the near end
+        # moves inward by less than the 1e-8 that is added to the radius.
         x, y, radius = self._disc_around()
         gap = (np.hypot(x, y) - radius) * (np.hypot(x, y) + radius)
         gap = np.where(np.hypot(x, y) > radius * (1 + 1e-9), gap, np.nan)
@@ -193,7 +200,7 @@ class ComplexBox(NamedTuple):
         return found._widened(slack)
 
     def log1p(self) -> ComplexBox:
-        """Return ln(1 + z) for |z| < 1: ½ ln(1 + (2x + x² + y²)) and the angle of 1 + z."""
+        """Return ln(1 + z) for |z| < 1/2: ½ ln(1 + (2x + x² + y²)) and the angle of 1 + z."""
         z = self.plain()
         flat, high = square(z.ilo, z.ihi)
         left, right = z.lo * (2 + z.lo), z.hi * (2 + z.hi)  # rises for x > −1
@@ -207,6 +214,7 @@ class ComplexBox(NamedTuple):
         """Return cos x cosh y − i sin x sinh y, or sin x cosh y + i cos x sinh y."""
         z = self.plain()
         sine = np.sinh(z.ilo), np.sinh(z.ihi)
+        # cosh is even and grows with |y|: its range is that over the least and the largest y².
         rise = [np.cosh(np.sqrt(end)) for end in square(z.ilo, z.ihi)]
         own, other = cos_range(z.lo, z.hi), sin_range(-z.hi, -z.lo)
         if not cosine:
@@ -220,7 +228,13 @@ class ComplexBox(NamedTuple):
         return self._wave(cosine=True)
 
     def _by_slope(self, value: Callable[[Any], Any], steepest: Any) -> ComplexBox:
-        """Return f over these (plain) rectangles: its values at their centres, and |f′| at most."""
+        """Return f over these (plain) rectangles by the mean value theorem.
+
+        Args:
+            value: f at complex numbers. What it is off by itself, and by the rounding of a centre
+                (|z f′| is at most of the order of |f| for those in use), is taken as 16 EPS·|f|.
+            steepest: the largest |f′| on each rectangle.
+        """
         x, y, radius = self._disc_around()
         at = value(x + 1j * y)
         return _disc(at.real, at.imag, steepest * radius + 16 * EPS * np.abs(at))
@@ -229,7 +243,7 @@ class ComplexBox(NamedTuple):
         """Return erf z, of slope 2/√π·e^(−z²): |e^(−z²)| = e^(y² − x²), at the nearest x."""
         z = self.plain()
         near = np.sqrt(square(z.lo, z.hi)[0])
-        exponent = np.minimum(square(z.ilo, z.ihi)[1] - near**2, 700.0)
+        exponent = square(z.ilo, z.ihi)[1] - near**2
         found = z._by_slope(special.erf, _TWO_OVER_ROOT_PI * np.exp(exponent))
         return ComplexBox.where(self._is_tiny(), self.times(_TWO_OVER_ROOT_PI), found)
 
@@ -305,7 +319,10 @@ class ComplexBox(NamedTuple):
         return ComplexBox(ends[0], ends[1], ends[2], ends[3], k)
 
     def log_bounds(self) -> tuple[Any, Any, Any]:
-        """Return log of the least and the largest |z|, and the largest |arg ±z|; NaN: unknown."""
+        """Return log of the least and the largest |z|, and the largest |arg ±z|; NaN: unknown.
+
+        The angle is that between z and the real axis: |f| continues as f or as −f.
+        """
         small = self._least()
         # The angle is bounded on either side of the imaginary axis, not across: f may vanish there.
         side = np.where(self.lo > 0, 1.0, np.where(self.hi < 0, -1.0, np.nan))

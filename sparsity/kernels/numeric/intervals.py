@@ -1,8 +1,9 @@
-"""Real intervals: what a function can be on a whole segment of the score axis.
+"""Real intervals: bounds on a function over a whole segment of the score axis.
 
-Both ends are `Approx`, each with a scale of its own, and are rounded outward by the error that the
-operations on points report. NaN ends mean that nothing is known. The ranges of products, squares
-and waves over plain float64 ends, which boxes need too, stand first.
+Both ends are `Approx`, each with a scale of its own. An end is an exact number: each operation on
+intervals evaluates that on points at the ends, and rounds outward by the error that it reports.
+NaN ends mean that nothing is known. The ranges of products, squares and waves over plain float64
+ends, which boxes need too, stand first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def widened(low: Any, high: Any, by: float = OUTWARD) -> tuple[Any, Any]:
 
 
 def product(a: Any, b: Any, c: Any, d: Any) -> tuple[Any, Any]:
-    """Return [a, b]·[c, d], not rounded outward; 0·∞ is 0."""
+    """Return [a, b]·[c, d], not rounded outward; 0·∞ is 0.
+
+    An infinite end bounds numbers that are finite, each of which times zero is zero.
+    """
     ends = []
     for x in (a, b):
         for y in (c, d):
@@ -53,10 +57,15 @@ def square(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def _wave_range(wave: Any, low: Any, high: Any, crest: float) -> tuple[Any, Any]:
-    """Return the range of a sine or cosine, given one place of its crests."""
+    """Return the range of a sine or cosine, given one place of its crests.
+
+    It is that between the values at the ends, unless a crest or a trough lies between them.
+    """
 
     def may_reach(phase: float) -> Any:
         """Say where a whole turn plus a phase may lie between the ends."""
+        # The slack is for the roundings of the difference and the quotient. None of 20,000 pairs of
+        # neighbouring floats around crests between 10⁹ and 10¹⁶ was missed with it.
         slack, turn = EPS * np.maximum(np.abs(low), np.abs(high)), 2 * np.pi
         return np.ceil((low - slack - phase) / turn) <= np.floor((high + slack - phase) / turn)
 
@@ -93,6 +102,7 @@ def _less(x: Approx, y: Approx) -> Any:
     """Compare scaled numbers elementwise, x < y; False beside NaN."""
     if unscaled(x, y):
         return x.m < y.m
+    # Of one sign, by log|x|: at a common scale the smaller number might underflow.
     sides, others = np.sign(x.m), np.sign(y.m)
     sizes = x.k + np.log(np.abs(x.m)), y.k + np.log(np.abs(y.m))
     same = np.where(sides > 0, sizes[0] < sizes[1], (sides < 0) & (sizes[0] > sizes[1]))
@@ -175,6 +185,7 @@ class Interval(NamedTuple):
 
     def reciprocal(self) -> Interval:
         """Return 1/x; unbounded where x may be zero."""
+        # An end at zero is approached from the inside of the interval: [0, 2] gives [1/2, ∞].
         across = (self.lo.m < 0) & (self.hi.m > 0)
         lo = Approx.where((self.hi.m == 0) | across, _MINUS_INFINITY, self.hi.reciprocal())
         hi = Approx.where((self.lo.m == 0) | across, _INFINITY, self.lo.reciprocal())
@@ -183,7 +194,9 @@ class Interval(NamedTuple):
         return Interval(_down(lo), _up(hi))
 
     def exp(self) -> Interval:
-        """Return e^x. What begins at +∞ begins at e^(10³⁰⁰): no mass is left out of it."""
+        """Return e^x."""
+        # An infinite end stands for a finite number beyond float64. Where x begins at +∞, e^x
+        # begins above e^(10³⁰⁰), a number with a logarithm, which ∞ has not: no mass is left out.
         low, high = self.lo.plain().m, self.hi.plain().m
         lo = Approx.where(np.isneginf(low), Approx(np.float64(0.0)), _down_to_zero(self.lo.exp()))
         lo = Approx.where(np.isposinf(low), Approx(1.0, 0.0, 1e300), lo)

@@ -12,8 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+# 2⁻⁵², twice what rounding to nearest may be off by. Charging each +, −, · one EPS, and each
+# elementary function (off by a unit in the last place or so) two or more, leaves a factor of two
+# for the roundings of the error bounds themselves, which are not counted.
 EPS = float(np.finfo(np.float64).eps)
-LARGE = 1e60  # mantissas beyond it, or below 1/LARGE, hand powers of e to k: a product still fits
+# Mantissas beyond it, or below 1/LARGE, hand powers of e to k: a product of two of them, with the
+# products of their errors, is far from the ends of float64 (10^±308).
+LARGE = 1e60
 FAR = 100.0  # |x| beyond it goes into k of e^x: e^100 is far from the ends of float64
 _MOST_LOG = 700.0  # float64 ends at e^709.8
 _UNDERFLOW = 1e-300  # error that stands for what underflows beside a larger number
@@ -29,11 +34,13 @@ def unscaled(*numbers: Any) -> bool:
 def _known_to_a_factor(m: Any, spread: Any, k: Any) -> Approx:
     """Return the positive numbers m·e^k, each known to within a factor e^(±spread).
 
-    Where the spread is more than 1, no digit is known: what is left is how large they may be.
+    Where the spread is more than 1, no digit is known, but still how large they may be.
     """
     blurred = spread > 1
     if not np.any(blurred):
         return Approx(m, m * np.expm1(spread), k)
+    # e^spread would overflow, and the bound on the size be lost. The scale takes it: at e^(k +
+    # spread) the value is m·e^(−spread), and an error of m covers all from 0 to m·e^(k + spread).
     shift = np.where(blurred, np.minimum(spread, 1e300), 0.0)
     error = np.where(blurred, m, m * np.expm1(np.minimum(spread, 1.0)))
     error = np.where(np.isposinf(spread), np.inf, error)
@@ -65,7 +72,7 @@ class Approx(NamedTuple):
         if not np.any(far):
             return self
         shift = np.where(far & np.isfinite(size), np.rint(np.log(np.where(far, size, 1.0))), 0.0)
-        shift = np.clip(shift, -_MOST_LOG, _MOST_LOG)
+        shift = np.clip(shift, -_MOST_LOG, _MOST_LOG)  # subnormals: e^744 is no float
         factor = np.exp(-shift)
         m = self.m * factor
         return Approx(m, self.e * factor + EPS * np.abs(m), self.k + shift)
@@ -102,6 +109,7 @@ class Approx(NamedTuple):
         top = np.where(top == -np.inf, 0.0, top)
         f1, f2 = np.exp(k1 - top), np.exp(k2 - top)
         a, b = self.m * f1, other.m * f2
+        # A number whose factor underflowed is left out of the sum; it is in the error.
         lost = np.where((f1 == 0) & ~zero1 | (f2 == 0) & ~zero2, _UNDERFLOW, 0.0)
         error = self.e * f1 + other.e * f2 + 2 * EPS * (np.abs(a) + np.abs(b)) + lost
         return Approx(a + b, error, top)
@@ -134,6 +142,7 @@ class Approx(NamedTuple):
         if np.any(endless):
             m = np.where(endless, np.sign(x.m) * 1e300, x.m)
             x = Approx(m, np.where(endless, 0.0, x.e))
+        # e^x = e^(x − k)·e^k with the whole number k next to x: x − k is exact.
         far = np.abs(x.m) > FAR
         k = np.where(far, np.rint(x.m), 0.0) if np.any(far) else 0.0
         m = np.exp(np.clip(x.m - k, -FAR, FAR))
@@ -145,8 +154,9 @@ class Approx(NamedTuple):
         return _known_to_a_factor(m, error + 2 * EPS, k)
 
     def is_tiny(self) -> Any:
-        """Say where x is so small that x² is nothing beside it."""
-        return self.k + np.log(np.where(self.m == 0, 1.0, np.abs(self.m))) < _TINY_LOG
+        """Say where x is so small, with its error, that x² is nothing beside it."""
+        size = np.maximum(np.abs(self.m), self.e)
+        return self.k + np.log(np.where(size == 0, 1.0, size)) < _TINY_LOG
 
     def _or_itself(self, m: Any, e: Any, slope: float = 1.0) -> Approx:
         """Return m ± e, values of an f(x) = slope·x + O(x²); slope·x itself where x is tiny.
@@ -160,12 +170,14 @@ class Approx(NamedTuple):
     def expm1(self) -> Approx:
         """Return e^x − 1, for |x| of order one."""
         x = self.plain()
+        # |e^(x + e) − e^x| = e^x·expm1(e), and e^x ≤ |e^x − 1| + 1.
         m = np.expm1(np.clip(x.m, -FAR, FAR))
         grown = (np.abs(m) + 1) * np.expm1(np.minimum(x.e, 700.0)) + 2 * EPS * np.abs(m)
         return self._or_itself(m, grown)
 
     def log(self) -> Approx:
         """Return the natural logarithm; NaN below zero, −∞ at zero."""
+        # |log(m + e) − log m| ≤ −log(1 − e/m), which is ∞ where the error is as large as m.
         small = np.log(self.m)
         m = self.k + small
         relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), 1.0), 1.0)
@@ -194,9 +206,10 @@ class Approx(NamedTuple):
         return self._or_itself(m, steepest * np.minimum(x.e, 1.0) + 4 * EPS * np.abs(m), steepest)
 
     def erfcx(self) -> Approx:
-        """Return e^(x²) erfc(x), for x ≥ 0, whose second derivative is below 2 there."""
+        """Return e^(x²) erfc(x), for x ≥ 0, whose second derivative is at most 2 there."""
         x = self.plain()
         m = special.erfcx(np.maximum(x.m, 0.0))
+        # From erfcx′ = 2x·erfcx − 2/√π. It grows towards x − e, by at most 2e: Taylor's theorem.
         slope = np.abs(2 * x.m * m - 2 / _SQRT_PI)
         return Approx(m, (slope + 2 * x.e) * x.e + 8 * EPS * np.abs(m))
 
@@ -208,13 +221,16 @@ class Approx(NamedTuple):
     def power(self, p: float) -> Approx:
         """Return x^p for x ≥ 0 and a fixed real p; NaN below zero."""
         m = np.power(self.m, p)
-        relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), 0.5), 0.0)
+        # log(x^p) is off by −|p|·log(1 − e/m): without a bound where x may be zero, as x^p is for
+        # p < 0. For p > 0 that is taken up to e = m/2, and `lost` bounds x^p beyond.
+        most = 0.5 if p > 0 else 1.0
+        relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), most), 0.0)
         size = np.abs(self.k + np.log(np.where(self.m > 0, self.m, 1.0)))  # p itself is rounded
         spread = np.abs(p) * (2 * EPS * size - np.log1p(-relative)) + 4 * EPS
         found = _known_to_a_factor(m, spread, p * self.k)
-        # Where x may be zero the derivative of x^p says nothing; |x^p − m^p| ≤ e^p for p ≤ 1, and
-        # for larger p the spread covers the rest.
-        lost = np.where((self.m > 0) & (self.e < self.m / 2), 0.0, np.power(self.e, abs(p)))
+        # |x^p − m^p| ≤ |x − m|^p for p ≤ 1; for larger p, x^p itself is at most (m + e)^p.
+        reach = self.e if p <= 1 else self.m + self.e
+        lost = np.where((self.m > 0) & (self.e < self.m / 2), 0.0, np.power(reach, abs(p)))
         return Approx(found.m, found.e + lost, found.k)._in_range()
 
     def step(self) -> Any:
@@ -225,6 +241,8 @@ class Approx(NamedTuple):
         """Return the largest whole number below, which is known."""
         return Approx(step)
 
+    # Points decide by the value, whatever its error: where f is continuous, the wrong side of a
+    # branch is off by no more than that error; where f jumps, quadrature bisects `Values.side`.
     def sign(self) -> Any:
         """Return −1 or 1; 1 at zero."""
         return np.where(self.m < 0, -1.0, 1.0)
@@ -254,6 +272,7 @@ class Approx(NamedTuple):
 
     def log_abs(self) -> tuple[Any, Any]:
         """Return log|x| and a bound on its error; −∞ and 0 where x is exactly zero."""
+        # The bound is that of `log`; ∞, no digit known, where x may be zero but need not be.
         size = np.abs(self.m)
         zero = (size == 0) & (self.e == 0)
         value = self.k + np.log(size)

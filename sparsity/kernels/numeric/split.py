@@ -1,8 +1,11 @@
-"""Numbers written as an exact constant plus a rest, so that what cancels is not lost.
+"""Numbers written as an exact constant plus a rest, so that no cancellation loses digits.
 
 1 + tanh(s) at s = −75 is (1 − 1) + 2/(1 + e^150): the constants cancel exactly and the rest keeps
 all its digits. The same formulas serve points, segments and boxes: only what is known about the
 rest differs.
+
+The functions with a limit or a value other than zero (e^x, cos, cosh at 0; tanh, erf at ±∞) are
+where constants come from; each is written as that value plus what it differs by.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import sympy
 
-_LARGEST = 1e100  # of a constant: its square is a float
-_SMALLEST = 1e-290  # of a float with all its digits, and what is left of it
+_LARGEST = 1e100  # of a constant, and 1/_LARGEST the smallest: its square is a float, to all digits
+_SMALLEST = 1e-290  # of a float whose rounding error is a float, too, with all its digits
 _VELTKAMP = 134217729.0  # 2²⁷ + 1 splits a float64 into two halves of 26 bits
-# Where tanh, asinh and erf leave their series at zero for the form that ends at ±1: below it that
-# form would cancel, above it the other one.
+# |x| from which tanh and erf are ±1 plus a rest, and asinh ± a logarithm. Below, that form would
+# cancel; above, the one for small x loses digits beside ±1, or overflows. The places need not be
+# exact: near them (tanh and erf are 1/2 at 0.55 and 0.48) both forms keep their digits.
 _TANH_FAR, _ASINH_FAR, _ERF_FAR = 0.5, 1.0, 0.7
 
 
@@ -40,9 +44,9 @@ def _is_zero(a: Any) -> bool:
     return np.ndim(a) == 0 and a == 0
 
 
-def _with(rest: Any, d: Any) -> Any:
+def _with(rounding: Any, d: Any) -> Any:
     """Add what a constant was rounded by to the rest of a number."""
-    return d if np.all(rest == 0) else d.plus(rest)
+    return d if np.all(rounding == 0) else d.plus(rounding)
 
 
 class Split(NamedTuple):
@@ -65,8 +69,10 @@ class Split(NamedTuple):
         if _is_zero(self.a):
             return self
         size = np.abs(self.a)
-        # A rest as large as its constant has nothing to gain from it, and its sign is not known.
-        keep = (self.d.magnitude() < size / 2) & (size < _LARGEST)
+        # |d| < |a|/2 gives a + d the sign of a, and keeps log1p(d) away from its pole. A rest as
+        # large as its constant has no digits to gain from being apart. Constants whose square is
+        # no float are left to the rest, which has a scale of its own.
+        keep = (self.d.magnitude() < size / 2) & (size < _LARGEST) & (size > 1 / _LARGEST)
         if np.all(keep):
             return self
         return Split(np.where(keep, self.a, 0.0), type(self.d).where(keep, self.d, self.whole()))
@@ -93,6 +99,7 @@ class Split(NamedTuple):
 
     def __mul__(self, other: Split) -> Split:  # type: ignore[override]
         """Multiply: the constants exactly where both have one, else the whole numbers."""
+        # (a + d)(b + e) = ab + (de + db + ea). A product with a number without a constant has none.
         constant = (self.a != 0) & (other.a != 0)
         plain = self.whole() * other.whole() if not np.all(constant) else self.d
         if not np.any(constant):
@@ -114,7 +121,8 @@ class Split(NamedTuple):
         some = self.a != 0
         q = np.where(some, 1 / np.where(some, self.a, 1.0), 0.0)
         total, rest = _exact_product(q, self.a)
-        # 1 − total is exact (Sterbenz), since total is 1 but for a rounding.
+        # 1 − qa is a float, as for every quotient that is rounded to nearest: 1 − total is exact
+        # (Sterbenz), since total is 1 but for a rounding, and so is the difference to its rest.
         left = (self.d.times(-q)).plus((1 - total) - rest)
         whole = self.whole().reciprocal()
         return Split(q, type(self.d).where(some, left * whole, whole)).settled()
@@ -129,7 +137,7 @@ class Split(NamedTuple):
         return half * self if p % 2 and p > 1 else half
 
     def exp(self) -> Split:
-        """Return e^x: 1 + expm1(x) where |x| < 1."""
+        """Return e^x: 1 + expm1(x) where |x| < 1, so that e^x − 1 keeps its digits."""
         x = self.whole()
         near = Split(1.0, x.expm1()).settled()
         return near.where(x.magnitude() < 1, Split(0.0, x.exp()))
@@ -137,7 +145,7 @@ class Split(NamedTuple):
     def softplus(self) -> Split:
         """Return log(1 + e^x): x + log(1 + e^(−x)) for x > 0, where e^x may be beyond float64."""
         x = self.whole()
-        side = _side(x, 0.0)
+        side = _side(x, 0.0)  # 0 on a stretch across zero: either form holds there
         rest = Split(1.0, x.times(np.where(side > 0, -1.0, 1.0)).exp()).settled().log()
         return (self + rest).where(side > 0, rest)
 
@@ -161,7 +169,7 @@ class Split(NamedTuple):
         return Split(0.0, self.whole().sin())
 
     def cos(self) -> Split:
-        """Return cos x: 1 − 2 sin²(x/2) where |x| < 1."""
+        """Return cos x: 1 − 2 sin²(x/2) where |x| < 1, so that 1 − cos x keeps its digits."""
         x = self.whole()
         near = Split(1.0, x.times(0.5).sin().square().times(-2.0)).settled()
         return near.where(x.magnitude() < 1, Split(0.0, x.cos()))
@@ -183,7 +191,10 @@ class Split(NamedTuple):
         return near.where(x.magnitude() < 1, Split(0.0, far))
 
     def tanh(self) -> Split:
-        """Return tanh x: ±(1 − 2q/(1 + q)), q = e^(−2|x|), away from zero."""
+        """Return tanh x: ±(1 − 2q/(1 + q)), q = e^(−2|x|), away from zero; else E/(E + 2).
+
+        Next to zero E = e^(2x) − 1 is as exact as x.
+        """
         x = self.whole()
         grown = x.times(2.0).expm1()
         near = Split(0.0, grown * grown.plus(2.0).reciprocal())
@@ -196,6 +207,7 @@ class Split(NamedTuple):
     def asinh(self) -> Split:
         """Return asinh x: log((1 + y)/(1 − y)) with y = x/(1 + √(1 + x²)) near zero."""
         x = self.whole()
+        # y = tanh(asinh(x)/2): log(x + √(1 + x²)) would lose the digits of a small x.
         root = Split(1.0, x.square()).settled().real_power(0.5)
         y = (Split(0.0, x) * (root + Split(1.0, type(x).exact(0.0))).reciprocal()).whole()
         above, below = (Split(1.0, y.times(c)).settled().log() for c in (1.0, -1.0))
@@ -222,7 +234,7 @@ class Split(NamedTuple):
         return Split(0.0, self.whole().atan())
 
     def absolute(self, sign: Any) -> Split:
-        """Return |x|, given the sign of x."""
+        """Return |x|, given the sign of x, 0 where undecided; its constant changes sign with it."""
         if _is_zero(self.a):
             return Split(0.0, self.d.absolute(sign))
         known = (sign != 0) & (self.a != 0)
@@ -230,7 +242,7 @@ class Split(NamedTuple):
         return mirrored.where(known, Split(0.0, self.whole().absolute(sign)))
 
     def hull(self, other: Split) -> Split:
-        """Return what holds both."""
+        """Return what holds both: an enclosure has no exact constant."""
         return Split(0.0, self.whole().hull(other.whole()))
 
 
@@ -246,7 +258,7 @@ def _gauss_tail(x: Any) -> Any:
 
 
 def constant(kind: Any, number: Any) -> Split:
-    """Return a SymPy number: the nearest float, and what is left of it as the rest."""
+    """Return a SymPy number: the nearest float, and its rounding error as the rest."""
     near = float(number)
     if not number.is_zero and not _SMALLEST < abs(near) < 1 / _SMALLEST and number.is_finite:
         power = round(float(sympy.log(abs(number)).evalf(20)))  # beyond the floats: m·e^power
@@ -256,7 +268,7 @@ def constant(kind: Any, number: Any) -> Split:
         return Split(0.0, kind.exact(near))
     exactly = sympy.Rational(near)
     if (number.is_Rational or number.is_Float) and sympy.Rational(number) == exactly:
-        return Split(near, kind.exact(0.0))
+        return Split(near, kind.exact(0.0)).settled()
     # √2 is its nearest float plus 17 more digits: 35 digits in all.
     left = float((number - exactly).evalf(20))
-    return Split(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33))
+    return Split(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33)).settled()
