@@ -41,7 +41,9 @@ Value = tuple[float, float]  # log of a quantity, and a bound on its error
 Pairs = tuple[tuple["Question", ...], tuple["Question", ...], tuple[str, ...]]
 
 ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
-STDERR_SHARE = 0.11  # of the detectable error, that the standard error of a cell is sampled to
+# Share of the detectable error that the standard error of a cell is sampled to: a theory is good
+# enough for a cell if its own bound is below that.
+STDERR_SHARE = 0.11
 _DIGITS = 30  # of a derived formula
 _ROW_SAMPLERS = ("whole rows", "pooled rows")
 _MAX_TOKENS_OF_PREFIXES = 2**16  # tokens of a row that is held against `normal_prefixes`
@@ -264,6 +266,8 @@ def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
     n = None if length is None else int(LENGTH.one(length))
     kept: list[Question] = []
     left_out, refusals = [], []
+    # No table says which instrument knows which row: each is asked, and its refusal is the reason
+    # that the outcome gives.
     for cell in _candidates(row, n):
         # A cell stands if both of its instruments answer, and the theory well enough.
         try:
@@ -352,6 +356,7 @@ def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
     The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
     Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
     """
+    # Otherwise the sample would look precise, and miss the rows that make the mean: a false alarm.
     n = cell.length or ANY_LENGTH
     if isinstance(cell.kernel, RowMap):
         scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)

@@ -19,7 +19,7 @@ from sparsity.errors import InputError
 from sparsity.exact_law import engine
 from sparsity.exact_law.rules import gauss_panels
 
-_PANEL = 1.0  # of γ
+_PANEL = 1.0  # of γ: E Y₂ is smooth in γ on the scale of 1
 _POINTS = 16  # in a panel; the bound comes from four fewer
 MOST = 20.0  # of γ: seconds of work
 
@@ -40,6 +40,7 @@ def entropy(gamma: float, length: int) -> tuple[float, float]:
     (at, weights), (others_at, fewer) = (
         (x.ravel() for x in gauss_panels(edges, points)) for points in (_POINTS, _POINTS - 4)
     )
+    # All spreads of both rules, and γ itself, are one call: laws of one family share nodes.
     every = np.concatenate([at, others_at, [gamma]])
     n = np.array([float(length)])
     y2, _, relative = (

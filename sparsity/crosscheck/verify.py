@@ -56,6 +56,7 @@ def judge(
         detectable: the relative error that it must be able to see.
     """
     z, critical, seen = compare(theory, estimate, alarm)
+    # A cell agrees only if it could have disagreed: a wide standard error is no evidence.
     if not math.isfinite(estimate.log_value - theory) or not estimate.trusted:
         verdict = "not enough evidence"
     elif abs(z) > critical:
@@ -124,6 +125,7 @@ def check(
     Raises:
         InputError: the executor lost its workers.
     """
+    # One seed a cell, by its place: which cells are sampled together, or where, changes no bits.
     seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
     alarm = false_alarm_rate / max(len(cells), 1)  # Bonferroni
     whole_dtype = whole_dtype or dtype

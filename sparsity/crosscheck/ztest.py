@@ -22,6 +22,8 @@ def _detectable_stderrs(dof: float, alarm: float) -> float:
         dof: degrees of freedom of the standard error; ∞ where it is known.
         alarm: false-alarm probability.
     """
+    # The estimate of an error of d standard errors is about d with a spread of 1: to exceed the
+    # critical value with that power, d has to be beyond it by the quantile of the power.
     return float(stdtrit(dof, _POWER) - stdtrit(dof, alarm / 2))
 
 

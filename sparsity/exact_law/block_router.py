@@ -33,6 +33,7 @@ from sparsity.exact_law.router import (
     STEP_U,
     Kinds,
     captured,
+    mean_and_coarser,
 )
 from sparsity.exact_law.top_k import kth_scores
 from sparsity.kernels.router import correlation_of_blocks
@@ -50,7 +51,7 @@ _TOGETHER = 128  # points of v in a part
 
 
 def _last_omega(v: np.ndarray, g: float, size: int) -> float:
-    """About the ω where M^B has fallen by 36 e-folds.
+    """Return about the ω where M^B has fallen by 36 e-folds.
 
     It falls like the transform of y, of variance 1/(1 + g²x) under the tilt, and at last like
     e^(−πω√B/(2g)).
@@ -59,26 +60,26 @@ def _last_omega(v: np.ndarray, g: float, size: int) -> float:
 
 
 def _step(v: np.ndarray, g: float, size: int) -> float:
-    """The step of ε: the rule follows e^(iωε/√B) to the last ω, and beyond.
+    """Return the step of ε, which follows e^(iωε/√B) to the last ω, and beyond.
 
-    What it cannot follow comes back mirrored.
+    A rule of step h gives frequency 2π/h − ω the value of ω: what it cannot follow comes back so.
     """
     step = 2 * math.pi / (2.5 * _last_omega(v, g, size) / math.sqrt(size) + 2 * _FAR_Y)
     return min(step, 0.25, 0.15 / max(g, 1e-300))
 
 
 def _width(g: float, size: int) -> float:
-    """The step of ω."""
+    """Return the step of ω: the sum over ω repeats in y, with the period 2π over the step."""
     return 2 * math.pi / (_FAR_Y + 2 * g / math.sqrt(size))
 
 
 def _parts(v: np.ndarray) -> list[np.ndarray]:
-    """Parts over which the sums over ω are about as long."""
+    """Return parts over which the sums over ω are about as long."""
     return np.array_split(v, max(1, len(v) // _TOGETHER))
 
 
 def _seconds(v: np.ndarray, g: float, size: int) -> float:
-    """About how long the table takes."""
+    """Return about how many seconds the table takes."""
     found = 0.0
     for part in _parts(v):
         points = len(part) * (HIGH - LOW + g) / _step(part, g, size)
@@ -88,7 +89,7 @@ def _seconds(v: np.ndarray, g: float, size: int) -> float:
 
 
 def _weights(v: np.ndarray, g: float, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points of ε, and log(φ(ε) e^(θε/√B − x)) and x = e^(v + gε) at each, [v, ε]; θ for each v."""
+    """Return points of ε, and log(φ(ε) e^(θε/√B − x)) and x = e^(v + gε) at each, [v, ε]."""
     step = _step(v, g, size)
     e = np.arange(LOW - 2, HIGH + g + step, step)
     with np.errstate(over="ignore", under="ignore"):
@@ -147,7 +148,7 @@ def _log_moments(v: np.ndarray, g: float, size: int) -> np.ndarray:
 
 
 class _Table:
-    """Ln m and ln(1 − ψ), each as a spline over v; straight below the first point."""
+    """A table of ln m and ln(1 − ψ), each as a spline over v; straight below the first point."""
 
     def __init__(self, v: np.ndarray, log_m: np.ndarray, every: int) -> None:
         """Fit through every so-manieth point of ln m(v) − v."""
@@ -161,7 +162,7 @@ class _Table:
         self.missing = make_interp_spline(v, np.log(np.minimum(missing, 1.0)) - v, k=7)
 
     def moments(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """1 − ψ and m at v."""
+        """Return 1 − ψ and m at v."""
         at = np.clip(v, self.low, self.high)
         with np.errstate(under="ignore"):
             low = v < self.high
@@ -172,7 +173,7 @@ class _Table:
 def _at_and_around(
     table: _Table, spread: float, u: np.ndarray, t: np.ndarray, points: int
 ) -> Kinds:
-    """The transforms of the blocks above t, at t and below, by panels of x between the t.
+    """Return the transforms of the blocks above t, at t and below, by panels of x between the t.
 
     Args:
         table: of the residuals.
@@ -181,6 +182,8 @@ def _at_and_around(
         t: ascending, [t].
         points: of a panel.
     """
+    # Every t is an edge of panels, so that one sum over panels, cumulated from either end, gives
+    # the means above and below all of them.
     wide = min(0.5, 1 / spread)
 
     def cut(low: float, high: float) -> np.ndarray:
@@ -211,7 +214,7 @@ def _at_and_around(
 def law(
     blocks: int, size: int, gamma: float, within: float, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean mass captured by the blocks read, and a bound on its relative error.
+    """Return the mean mass captured by the blocks read, and a bound on its relative error.
 
     Args:
         blocks: how many blocks are read.
@@ -254,12 +257,6 @@ def law(
             )
             for table, points in zip(tables, (_PANEL, _PANEL - 2), strict=True)
         )
-
-        def mean(of: np.ndarray, every: int = 1, skip: int = 1, p: np.ndarray = chance) -> float:
-            over_u = of[::skip].sum(axis=0) * STEP_U * skip
-            return float((over_u[::every] * p[::every]).sum() / p[::every].sum())
-
-        value[i] = mean(fine)
-        others = mean(coarse), mean(fine, every=2), mean(fine, skip=2)
+        value[i], *others = mean_and_coarser(fine, coarse, chance)
         error[i] = rules.relative_gap(value[i], *others) + ROUNDING
     return value, error

@@ -108,6 +108,8 @@ def _mean_product(spreads: Spreads, rho: float, n: np.ndarray, step: float) -> n
     u1, u2 = (rules.log_times(spread, most, step) for spread in spreads)
     x = np.exp(np.minimum(u1[:, None] + g1 * z, 700.0))
     lost2, once2 = np.empty((len(z), len(u2))), np.empty((len(z), len(u2)))
+    # Means over two normals as two matrix products: over the second's own part first, at each point
+    # of what both share.
     for i, at in enumerate(rho * g2 * z):  # the second score, given the first
         of = np.exp(np.minimum(u2[:, None] + at + behind.own * y, 700.0))
         lost2[i], once2[i] = -np.expm1(-of) @ weight, (of * np.exp(-of)) @ weight
@@ -209,6 +211,7 @@ def _mean_least(
 
 def normal_chance(h: np.ndarray, k: np.ndarray, rho: float) -> np.ndarray:
     """Return P(A < h, B < k) of two standard normals of correlation ρ (Owen 1956)."""
+    # Owen's formula has a case of its own at 0 and at ρ = ±1: next to these it is continuous.
     h, k = np.where(h == 0, _TINY, h), np.where(k == 0, _TINY, k)
     rest = max(math.sqrt((1 - rho) * (1 + rho)), _TINY)
     apart = owens_t(h, (k - rho * h) / (h * rest)) + owens_t(k, (h - rho * k) / (k * rest))

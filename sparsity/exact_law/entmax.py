@@ -142,11 +142,8 @@ class Entmax(ThresholdMap):
         place = self.places(m)
         z, share = place.contour()
         t, each = (np.broadcast_to(x[..., None], z.shape) for x in (place.t, m))
-        on, body, seen = (
-            best_rays(t, z, self.power),
-            np.empty((3, *z.shape)),
-            np.full(z.shape, True),
-        )
+        on = best_rays(t, z, self.power)
+        body, seen = np.empty((3, *z.shape)), np.full(z.shape, True)
 
         def rule(nodes: int) -> Law:
             rays = RayPiece(*(x[seen] for x in on))

@@ -25,6 +25,7 @@ Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     """Return S of the n weights of a row in which nothing is random, or n·S² or its inverse."""
     found = evaluate(row, length=n)
+    # Nothing is random, so each is a power of S times one of n: S² = n_eff/n and Y₂ = 1/n_eff.
     powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
     if quantity.name not in powers:
         raise InputError("of", quantity.name, f"{row.kernel.name} has {', '.join(powers)}")
@@ -40,6 +41,8 @@ def _of_moments(row: Row, n: np.ndarray) -> Columns:
 
     step: Any = row.steps[0]
     if step.scaling is not None and step.scaling.by_length and np.size(n) > 1:
+        # A scale that depends on n gives the first tokens of every length another law: rows are no
+        # prefixes of one another, and each length is summed by itself.
         each = [_of_moments(row, np.array(one)) for one in np.ravel(n).tolist()]
         value, p_row, bound = (np.reshape(x, np.shape(n)) for x in zip(*each, strict=True))
         return value, p_row, bound

@@ -252,10 +252,8 @@ def _by_rule(
     spread = integral.power * gamma
     depth = rules.DEPTH / min(1.0, *map(order_of, integral.moments))
     reach = tokens_that_matter(gates, gamma, integral)
-    fields, points = (
-        1 + len(integral.sums),
-        (depth + math.log(n[-1]) + 2 * rules.FAR * spread) / step,
-    )
+    fields = 1 + len(integral.sums)
+    points = (depth + math.log(n[-1]) + 2 * rules.FAR * spread) / step
     rules.refuse_slow("gamma", gamma, rules.PRODUCT * fields * points**2 / 2, 8 * points)
     u = rules.log_times(spread, float(n[-1]), step, depth)
     gated = _GateMean(gates.stencil(integral.power, step, len(u)), len(u))

@@ -61,7 +61,7 @@ def _order(kernel: Any) -> float:
 
 @functools.lru_cache(maxsize=16)
 def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, ...]) -> Law:
-    """Return the law of the two, which come together and are asked for one by one."""
+    """Return the law of both, cached: they come from one integral and are asked for one by one."""
     n = np.array(lengths)
     return sparsemax.law(gamma, n) if alpha == 2 else entmax.law(alpha, gamma, n)
 
@@ -222,6 +222,8 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     if quantity.linear is not None:
         found = law(row, quantity.linear.of, n)
         return tuple(quantity.linear.columns(found, n))  # type: ignore[return-value]
+    # Beyond that spread the contours leave float64, and a row of a threshold map is its largest
+    # key.
     by_threshold = _LAWS[kernel.family].columns is _threshold
     if by_threshold and (_order(kernel) - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)

@@ -28,6 +28,7 @@ import numpy as np
 from scipy.special import gamma
 
 from sparsity.errors import InputError
+from sparsity.exact_law.rules import log_complement
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 
@@ -103,6 +104,7 @@ class _EachToken:
         That is the transforms one period P away, times e^(P·|Re z|). Tails of the score make them
         small: they are at most e^(∓qP) M(2q), for any q ≤ ½ beyond Re z > 0 or Re z < 0.
         """
+        # Any q gives a bound: it is taken three times as far out as the line, up to the ½ allowed.
         q = min(3 * line, 0.5) if line > 0 else 3 * line
         up, down, tail = self.relative(tokens, 2 * np.array([line, -line, q])).T
         place = (up - down) / (4 * line)
@@ -111,6 +113,9 @@ class _EachToken:
 
     def lines(self, tokens: np.ndarray, farthest: float) -> np.ndarray:
         """Return Re z for each token: as far from zero as M allows."""
+        # The farther from 0, the coarser the frequencies may be; but M has to exist there, and not
+        # to grow, as rounding errors are relative to it. Each token gets the farthest that allows
+        # both.
         lines = np.full(len(tokens), farthest)
         left = np.arange(len(tokens))
         for line in farthest * _NEARER:
@@ -135,6 +140,7 @@ class _EachToken:
         scale, slips = self.relative(tokens, np.array([2 * line])), np.zeros(len(tokens))
         for start in range(0, int(_END / spacing) + 1, _FREQUENCIES):
             z = line + 1j * spacing * np.arange(start, start + _FREQUENCIES)
+            # Transforms of real functions are conjugate at −Im z: twice the real part of one half.
             wave = np.exp(z[:, None] * u - line * u[0]) * (spacing / np.pi)
             if start == 0:
                 wave[0] /= 2
@@ -158,7 +164,7 @@ class _EachToken:
         """Return log φ, m2/φ, m1/φ, (m1/φ)² and the error over φ, [5, tokens, len(u)]."""
         u = self.u
         (psi, m1, m2), error = self.invert(tokens, u, line)
-        small = psi > 0.5  # φ is: there 1 − ψ has lost digits
+        small = psi >= 0.5  # φ is: there 1 − ψ has lost digits
         phi = np.ones_like(psi)
         some = np.flatnonzero(small.any(axis=1))
         if some.size:  # of these tokens, on the right, all is taken from the other line
@@ -168,9 +174,7 @@ class _EachToken:
             at = (some, right)
             for mine, other in zip((phi, m1, m2, error), (*found, slips), strict=True):
                 mine[at] = np.where(small[at], other, mine[at])
-        log_phi = np.where(
-            small, np.log(np.maximum(phi, _LEAST)), np.log1p(-np.where(small, 0.0, psi))
-        )
+        log_phi = log_complement(psi, np.maximum(phi, _LEAST))
         over = np.exp(-log_phi)
         ratio = m1 * over
         return np.stack([log_phi, m2 * over, ratio, ratio**2, error * over])

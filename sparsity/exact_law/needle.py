@@ -48,6 +48,8 @@ _ULP = 4e-16  # of a value, with the operations that led to it
 def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
     """Return the function log c -> the ends of the scores at which |f| < c.
 
+    A largest weight needs the law of each weight only, and that is the normal law of an interval.
+
     For f(1) e^(rate·(s − 1)) all scores to one side of a place, for f(1) s^power above 0 and
     f(−1)|s|^power below it those between two places.
 
@@ -181,6 +183,8 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
     least, most = math.log(_NOTHING), math.log(18.0 + math.sqrt(2 * math.log(values)))
     low = edge(lambda p: p > 1 - _NOTHING, least, most)
     high = edge(lambda p: p < _NOTHING, most, low)
+    # Clenshaw-Curtis, as the rule of half the nodes is among them: each chance is a contour
+    # integral.
     x = low + 0.5 * (high - low) * (1 + np.cos(np.pi * np.arange(_NODES + 1) / _NODES))
     rate = recall_slope(np.exp(x), values) * np.exp(x) * 0.5 * (high - low)
     p, off = np.array([chance(each) for each in x.tolist()]).T

@@ -20,7 +20,9 @@ from sparsity.limit.scores import at_points, score_law
 from sparsity.rows.scores import StudentT
 
 TAIL = 1e-15  # mass that truncation may lose
-VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
+# How far 2·log|f| plus the log density, and arg f, may vary over a panel's box. More makes fewer
+# panels, and the error e^(VARIATION)·10⁻¹⁶ of each larger.
+VARIATION, _TURN = 6.0, 0.6
 _MOST_PANELS = 80_000  # that one law may have: seconds of work
 _LOOSE = 20  # times as far as log|f| varies it may seem to, by its bounds over wide panels
 _RULE = 5e-14  # relative error of the rule on such a panel, also for a law that is near
@@ -69,6 +71,8 @@ class Nodes(NamedTuple):
 
     def sliver_error(self, by: np.ndarray) -> float:
         """Return what slivers add to the error: their mass beside that of all weights as large."""
+        # All its mass may be off, but beside that of the nodes as large as it: at every t these
+        # have a 1 − e^(−x) that is as large.
         t, most, mass = self.slivers
         above = np.logaddexp.accumulate(self.tilted(by)[::-1])[::-1]
         at = np.searchsorted(self.log_f, most - 1.0)
@@ -153,6 +157,9 @@ class _Smooth:
 
     def _excess(self, known: PanelBounds) -> np.ndarray:
         """Return how far f and the density vary over a panel's box, in units of what they may."""
+        # The panels know f without its factor e^(c + bt + at²), whose variation over a box is
+        # exact: that of |f| by the real part's slope and bend, that of arg f by the imaginary
+        # part's.
         box = known.t, WIDE * known.half, HIGH * known.half
         with np.errstate(all="ignore"):
             density = self.axis.law.bound_on_boxes(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
@@ -199,6 +206,8 @@ class _Smooth:
 
     def not_worth_cutting(self, known: PanelBounds) -> np.ndarray:
         """Return panels next to a zero or a pole of f, or far out, that no more is asked of."""
+        # Next to a zero of f less than TAIL of the mass is lost. Next to a pole the weights are the
+        # largest of all, however rare: there panels are cut until the pole's place is rounding.
         most = np.where(known.on_segment[1] == np.inf, _RAREST, TAIL / 10)
         low, high = self._density(known)
         tiny = 2 * known.half < most
@@ -265,6 +274,7 @@ def _of_mixture(
     """Return the nodes of Gaussian laws and points, each with its law's share."""
     share, mean, deviation = parts
     point = deviation == 0
+    # A part N(m, d²) of the mixture is the law of scores of bias β + γm and spread γd.
     found = [_points(kernel, beta, gamma, mean[point], share[point])] if point.any() else []
     for one, m, d in zip(share[~point], mean[~point], deviation[~point], strict=True):
         own = nodes(kernel, beta + gamma * m, gamma * d, None, powers)

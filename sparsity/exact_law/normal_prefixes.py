@@ -66,6 +66,7 @@ class _Group:
         self.points, self.spacing = len(u), (u[1] - u[0]) / 2
         own, low, high = np.unique(gamma), gamma.min(), gamma.max()
         count = _SPREADS + int(np.ceil(_MORE * np.log(high / low) / np.log(_RATIO)))
+        # Chebyshev points: a polynomial through equally spaced ones would run off at the ends.
         angle = np.pi * (np.arange(count) + 0.5) / count
         between = (low + high - (high - low) * np.cos(angle)) / 2
         self.nodes = own if len(own) <= count else between
@@ -76,6 +77,8 @@ class _Group:
 
     def __call__(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         """Return the terms summed over some tokens, [4, points]."""
+        # A token is two interpolations at once, along β by local polynomials and across γ by a
+        # global one: it becomes TAPS·nodes weights, and all tokens together one correlation a node.
         times = np.zeros((self.count, len(self.nodes)))
         taps = np.arange(TAPS) - (TAPS // 2 - 1.0)
         for start in range(0, len(beta), _AT_ONCE):

@@ -164,6 +164,7 @@ class _Table:
         if count * points * max(len(u), 100) > _MOST_NUMBERS:
             fix = f"its law of weights takes {count} panels at these parameters; use estimate"
             raise TooFine("row", f"gamma = {law.gamma:g}", fix)
+        # Partial integrals to every node, by one matrix per panel: B is wanted at all of them.
         w, self.up = cumulative_rule(points)
         self.down = w - self.up
         self.half = np.diff(self.edges)[:, None] / 2
@@ -223,6 +224,7 @@ class _Table:
 
 def _lowest(law: LogWeightLaw, n: float, keys: int) -> float:
     """Return the v under which the weights that count, if they are not 0, hardly ever are."""
+    # A lower end of v saves panels of all u. Where P(N < k) matters there is no such end.
     if not law.surely_full(n, keys):
         return law.low
     # The k largest weights are all above v, unless fewer than k are; the largest is, unless all are
@@ -256,6 +258,8 @@ def _by_rule(
     found = np.zeros(len(n))
     for part, panels, log_phi, log_none, log_share in table.blocks(start, rare):
         top = float(table.v[panels][-1, -1])  # e^v alone may be beyond float64
+        # e^(u+v) du dv: the factor e^v is taken over that of the last panel, as e^v of a row of exp
+        # may overflow where e^(u+v) does not.
         area = (np.exp(table.v[panels] - top) * table.weights[panels]).ravel()
         for i, m in enumerate(n.tolist()):
             log_row = u[part] + m * log_phi  # of the chance that no weight has ended the row
@@ -302,6 +306,8 @@ def ranked(
         raise InputError("beta / gamma", beta / gamma, fix)  # the caller may have scaled both
     p_row = -np.expm1(n * law.log_zero)
     full = law.surely_full(n, of.keys)
+    # Lengths whose rows surely have k weights start their panels higher up; the others would make
+    # all lengths start at the lowest weight.
     for own in (several & full, several & ~full):
         if own.any():
             (fine, lost), (coarse, _) = (

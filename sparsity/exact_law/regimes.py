@@ -75,6 +75,8 @@ def condensed_n_eff(length: Any, gamma: Any) -> np.ndarray:
 
 
 def _stable_n_eff(alpha: Any) -> np.ndarray:
+    """Return the n_eff of a condensed row at α = γ_c/γ."""
+    # By logarithms, as both gammas and their ratio grow without end towards α = 1.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_ratio = gammaln((1 - alpha) / 2) - gammaln(1 - alpha / 2)
         return np.where(alpha < 1, 1 + alpha / 2 * np.exp(2 * log_ratio), np.inf)
@@ -119,6 +121,8 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
 
     def reach(m: float) -> float:
         top = np.sqrt(np.log(m) + 2 * excess)
+        # The logarithm of S_rms over its limit less that of 1 + tolerance: it ascends in γ, from
+        # below 0 to above it, so that Brent's method has a bracket.
         if m == 1:  # S_rms = 1
             return float(top)
 
@@ -164,14 +168,16 @@ class Regime:
     limit_reach: float
 
     def __repr__(self) -> str:
-        """One line: the phase and what the row attends to."""
+        """Return one line: the phase, and how many tokens the row attends to."""
         at = f"n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3g} γ_c"
         return f"Regime({self.name}: {at}, n_eff = {self.n_eff:.6g})"
 
     def summary(self) -> dict[str, Any]:
+        """Return the fields in JSON's types."""
         return asdict(self)
 
     def text(self) -> str:
+        """Return three lines for a terminal."""
         verb = "is" if self.limit_holds else "is not"
         return (
             f"softmax, n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3f} γ_c: {self.name}\n"

@@ -52,7 +52,7 @@ class Kinds(NamedTuple):
 def _transforms(
     scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int
 ) -> list[np.ndarray]:
-    """1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of scores with given shares; x = e^(u + power·s).
+    """Return 1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of x = e^(u + power·s).
 
     Args:
         scores: s, [points], or [points, t] where they differ with t.
@@ -73,13 +73,14 @@ def _transforms(
 def _kinds(
     gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float
 ) -> Kinds:
-    """The transforms of the three kinds by the trapezoidal rule of a step in ε."""
+    """Return the transforms of the three kinds by the trapezoidal rule of a step in ε."""
     rest = math.sqrt((1 - rho) * (1 + rho))
     e = np.arange(LOW, HIGH, step)
     density = np.exp(-0.5 * e * e)[:, None]
     with np.errstate(under="ignore"):
         above = density * ndtr((rho * e[:, None] - t) / rest)
         below = density * ndtr((t - rho * e[:, None]) / rest)
+        # Divided by their own sums they are probabilities by the rule as well, whatever it loses.
         above, below = (x / x.sum(axis=0) for x in (above, below))
     z = np.arange(-9.0, 9.0 + step, step)[:, None]
     at = np.broadcast_to(np.exp(-0.5 * z * z), (len(z), len(t)))
@@ -92,12 +93,12 @@ def _kinds(
 
 
 def _log_rest(missing: np.ndarray) -> np.ndarray:
-    """Ln φ from 1 − φ."""
+    """Return ln φ, given 1 − φ; where φ is rounding, a finite number that is low."""
     return np.log1p(-np.minimum(missing, 1 - 1e-16))
 
 
 def captured(kinds: Kinds, k: int, n: float) -> np.ndarray:
-    """The integrand of the captured mass, [u, t]."""
+    """Return the integrand of the captured mass, [u, t]."""
     (above, _, more, _), (at, _, one, _), (below, *_) = kinds
     with np.errstate(under="ignore"):
         others = np.exp((k - 2) * _log_rest(above) + (n - k) * _log_rest(below))
@@ -105,7 +106,7 @@ def captured(kinds: Kinds, k: int, n: float) -> np.ndarray:
 
 
 def _squares(kinds: Kinds, k: int, n: float) -> np.ndarray:
-    """The integrand of n_eff of what is read, [u, t], for x = e^(u + 2s)."""
+    """Return the integrand of n_eff of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, more, _), (at, root_at, one, _), _ = kinds
     phi, phi_at = 1 - above, 1 - at
     with np.errstate(under="ignore"):
@@ -115,7 +116,7 @@ def _squares(kinds: Kinds, k: int, n: float) -> np.ndarray:
 
 
 def _participation(kinds: Kinds, k: int, n: float) -> np.ndarray:
-    """The integrand of Σp² of what is read, [u, t], for x = e^(u + s)."""
+    """Return the integrand of Σp² of what is read, [u, t], for x = e^(u + s)."""
     (above, _, _, square), (at, _, _, square_at), _ = kinds
     with np.errstate(under="ignore"):
         others = np.exp((k - 2) * _log_rest(above))
@@ -123,7 +124,7 @@ def _participation(kinds: Kinds, k: int, n: float) -> np.ndarray:
 
 
 def _root(kinds: Kinds, k: int, n: float) -> np.ndarray:
-    """The integrand of Σ|a|/√Σa² of what is read, [u, t], for x = e^(u + 2s)."""
+    """Return the integrand of Σ|a|/√Σa² of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, _, _), (at, root_at, _, _), _ = kinds
     with np.errstate(under="ignore"):
         others = np.exp((k - 2) * _log_rest(above))
@@ -140,10 +141,27 @@ _INTEGRANDS = {
 }
 
 
+def mean_and_coarser(fine: np.ndarray, coarse: np.ndarray, share: np.ndarray) -> list[float]:
+    """Return the mean over t of the integral over u of a body, and three of coarser rules.
+
+    Args:
+        fine: the body, [u, t].
+        coarse: the body by a coarser rule within: the second mean is of it.
+        share: probabilities of t, but for a factor; the others have twice the step in t, and in u.
+    """
+    # t, u and what is within the body each have their own coarser rule: the gaps add up to a bound.
+    rules_of_both = (fine, 1, 1), (coarse, 1, 1), (fine, 2, 1), (fine, 1, 2)
+    found = []
+    for body, every, skip in rules_of_both:
+        over_u = body[::skip].sum(axis=0) * STEP_U * skip
+        found.append(float((over_u[::every] * share[::every]).sum() / share[::every].sum()))
+    return found
+
+
 def _mean(
     name: str, k: int, gamma: float, rho: float, n: float, t: np.ndarray, share: np.ndarray
 ) -> tuple[float, float]:
-    """The mean of a quantity at one length, and a bound on its error."""
+    """Return the mean of a quantity at one length, and a bound on its error."""
     integrand, power, reach = _INTEGRANDS[name]
     rest = math.sqrt((1 - rho) * (1 + rho))
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
@@ -163,14 +181,7 @@ def _mean(
         return np.concatenate(parts)
 
     fine, coarse = body(step), body(1.5 * step)
-
-    def mean(of: np.ndarray, every: int = 1, skip: int = 1) -> float:
-        """Integrate over u by every `skip`-th point and over t by every `every`-th."""
-        over_u = of[::skip].sum(axis=0) * STEP_U * skip
-        return float((over_u[::every] * share[::every]).sum() / share[::every].sum())
-
-    value = mean(fine)
-    others = mean(coarse), mean(fine, every=2), mean(fine, skip=2)
+    value, *others = mean_and_coarser(fine, coarse, share)
     gap = sum(abs(other - value) for other in others)
     scale = 1 / math.sqrt(n) if name == "S" else 1.0
     return value * scale, gap / value + ROUNDING
@@ -190,7 +201,7 @@ def refuse_too_close(rho: float) -> None:
 def law(
     name: str, k: int, gamma: float, rho: float, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of a quantity over rows of n > k tokens, and a bound on its relative error.
+    """Return the mean of a quantity over rows of n > k tokens, and a bound on its relative error.
 
     Args:
         name: "abs_sum" (the captured mass), "n_eff", "participation" or "S", of the keys read.
@@ -214,7 +225,7 @@ def law(
 
 
 def _from_above(density: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """Integrals of densities [panels, points, t] from each Gauss point up to the last edge."""
+    """Return integrals of densities [panels, points, t] from each Gauss point to the last edge."""
     weights, upto = rules.cumulative_rule(density.shape[1])
     whole = np.einsum("p,kpt->kt", weights, density) * half[:, None]
     later = np.cumsum(whole[::-1], axis=0)[::-1] - whole
@@ -223,7 +234,9 @@ def _from_above(density: np.ndarray, half: np.ndarray) -> np.ndarray:
 
 
 def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
-    """The chance that the key of the largest score is read, given t, [t]."""
+    """Return the chance that the key of the largest score is read, given t, [t]."""
+    # Distribution functions near 1 are raised to the n-th power: they are summed from above, as
+    # 1 − F, in which the digits are.
     rest = math.sqrt((1 - rho) * (1 + rho))
     edges = np.arange(LOW, HIGH + width, width)
     e, weights = (x[..., None] for x in rules.gauss_panels(edges, _POINTS_OF_PANEL))
@@ -241,7 +254,7 @@ def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.nda
 
 
 def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The chance that the key of the largest score is among the k read, and a bound on its error.
+    """Return the chance that the k keys read hold the largest score, and a bound on its error.
 
     The spread of the scores does not matter to it.
 
@@ -268,5 +281,5 @@ def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def captured_in_long_rows(gamma: float, rho: float, share: float) -> float:
-    """The limit of the captured mass at a share k/n of the keys: Φ(ργ + Φ⁻¹(k/n))."""
+    """Return the limit of the captured mass at a share k/n of the keys: Φ(ργ + Φ⁻¹(k/n))."""
     return float(ndtr(rho * gamma + ndtri(share)))

@@ -22,7 +22,9 @@ from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import Approx
 from sparsity.limit.score_laws import between
 
-_STEP = 0.125  # of the lattice: of ln γ, or of aγ/2
+# Of the lattice: of ln γ, or of aγ/2. A coarser one asks for fewer sets of nodes, on which the laws
+# at its corners, with more of a tilt, are known to fewer digits.
+_STEP = 0.125
 _TURN = 2.0  # the aγ from which it is that
 _FARTHEST = 2.0**40  # β/γ beyond which the offset of a bias loses digits
 _SMALLEST = float(np.finfo(np.float64).tiny)  # γ, of which 1/γ is a number
@@ -44,6 +46,8 @@ class Lattice:
 
     def spread(self, place: float) -> float:
         """Return the γ at a place."""
+        # Logarithmic up to the bend and linear beyond, continuous with its slope: e^(aγt) of the
+        # next place then differs by the same factor everywhere.
         turn = math.log(self.bend)
         return math.exp(place) if place <= turn else self.bend * (1 + place - turn)
 
@@ -81,6 +85,8 @@ def tilt(beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float]) -> np.n
         gamma: likewise.
         near: β and γ of the reference, whose standard score is t.
     """
+    # s = β₀ + γ₀t, so z = (s − β)/γ = ratio·t − offset, and a + bt + ct² = (t² − z²)/2 + ln ratio.
+    # c is a product of two factors, not a difference of squares: next to the reference it is tiny.
     offset, ratio = (beta - near[0]) / gamma, near[1] / gamma
     square = (gamma - near[1]) * (gamma + near[1]) / (2 * gamma**2)
     return np.stack([np.log(ratio) - offset**2 / 2, offset * ratio, square], axis=-1)
@@ -191,6 +197,7 @@ class Family:
     def first_u(self, longest: float) -> float:
         """Return the u below which rows up to that length have no integrand left."""
         # n(1 − φ) against the chance, at most 1, that the row holds anything.
+        # Both are over e^top, as the coarse means are.
         chance = np.exp(np.minimum(-self.tops, 700.0))
         holds = np.minimum(chance, longest * self.p_nonzero)
         small = (longest * self._coarse < TAIL * holds).all(axis=-1)

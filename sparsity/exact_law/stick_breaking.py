@@ -71,6 +71,7 @@ _ROUNDING, _ROUNDING_OF_KEY = 2e-13, 1e-15
 
 def _mean(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[float, float]:
     """Return E of a power of a function of the score, and the relative error of it."""
+    # Beyond that spread σ(s) is a step, and only β/γ matters: the law of a narrower one is taken.
     wider = max(gamma / _STEP_LIKE, 1.0)  # all but a share 1/γ of such scores take nothing or all
     log, error = quadrature.moment(kernel, power, beta / wider, gamma / wider)
     if wider > 1:
@@ -97,6 +98,7 @@ def participation(beta: float, gamma: float, length: np.ndarray) -> tuple[np.nda
         length: row lengths n ≥ 1, [lengths].
     """
     (taken, off), (square, gap) = (_mean(_SHARE, power, beta, gamma) for power in (1, 2))
+    # A geometric series of ratio r = E(1 − b)², by 1 − r, which has its digits where b is small.
     ends = 2 * taken - square  # 1 − r
     value = square * _lost_power(ends, np.asarray(length, dtype=np.float64)) / ends
     error = gap + 2 * (2 * taken * off + square * gap) / ends + _ROUNDING_OF_SUMS
@@ -141,6 +143,7 @@ def _log_left(s: np.ndarray) -> np.ndarray:
 
 def _times(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the product of matrices of blocks, [rows, columns, ·, ·], zero above the diagonal."""
+    # Moments of an order follow from those of lower orders alone: three blocks of nine are zero.
     found = np.zeros((*other.shape[:2], one.shape[2], other.shape[3]))
     for i in range(len(one)):
         for j in range(min(i + 1, other.shape[1])):
