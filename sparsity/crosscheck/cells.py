@@ -16,6 +16,7 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, quantities
+from sparsity.capabilities import capabilities
 from sparsity.crosscheck import stein
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.exact_law import engine, maps
@@ -29,6 +30,7 @@ from sparsity.limit.evaluation import evaluate
 from sparsity.limit.long_rows import log_sums
 from sparsity.results import Estimate
 from sparsity.rows import classes
+from sparsity.rows.classes import ANY_LENGTH
 from sparsity.rows.row import Row
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
@@ -40,7 +42,6 @@ Value = tuple[float, float]  # log of a quantity, and a bound on its error
 # Theories against samplers, theories against each other, and what was left out and why.
 Pairs = tuple[tuple["Question", ...], tuple["Question", ...], tuple[str, ...]]
 
-ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
 # Share of the detectable error that the standard error of a cell is sampled to: a theory is good
 # enough for a cell if its own bound is below that.
 STDERR_SHARE = 0.11
@@ -312,19 +313,15 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         return found
     if n is None:
         return found
-    # Whether there are sinks, and scores that the second law of n_eff is for.
-    try:
+    try:  # for scores that the second law of n_eff is for
         tokens = row.tokens(n)
     except InputError:  # scores that are known by their moments only, or none: each cell says so
         tokens = None
-    there = {None}
-    if tokens is not None:
-        there |= {"sink"} if tokens.sink.any() or tokens.units else set()
-        there |= {"needle"} if tokens.needle.any() else set()
     for quantity in quantities.ALL:
         if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
             continue  # a linear image of another quantity is held by that one's cell
-        if quantity.has_law and quantity.needs in there:
+        # Laws that refuse this row stay candidates, to be left out with their own reason.
+        if quantity.has_law and capabilities(row, quantity, n).missing is None:
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
     if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
@@ -336,10 +333,9 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
 def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
     """Return cells of the quantities with an exact law under a map of rows, and of its limit S."""
     names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
-    limit = [
-        Question(row, ("limit", "pooled rows"), "S", None if kernel.identically_distributed else n)
-    ]
-    if kernel.unnormalised is not None and (n is None or not names):
+    known = capabilities(row, quantities.S)
+    limit = [Question(row, ("limit", "pooled rows"), "S", n if known.limit_needs_length else None)]
+    if known.limit and (n is None or not names):
         return limit
     if not names:
         raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
@@ -347,7 +343,7 @@ def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question
         fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)
     laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
-    return laws if kernel.unnormalised is None else laws + limit
+    return laws + limit if known.limit else laws
 
 
 def _refuse_rare_rows(cell: Question, rel_error: float) -> None:

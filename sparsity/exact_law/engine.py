@@ -15,7 +15,7 @@ from sparsity.errors import InputError
 from sparsity.exact_law import needle, sink_chance, token_sums
 from sparsity.exact_law.laplace import Laplace, laplace
 from sparsity.exact_law.nodes import TAIL
-from sparsity.exact_law.ranked import ranked
+from sparsity.exact_law.ranked import LAWS, ranked
 from sparsity.exact_law.rules import log_complement, refuse_slow
 from sparsity.exact_law.shared_nodes import family
 from sparsity.exact_law.token_sums import SQRT_REACH, STEP, Sums
@@ -206,6 +206,20 @@ def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray
             return [column[0] for column in _of_identical_tokens(one, integral, n)]
         rows = [_of_different_tokens(row, integral, int(m), longest) for m in n]
         return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def has_law(kernel: Kernel, quantity: Quantity) -> bool:
+    """Return whether the law of a quantity is known for a kernel, in some rows at least.
+
+    What is an integral over u is known for every kernel. Chances need the transform of a weight at
+    complex places, and ranks its distribution function, which a few kernels have.
+    """
+    of = quantity if quantity.linear is None else quantity.linear.of
+    if of.above is not None:
+        return sink_chance.has_law(kernel)
+    if of.needle_law is not None:
+        return needle.has_law(kernel, of.needle_law)
+    return kernel.weight in LAWS if of.rank_law is not None else of.integral is not None
 
 
 def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:

@@ -13,7 +13,7 @@ from sparsity.exact_law import engine, maps
 from sparsity.kernels import Kernel, Law, RowMap, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.evaluation import evaluate
-from sparsity.quantities import Quantity
+from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Exact
 from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.rows.steps import Coca
@@ -26,10 +26,10 @@ def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     """Return S of the n weights of a row in which nothing is random, or n·S² or its inverse."""
     found = evaluate(row, length=n)
     # Nothing is random, so each is a power of S times one of n: S² = n_eff/n and Y₂ = 1/n_eff.
-    powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
-    if quantity.name not in powers:
-        raise InputError("of", quantity.name, f"{row.kernel.name} has {', '.join(powers)}")
-    of_S, of_n = powers[quantity.name]
+    if quantity.name not in POWERS_OF_S_AND_N:
+        fix = f"{row.kernel.name} has {', '.join(POWERS_OF_S_AND_N)}"
+        raise InputError("of", quantity.name, fix)
+    of_S, of_n = POWERS_OF_S_AND_N[quantity.name]
     value = np.exp(of_S * found.log_S) * n**of_n
     return value, np.ones(n.shape), abs(of_S) * np.asarray(found.error_bound)
 

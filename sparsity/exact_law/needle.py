@@ -77,7 +77,7 @@ def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarra
 
     if rise is not None and rise != 0:
         return of_exp
-    if degree is not None and degree > 0:
+    if has_law(kernel, NeedleLaw()):
         return of_power
     fix = "the law of the largest weight is known for exp and powers of the score; use estimate"
     raise InputError("kernel", kernel.name, fix)
@@ -194,6 +194,14 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
     value = start + float(fine @ p)
     # What is certain up to `_NOTHING` may be off by it, below and above, and so may R at c ≈ 0.
     return value, (gap + float(np.abs(fine) @ off) + 4 * _NOTHING) / value
+
+
+def has_law(kernel: Kernel, of: NeedleLaw) -> bool:
+    """Return whether the chance is known for a kernel: its rank by symmetry, recall for exp."""
+    if of.values is None:
+        rise, degree = symmetry(kernel)
+        return bool(rise) or (degree or 0) > 0
+    return sink_chance.has_law(kernel)
 
 
 def law(

@@ -233,9 +233,14 @@ def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
     return value, gap + float(weights @ found[:, 1]) + 1e-15
 
 
+def has_law(kernel: kernels.Kernel) -> bool:
+    """Return whether the kernel is exp, whose transform of one weight is known on the contour."""
+    return kernel.weight == kernels.exp.weight
+
+
 def refuse_other_kernels(row: Row, name: str) -> None:
-    """Refuse all kernels but exp, whose transform of one weight is known on the contour."""
-    if row.function.weight != kernels.exp.weight:
+    """Refuse all kernels but exp."""
+    if not has_law(row.function):
         fix = f"the law of {name} is known for exp; use estimate"
         raise InputError("kernel", row.kernel.name, fix)
 
@@ -259,7 +264,7 @@ def law(
     # Errors here are absolute, of a chance; quantities have relative ones.
     found = np.array([chance(row, int(n), of) for n in length.tolist()]).reshape(-1, 2)
     value, off = found.T
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # a chance that is certainly 0 is exact
         error = np.where(off > 0, off / np.abs(value), 0.0)
     open_ = ~(error < RESOLVED)
     if open_.any():

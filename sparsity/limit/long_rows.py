@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +20,11 @@ from sparsity.limit.lorenz import Lorenz
 from sparsity.limit.scores import log_moments
 from sparsity.quantities import Quantity
 from sparsity.rows import classes
-from sparsity.rows.classes import Class, TokenClasses
+from sparsity.rows.classes import ANY_LENGTH, Class, TokenClasses
 from sparsity.rows.row import Row
 
-_ANY_LENGTH = 64  # tokens of a row of equals, whatever its length
 _SLOPE_RULES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
+_DEGREE_0 = 1e-12  # of a product: below it is 0, and rounding of powers such as 1/p
 _ORDER_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 
 
@@ -84,11 +85,9 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         InputError: an infinite moment, a bad value, or no length where tokens differ.
     """
-    if length is None and not classes.identical_tokens(
-        row, _ANY_LENGTH, 2 * _ANY_LENGTH, units=False
-    ):
+    if length is None and not classes.same_at_any_length(row):
         _refuse_without_length()
-    n = LENGTH.check(_ANY_LENGTH if length is None else length)
+    n = LENGTH.check(ANY_LENGTH if length is None else length)
     found = []
     for m in n.flat:
         given = classes.rescaled(classes.classed(row, int(m)), units=False)
@@ -96,6 +95,18 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
         found.append((first - 0.5 * (second + math.log(m)), off + more))
     value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
     return value.reshape(n.shape), error.reshape(n.shape)
+
+
+def _goes_by_length(
+    sums: Sequence[tuple[float, float]], count: float, total: float, others: float, units: bool
+) -> bool:
+    """Return whether a product of row sums depends on n; the arguments are those of `product`.
+
+    A sum over n tokens alike is n times a mean, so that n cancels in a product of degree 0. A sink,
+    a needle or the weight of a sink logit is one among n, and does not.
+    """
+    degree = sum(power for _, power in sums) + count + total
+    return abs(degree) > _DEGREE_0 or bool(total and units) or bool(others)
 
 
 class TokenSums:
@@ -112,12 +123,15 @@ class TokenSums:
 
     def __init__(self, row: Row, length: int | None, quantity: Quantity) -> None:
         """Sort the tokens into classes."""
-        lengths = (length,) if length else (_ANY_LENGTH, 2 * _ANY_LENGTH)
-        self.alike = classes.identical_tokens(row, *lengths, units=False)
+        self.alike = (
+            classes.identical_tokens(row, length, units=False)
+            if length
+            else classes.same_at_any_length(row)
+        )
         if length is None and not self.alike:
             _refuse_without_length()
         self.length, self.quantity = length, quantity
-        self.given = classes.classed(row, length or _ANY_LENGTH)
+        self.given = classes.classed(row, length or ANY_LENGTH)
         if quantity.needs is not None:
             classes.refuse_without(row, quantity.needs, self.given.of(quantity.needs))
 
@@ -137,11 +151,9 @@ class TokenSums:
                 sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
         own = log_sums(self.given, tuple(order for order, _ in sums)) if sums else []
         parts = list(zip(own, (power for _, power in sums), strict=True))
-        # Sums over n tokens alike are n times a mean: a product of degree 0 does not know n.
         units = self.given.token.sum() < self.given.count.sum()
-        degree = sum(power for _, power in sums) + count + total
-        if abs(degree) > 1e-12 or (total and units) or sinks or needle:
-            _ = self.n  # the product depends on the length
+        if _goes_by_length(sums, count, total, sinks or needle, units):
+            _ = self.n  # refused where there is none
         if total:
             parts.append((self._total, total))
         if sinks:
@@ -149,7 +161,7 @@ class TokenSums:
         if needle:
             parts.append((log_sums(self.given, (needle,), self.given.needle)[0], 1.0))
         log = sum(value * power for (value, _), power in parts)
-        log += count * math.log(float(self.length or _ANY_LENGTH))
+        log += count * math.log(float(self.length or ANY_LENGTH))
         error = sum(off * abs(power) for (_, off), power in parts)
         value = math.exp(log)
         return value, value * (error + 4 * EPS * (1 + abs(log)))
@@ -194,6 +206,63 @@ class TokenSums:
 
     def keys(self, share: float) -> tuple[float, float]:
         return self._lorenz.keys(share)
+
+
+class LimitInputs(NamedTuple):
+    """What the limit of a quantity is made of, besides ratios of sums over tokens.
+
+    Args:
+        length: whether it depends on the length of the row.
+        ranks: whether it goes by the ranks of the weights, known where all have one Gaussian law.
+    """
+
+    length: bool
+    ranks: bool
+
+
+class _Recorder:
+    """Row sums that note what a limit asks of them, where no row is at hand and nothing is summed.
+
+    A quantity says what its limit is by one function of `quantities.LongRows`. Called with this it
+    also says what it needs, so that it need not be written down a second time.
+    """
+
+    def __init__(self, units: bool) -> None:
+        self.units, self.length, self.ranks = units, False, False
+
+    @property
+    def n(self) -> float:
+        self.length = True
+        return float(ANY_LENGTH)
+
+    def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
+                sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
+        if _goes_by_length(sums, count, total, sinks or needle, self.units):
+            self.length = True
+        return 1.0, 0.0
+
+    def entropy(self) -> tuple[float, float]:
+        self.length = True
+        return 1.0, 0.0
+
+    def gini(self) -> tuple[float, float]:
+        self.ranks = True
+        return 1.0, 0.0
+
+    def top(self, share: float) -> tuple[float, float]:
+        return self.gini()
+
+    def keys(self, share: float) -> tuple[float, float]:
+        return self.gini()
+
+
+def limit_inputs(quantity: Quantity, *, units: bool) -> LimitInputs:
+    """Return what the limit of a quantity is made of, in rows with sink logits (`units`) or not."""
+    of = quantity if quantity.linear is None else quantity.linear.of
+    rows = _Recorder(units)
+    if of.limit is not None:
+        of.limit(rows)
+    return LimitInputs(rows.length, rows.ranks)
 
 
 def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, float]:

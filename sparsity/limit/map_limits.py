@@ -177,6 +177,11 @@ _LIMITS: dict[str, Limit] = {
 }
 
 
+def has(kernel: RowMap) -> bool:
+    """Return whether the limit S of a map is known."""
+    return kernel.family in _LIMITS
+
+
 def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evaluation:
     """Return S = E|a|/√(E a²) of a map of whole rows, of its weights one by one.
 
@@ -189,7 +194,7 @@ def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evalu
     Raises:
         InputError: a map without a limit, another method, or a bad or missing value.
     """
-    if kernel.family not in _LIMITS:
+    if not has(kernel):
         raise refused(kernel)
     known = _LIMITS[kernel.family]
     if method not in (None, known.method):

@@ -15,6 +15,7 @@ import numpy as np
 from sparsity import kernels, quantities
 from sparsity.axes.controls import CONTROLS
 from sparsity.axes.row_choices import Rows, marks
+from sparsity.capabilities import capabilities
 from sparsity.errors import NoClosedForm
 from sparsity.exact_law import maps
 from sparsity.exact_law.exact import exact
@@ -26,7 +27,6 @@ from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 
 _MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick
-_OF_POSITIONS = (quantities.n_eff, quantities.participation)
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,8 @@ def limit_at_point(spec: Spec) -> float:
 
 def has_limit(spec: Spec) -> bool:
     """Tell whether the quantity has a limit of long rows here."""
-    if isinstance(spec.kernel, RowMap):
-        return spec.kernel.unnormalised is not None and spec.quantity is quantities.n_eff
+    if isinstance(spec.kernel, RowMap):  # of S alone, which is drawn as n_eff of long rows
+        return spec.quantity is quantities.n_eff and capabilities(spec.kernel, quantities.S).limit
     return spec.quantity.has_limit
 
 
@@ -233,14 +233,15 @@ def why_kernel_has_none(kernel: Kernel | RowMap, marked: frozenset[str], quantit
         marked: what there is in its rows besides plain tokens: a "sink", the "needle".
         quantity: the quantity.
     """
+    known = capabilities(kernel, quantity)
     if kernel.law is Law.FEATURES and quantity is not quantities.n_eff:
         return f"{kernel.name} has S of long rows only"
-    if kernel.law is Law.POSITION and quantity not in _OF_POSITIONS:
+    # The mean of S over rows that are not random is S itself, which has an axis of its own.
+    if kernel.law is Law.POSITION and (quantity is quantities.S or not known.exact):
         return f"{kernel.name} has S, n_eff and participation only"
     if quantity.needs is not None and quantity.needs not in marked:
         return f"needs a {quantity.needs}: choose a row law with one"
-    signed = isinstance(kernel, RowMap) and maps.has(kernel, quantity)
-    if quantity in quantities.OF_MAPS and not signed:
+    if quantity in quantities.OF_MAPS and not known.exact:
         if quantity is quantities.recall:
             return "is for maps that leave keys out, such as router"
         return "is for signed weights, such as those of differential"
@@ -267,9 +268,7 @@ def rows_of_formula(spec: Spec) -> str:
 
 def has_law(spec: Spec) -> bool:
     """Tell whether an exact law of the quantity is known for such rows."""
-    if isinstance(spec.kernel, RowMap):
-        return maps.has(spec.kernel, spec.quantity)
-    return spec.kernel.law is not Law.FEATURES and spec.quantity.has_law
+    return capabilities(spec.kernel, spec.quantity).exact
 
 
 def why_no_law(spec: Spec) -> str:

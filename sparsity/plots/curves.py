@@ -11,8 +11,8 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.arguments import as_float64, vector, whole
+from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
-from sparsity.exact_law import maps
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
@@ -190,8 +190,10 @@ def _theory(
             raise
     if np.isnan(of_rows).all() and of_long is None and not len(places):
         n = "" if request.length is not None or x == LENGTH.name else " without a length"
-        fix = f"{request.row.kernel.name} has no formula for it{n}; give montecarlo=True or a "
-        raise InputError("of", quantity.name, fix + "length")
+        fix = f"{request.row.kernel.name} has no formula for it{n}"
+        if capabilities(request.row, quantity).sampled:
+            fix += "; give montecarlo=True or a length"
+        raise InputError("of", quantity.name, fix)
     long = None if of_long is None else Series.of_values(f"limit, {label}", at_all, of_long)
     line = Series.of_values(label, at_all, of_rows)
     return Curve(line, long, floor_of_rows(quantity, x, at_all, request.length), request.held)
@@ -202,16 +204,12 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
     row, n, kernel = request.row, request.length, request.row.kernel
     if kernel.law is Law.FEATURES and quantity is quantities.S:  # the definition itself
         return np.exp([evaluate(with_value(row, x, v)).log_S for v in values.tolist()])
-    if isinstance(kernel, RowMap):
-        has_law = maps.has(kernel, quantity)
-    else:
-        has_law = kernel.law is not Law.FEATURES and quantity.has_law
-    if not has_law or (n is None and x != LENGTH.name):
+    known = capabilities(row, quantity)
+    if not known.exact or (n is None and x != LENGTH.name):
         return np.full(values.shape, np.nan)
     if x == LENGTH.name:
         return np.asarray(exact(row, length=values, of=quantity).value)
-    shared = quantity.integral is not None and quantity.needs is None  # one set of nodes for all
-    if request.fast and kernel.law is Law.SCORE and shared:
+    if known.shares_nodes:
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
     rows = (with_value(row, x, v) for v in values.tolist())
@@ -224,21 +222,20 @@ def _limit(
 ) -> np.ndarray | None:
     """Return the limit of long rows along the abscissa; None where there is none."""
     row, n = request.row, values if x == LENGTH.name else request.length
-    has_none = row.kernel.law in (Law.FEATURES, Law.POSITION)
-    if has_none or (quantity is quantities.n_eff and n is None):
+    if row.kernel.law in (Law.FEATURES, Law.POSITION):  # as it is drawn, there are no longer rows
         return None
-    try:
-        if quantity in (quantities.S, quantities.n_eff):
-            S = np.exp(_log_S_limit(request, x, values))
-            return S if quantity is quantities.S else n * S**2
-        if x == LENGTH.name:
-            return np.asarray(evaluate(row, of=quantity, length=n).value) + 0 * values
-        rows = (with_value(row, x, v) for v in values.tolist())
-        return np.array([evaluate(each, of=quantity, length=n).single for each in rows])
-    except InputError as error:
-        if error.argument in ("of", "kernel", "length"):  # it has none, or none without a length
-            return None
-        raise
+    by_S = quantity in (quantities.S, quantities.n_eff)
+    known = capabilities(row, quantities.S if by_S else quantity, request.length)
+    needs_length = known.limit_needs_length or quantity is quantities.n_eff
+    if not known.limit or (needs_length and n is None):
+        return None
+    if by_S:
+        S = np.exp(_log_S_limit(request, x, values))
+        return S if quantity is quantities.S else n * S**2
+    if x == LENGTH.name:
+        return np.asarray(evaluate(row, of=quantity, length=n).value) + 0 * values
+    rows = (with_value(row, x, v) for v in values.tolist())
+    return np.array([evaluate(each, of=quantity, length=n).single for each in rows])
 
 
 def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarray:

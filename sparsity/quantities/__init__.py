@@ -25,6 +25,7 @@ from sparsity.quantities.needle import (
     needle_snr_above,
 )
 from sparsity.quantities.powers import (
+    POWERS_OF_S_AND_N,
     S,
     abs_sum,
     hoyer,
@@ -41,6 +42,7 @@ __all__ = [
     "ALL",
     "FAMILIES",
     "OF_MAPS",
+    "POWERS_OF_S_AND_N",
     "Family",
     "Integral",
     "Linear",

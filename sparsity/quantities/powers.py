@@ -97,6 +97,10 @@ hoyer = Quantity(
 )
 
 
+# Of a row in which nothing is random, these are S^a n^b: the powers (a, b) by name.
+POWERS_OF_S_AND_N = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
+
+
 def _total(row: RowSums) -> Any:
     """What the weights of a row are shares of: of those without a 1 of their own, all there is."""
     return row.l1 + row.unit if row.one is None else row.one

@@ -23,6 +23,7 @@ from sparsity.rows.row import Row
 
 Class = tuple[Kernel, float, float, Any]  # kernel, β, γ, law of x in β + γx, None for Gaussian
 
+ANY_LENGTH = 64  # tokens of the row that stands for rows of any length, where tokens are alike
 NODES = 24  # of the polynomial in a parameter, over a piece of length 1 of it
 _SPREADS = 2.0  # of β/γ is such a piece
 _OCTAVE = 0.5  # of ln γ
@@ -172,6 +173,16 @@ def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
             return False
         seen.append(given.classes)
     return all(classes == seen[0] for classes in seen)
+
+
+def same_at_any_length(row: Row) -> bool:
+    """Whether the tokens are of one law that does not change with the length of the row.
+
+    Its limit S is then the same at every length, and no length has to be given. Two lengths are
+    compared: a step that goes by the length tells them apart, as does one that goes by the distance
+    within `ANY_LENGTH` tokens.
+    """
+    return identical_tokens(row, ANY_LENGTH, 2 * ANY_LENGTH, units=False)
 
 
 def _coordinate(classes: list[Class]) -> np.ndarray | None:

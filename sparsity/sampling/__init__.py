@@ -27,9 +27,9 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import named as named_query
 from sparsity.limit.scores import log_moment
-from sparsity.quantities import Quantity
+from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Estimate
-from sparsity.rows.classes import identical_tokens
+from sparsity.rows.classes import ANY_LENGTH, same_at_any_length
 from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
@@ -42,10 +42,7 @@ __all__ = ["METHODS", "Sampling", "draw", "draw_each", "estimate", "estimators",
 
 METHODS = ("stratified", "plain")
 _CALM = 8  # power of |a| whose mean exists where the scatter of Σa² can be believed
-_ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
 _MAX_QUERIES = 64  # that share the noise of their keys, where whole keys are drawn
-# In a row where nothing but the position is random, quantities are powers of S and of n.
-_POWERS_OF_S_AND_N = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
 
 
 def estimate(
@@ -158,15 +155,15 @@ def draw(
             return sample_rows(row, n, sampling, quantity, dim=dim or None)
         pooled = row.kernel.unnormalised and row.kernel.identically_distributed
         if quantity is quantities.S and pooled:
-            return draw_rows(row, _ANY_LENGTH, sampling, None).limit_form()
+            return draw_rows(row, ANY_LENGTH, sampling, None).limit_form()
         fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)
     if law is Law.FEATURES:
         drawn = _estimate_features(row.kernel, own, quantity, sampling)
     elif law is Law.POSITION:
-        if quantity.name not in _POWERS_OF_S_AND_N:
-            raise InputError("of", quantity.name, f"choose one of {', '.join(_POWERS_OF_S_AND_N)}")
-        power, power_of_n = _POWERS_OF_S_AND_N[quantity.name]
+        if quantity.name not in POWERS_OF_S_AND_N:
+            raise InputError("of", quantity.name, f"choose one of {', '.join(POWERS_OF_S_AND_N)}")
+        power, power_of_n = POWERS_OF_S_AND_N[quantity.name]
         values = {name: float(value) for name, value in own.items()}
         log_factor = power_of_n * math.log(values["length"])
         drawn = scalar(row.kernel, values, sampling, power=power, log_factor=log_factor)
@@ -219,10 +216,10 @@ def _estimate_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     Raises:
         InputError: tokens differ, or heavy tails leave no S.
     """
-    if not identical_tokens(row, _ANY_LENGTH, 2 * _ANY_LENGTH, units=False):
+    if not same_at_any_length(row):
         raise InputError("length", None, "this row depends on its length; give one")
     doubt = _doubt_of_heavy_tails(row)
-    drawn = draw_rows(row, _ANY_LENGTH, sampling, None, dim=dim or None).limit_form()
+    drawn = draw_rows(row, ANY_LENGTH, sampling, None, dim=dim or None).limit_form()
     return replace(drawn, warning=drawn.warning or doubt)
 
 

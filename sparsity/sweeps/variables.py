@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Kernel, Law, RowMap, elementwise
@@ -88,6 +89,11 @@ class Grid:
         own = {name: value for name, value in cell.items() if name != LENGTH.name}
         return Row(self.kernel, steps=self.steps, **own)
 
+    @property
+    def first_row(self) -> Row:
+        """The row of the first cell, which is of the same kind as all others."""
+        return self.row({name: grid[:1].tolist()[0] for name, grid in self.grids.items()})
+
     def lengths(self, quantity: Quantity) -> np.ndarray:
         """Return the lengths n of the rows that it is a quantity of.
 
@@ -130,8 +136,7 @@ class Grid:
     def exact(self, quantity: Quantity) -> tuple[Variables, str]:
         """Return a quantity of rows of n by the exact law, with the bound, and the route."""
         lengths = self.lengths(quantity)
-        iid = self.of_rows and not self.steps and isinstance(self.kernel, Kernel)
-        if iid and quantity.integral is not None and quantity.needs is None:
+        if capabilities(self.first_row, quantity).shares_nodes:
             laws = [exact_grid(elementwise(self.kernel), self.row_grids, lengths, quantity)]
         else:
             rows = map(self.row, _cells(self.row_grids))

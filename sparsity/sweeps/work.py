@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
-from sparsity.exact_law import maps
 from sparsity.kernels import RowMap, elementwise
 from sparsity.quantities import Quantity
 from sparsity.sweeps.blocks import open_in_worker
@@ -175,8 +175,8 @@ def variable_groups(request: Request) -> tuple[VariableGroup, ...]:
         where = (every, CELLS_ONE_BY_ONE) if each else (own, CELLS_AT_ONCE)
         found.append(VariableGroup("method", _limit, *where))
     for quantity in request.asked:
-        has_law = maps.has(kernel, quantity) if isinstance(kernel, RowMap) else quantity.has_law
-        if has_law or not request.montecarlo:  # else it is sampled only
+        if capabilities(cells.first_row, quantity).exact or not request.montecarlo:
+            # One without a law is sampled only; where nothing is sampled, the law says why not.
             # The first group's method is that of the dataset.
             name = "method" if not found else f"method_{quantity.name}"
             most = CELLS_ONE_BY_ONE if each else CELLS_OF_ROWS

@@ -1,0 +1,134 @@
+"""Which instrument knows a quantity of a row: `capabilities`, asked by all that combine several.
+
+    sweeps, plots, panel, design, crosscheck ──> capabilities ──> exact laws, limits, sampling
+
+Each instrument refuses what it does not know, in its own words. Whoever has to choose between them,
+or to leave one out, asks here first instead of trying: a refusal that is caught looks the same
+whether a law is unknown or a value is bad.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparsity import quantities
+from sparsity.exact_law import engine, maps
+from sparsity.kernels import Kernel, Law, RowMap, exp
+from sparsity.limit import map_limits
+from sparsity.limit.long_rows import limit_inputs
+from sparsity.quantities import Quantity
+from sparsity.rows.classes import ANY_LENGTH, classed, identical_tokens, same_at_any_length
+from sparsity.rows.row import Row
+from sparsity.rows.scores import Scores
+from sparsity.rows.steps import QKNorm
+from sparsity.rows.tokens import Step
+
+
+class Capabilities(NamedTuple):
+    """What the instruments know of a quantity of a row.
+
+    Parameters may still be out of an instrument's reach: too long, too wide, an infinite moment.
+
+    Args:
+        exact: whether `exact` has a law of it in rows of n.
+        shares_nodes: whether this law is computed for many β and γ at once (`exact_grid`).
+        limit: whether `evaluate` has its limit in long rows.
+        limit_needs_length: whether the limit depends on the length, so that one must be given.
+        sampled: whether `estimate` samples it.
+        sampling_needs_length: whether it samples rows of a given length only.
+        missing: the "sink" or "needle" that it asks for and the row lacks, so that all three
+            refuse it; None where nothing is missing.
+    """
+
+    exact: bool
+    shares_nodes: bool
+    limit: bool
+    limit_needs_length: bool
+    sampled: bool
+    sampling_needs_length: bool
+    missing: str | None
+
+
+def capabilities(
+    row: Row | Kernel | RowMap, quantity: Quantity, length: int | None = None
+) -> Capabilities:
+    """Return what the instruments know of a quantity.
+
+    Args:
+        row: the row; of a kernel, its rows without steps.
+        quantity: what is asked of it.
+        length: n of the row; with None a law counts as known where it is known at some length.
+    """
+    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
+    is_S = quantity is quantities.S
+    if kernel.law is Law.FEATURES:
+        return Capabilities(False, False, is_S, False, is_S, False, quantity.needs)
+    if kernel.law is Law.POSITION:  # nothing is random, so that powers of S are exact and sampled
+        power = quantity.name in quantities.POWERS_OF_S_AND_N
+        return Capabilities(power, False, is_S, True, power, True, quantity.needs)
+    if isinstance(kernel, RowMap):
+        return _of_map(kernel, steps, quantity)
+    if not isinstance(row, Row) or not steps:
+        inputs = limit_inputs(quantity, units=False)
+        return Capabilities(
+            exact=engine.has_law(kernel, quantity),
+            shares_nodes=quantity.integral is not None and quantity.needs is None,
+            limit=quantity.has_limit,
+            limit_needs_length=inputs.length,
+            sampled=True,
+            sampling_needs_length=not is_S,
+            missing=quantity.needs,
+        )
+    if not all(getattr(step, "normal", True) for step in steps):
+        # Scores that are known by their moments alone are no tokens of a known law: only the second
+        # law of n_eff takes moments, and only from CoCA itself are such scores drawn.
+        alone = len(steps) == 1
+        has_law = alone and kernel is exp and quantity is quantities.n_eff
+        return Capabilities(has_law, False, False, False, alone, True, quantity.needs)
+    return _of_steps(row, quantity, length)
+
+
+def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capabilities:
+    """Return what is known of a map of whole rows, whose laws and limits are of its own scores."""
+    limit = quantity is quantities.S and map_limits.has(kernel) and not steps
+    return Capabilities(
+        exact=maps.has(kernel, quantity) and not steps,
+        shares_nodes=False,
+        limit=limit,
+        limit_needs_length=not kernel.identically_distributed,
+        # Keys on a sphere are drawn for functions of a score only.
+        sampled=not any(isinstance(step, QKNorm) for step in steps),
+        sampling_needs_length=not (limit and kernel.identically_distributed),
+        missing=quantity.needs,
+    )
+
+
+def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
+    """Return what is known of a row whose steps change some of its tokens."""
+    is_S = quantity is quantities.S
+    of = quantity if quantity.linear is None else quantity.linear.of
+    given = classed(row, length or ANY_LENGTH)
+    units = bool(given.token.sum() < given.count.sum())
+    same = same_at_any_length(row)
+    inputs = limit_inputs(quantity, units=units)
+    # What is no integral over u is known for Gaussian scores, and what goes by the rank of every
+    # weight only where all have one law.
+    gaussian = not any(isinstance(step, Scores) for step in row.steps)
+    exact, limit = engine.has_law(row.function, quantity), quantity.has_limit
+    if of.rank_law is not None:
+        exact &= gaussian and (length is None or identical_tokens(row, length, units=True))
+    elif of.integral is None:
+        exact &= gaussian
+    if inputs.ranks:
+        alike = length is None or identical_tokens(row, length, units=False)
+        limit = limit and gaussian and alike and not units
+    there = quantity.needs is None or given.of(quantity.needs).any()
+    return Capabilities(
+        exact=exact,
+        shares_nodes=False,
+        limit=limit,
+        limit_needs_length=inputs.length or not same,
+        sampled=True,
+        sampling_needs_length=not (is_S and same),
+        missing=None if there else quantity.needs,
+    )
