@@ -70,6 +70,7 @@ def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     """Return the law of a map with a threshold: sparsemax, or entmax of an order below 2."""
     kernel: Any = row.kernel
     alpha = _order(kernel)
+    assert 1 < alpha <= 2, "the laws of threshold maps are those of orders up to 2"
     if quantity.name not in _POWERS:
         found = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
         which = ("support", "participation").index(quantity.name)

@@ -109,7 +109,8 @@ class Family:
         c_log_f: c·log|f| at the nodes, ascending.
         right: the u beyond which no row has an integrand left.
         smooth: the same for laws that are interpolated.
-        rounding: relative error of the transforms.
+        transform_error: relative error of a transform: of f at the nodes, of their rule, and of
+            slivers of the axis between them.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
@@ -142,7 +143,7 @@ class Family:
         heavy = self.corners.max(axis=0) > 1e-30
         error = np.max(counts * found.error, where=heavy, initial=0.0)
         blur = max(map(found.sliver_error, by)) if found.slivers.size else 0.0
-        self.rounding = 4 * (float(error) + found.density_error * _NEAR**shared + blur)
+        self.transform_error = 4 * (float(error) + found.density_error * _NEAR**shared + blur)
         self.right = 5.0 - min(self.c_log_f[self._lightest_node(one, c)] for one in share)
         # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
         self.smooth = 5.0 - float(self.c_log_f[(share < TAIL).sum(axis=-1)].min())

@@ -1,4 +1,7 @@
-"""The exact law of every map with a threshold, of n independent scores: Kac-Rice and one contour.
+"""The exact law of maps with a threshold, of n independent scores: Kac-Rice and one contour.
+
+It holds for powers q ≥ 1, orders α from 1 to 2: `ThresholdMap.window` uses that x^q is convex, and
+the contour bends for an h that grows from an angle of π/2 + qπ/4 ≥ 3π/4 on.
 
 In standard deviations of the scores, a map of order α = 1 + 1/q gives the excesses
 x_j = (ε_j − t)₊ of normal ε_j the weights p = (x/c)^q with c = q/γ; the threshold t solves Σp = 1.

@@ -402,5 +402,5 @@ def sums(
     # Where a scale is too small for float64, the union of rare chances is their sum.
     scale, rare = every.scale, every.scale < _LEAST
     p_row = every.expected if rare else -np.expm1(every.log_miss) / scale
-    error = max(law.family.rounding for part in layout.parts for law in part.laws)
+    error = max(law.family.transform_error for part in layout.parts for law in part.laws)
     return Sums(every.total[0], every.total[1:], p_row, every.top, error)

@@ -1,4 +1,8 @@
-"""Entmax attention of any order: p = [(α − 1)s − τ]₊^(1/(α − 1)), softmax for α → 1."""
+"""Entmax attention of an order α from 1.01 to 2: p = [(α − 1)s − τ]₊^(1/(α − 1)).
+
+It is softmax for α → 1. Orders above 2 would need another search for τ: the weights then have a
+power r = 1/(α − 1) < 1, and their sum is not convex in τ.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ LEAST = 1.01  # α; below it is softmax but for weights that no row shows
 class Weights:
     """[(α − 1)s − τ]₊^r with Σ = 1, r = 1/(α − 1).
 
-    The r-norm N of ((α − 1)s − τ)₊ falls with τ and is convex: Newton's steps from below rise to
-    where it is 1.
+    The r-norm N of ((α − 1)s − τ)₊ falls with τ and, as r ≥ 1, is convex: Newton's steps from below
+    rise to where it is 1.
 
     Args:
         alpha: the order α, in (1, 2].

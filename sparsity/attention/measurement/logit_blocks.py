@@ -136,12 +136,13 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     odds = sink - log_z
     # Without any other key the sink key has all, if it is seen; `over_weight` turns the weights
     # e^(s − low) of the others into p.
-    mass = jnp.where(some, jax.nn.sigmoid(odds), jnp.where(jnp.isfinite(sink), 1, 0))
+    # Of the sink key, for `received` and `last` only; `sink_mass` is `row_focus`'s, in float64.
+    given_to_sink = jnp.where(some, jax.nn.sigmoid(odds), jnp.where(jnp.isfinite(sink), 1, 0))
     over_weight = jnp.where(some, jax.nn.sigmoid(-odds) / jnp.where(some, others.z, 1), 0)
     if rows.learned is not None:
         log_sum = jnp.logaddexp(jnp.where(some, log_z, -jnp.inf), sink)
         left = jax.nn.sigmoid(log_sum - rows.learned)  # what the learned sink leaves to the keys
-        mass, over_weight = mass * left, over_weight * left
+        given_to_sink, over_weight = given_to_sink * left, over_weight * left
     # A second pass over the kept logits, now that each row's sum is known: Σ over rows of p by key.
     counts = (at >= rows.start) & (at < rows.stop)
     end = rows.stop - 1 - first  # the last row that counts
@@ -164,8 +165,8 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     )
     received, last = map(by_key, given)
     g, h = np.ogrid[: shape[0], : shape[1]]
-    received = received.at[g[..., None], h[..., None], sink_at].add(mass * counts)
-    last = last.at[g, h, sink_at[:, :, end]].set(mass[:, :, end])
+    received = received.at[g[..., None], h[..., None], sink_at].add(given_to_sink * counts)
+    last = last.at[g, h, sink_at[:, :, end]].set(given_to_sink[:, :, end])
     return BlockSums(others, sink, received, last)
 
 
