@@ -46,7 +46,8 @@ class RowMap:
     """Attention weights of a row as a whole, none a function of its own score alone.
 
     Most are p_1 … p_n ≥ 0 with Σp ≤ 1, of scores s_j ~ N(β, γ²), independent. Another law of the
-    tokens is `drawn`. Maps with `unnormalised` weights have a limit S; others are asked with a length.
+    tokens is `drawn`. Maps with `unnormalised` weights have a limit S; others are asked with a
+    length.
 
     Args:
         name: identifier, as used on the command line; "family:number" for a member of a family.
