@@ -20,7 +20,7 @@ from sparsity.quantities import Quantity
 from sparsity.rows.classes import ANY_LENGTH, classed, identical_tokens, same_at_any_length
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Scores
-from sparsity.rows.steps import QKNorm
+from sparsity.rows.steps import Needle, QKNorm
 from sparsity.rows.tokens import Step
 
 
@@ -91,6 +91,7 @@ def capabilities(
 def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capabilities:
     """Return what is known of a map of whole rows, whose laws and limits are of its own scores."""
     limit = quantity is quantities.S and map_limits.has(kernel) and not steps
+    there = {None} | {"needle" for step in steps if isinstance(step, Needle)}
     return Capabilities(
         exact=maps.has(kernel, quantity) and not steps,
         shares_nodes=False,
@@ -99,7 +100,7 @@ def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capa
         # Keys on a sphere are drawn for functions of a score only.
         sampled=not any(isinstance(step, QKNorm) for step in steps),
         sampling_needs_length=not (limit and kernel.identically_distributed),
-        missing=quantity.needs,
+        missing=None if quantity.needs in there else quantity.needs,
     )
 
 

@@ -58,6 +58,7 @@ ROWS = {
         row_of("exp", SinkLogit(1.0), Coca((1.0, 0.5, -0.3, 0.2), 0.1, 0.5)),
         row_of("relu2", Coca((1.0, 0.5, -0.3, 0.2), 0.1, 0.5)),
         row_of("sparsemax", Uniform()),
+        row_of("sparsemax", Needle(3.0)),
     ],
     "laws of scores": [row_of("relu2", Uniform()), row_of("relu2", StudentT(9.0))],
 }

@@ -10,7 +10,18 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 import sparsity
-from sparsity import Alibi, Needle, NeedleAbove, Row, Sink, SinkLogit, Window, exact, quantities
+from sparsity import (
+    Alibi,
+    Needle,
+    NeedleAbove,
+    Row,
+    Sink,
+    SinkLogit,
+    Window,
+    exact,
+    kernels,
+    quantities,
+)
 from sparsity.errors import InputError
 from sparsity.quantities.needle import recall, recall_slope
 from sparsity.rows.steps import ScalableSoftmax
@@ -275,6 +286,52 @@ def drawn_recall(kernel, dim, n, t, v, rows, gaussian, seed=9):
         laws.append(recall(needle / np.sqrt((others**2).sum(-1)), v))
     hit = np.concatenate(hits)
     return hit.mean(), hit.std() / math.sqrt(len(hit)), float(np.concatenate(laws).mean())
+
+
+MAPS = ("sparsemax", "entmax1.5", "entmax:1.25", "topk:4", "stick-breaking")
+
+
+def drawn_by_numpy(name, rows, n, score, distance, reverse=False):
+    """Weights of the needle [rows] and of the others, in rows N(−½, 1), the query's key last."""
+    s = np.random.default_rng(3).standard_normal((rows, n)) - 0.5
+    place = distance if reverse else n - 1 - distance
+    s[:, place] = score
+    p = np.asarray(kernels.named(name).weights(s))
+    return p[:, place], np.delete(p, place, 1)
+
+
+def test_maps_against_draws_by_numpy():
+    """A needle among scores of a map is sampled: every quantity, and where in the row it stands."""
+    rows, n, cells = 100_000, 8, 0
+    for name, distance in itertools.product(MAPS, (0, 2, 7)):
+        row = Row(name, beta=-0.5, gamma=1.0, steps=(Needle(2.0, distance=distance),))
+        sampling = Sampling(1e-3, max_samples=rows, seed=cells)
+        drawn = draw_rows(row, n, sampling, (*OF, *CHANCES[:2]))
+        needle, others = drawn_by_numpy(name, rows, n, 2.0, distance)
+        for of in (*OF, *CHANCES[:2]):
+            found = drawn.estimate(of)
+            values = needle if of == "needle_mass" else by_definition(of, needle, others)
+            apart = math.hypot(found.stderr, values.std() / math.sqrt(rows), 1e-6)
+            assert abs(found.value - values.mean()) < 4.5 * apart, (name, distance, of)
+            cells += 1
+    assert cells == len(MAPS) * 3 * 5
+    # Stick-breaking knows the order of its keys: the reversed row is rejected.
+    row = Row("stick-breaking", beta=-0.5, gamma=1.0, steps=(Needle(2.0, distance=2),))
+    found = sparsity.estimate(row, length=n, of="needle_mass", rel_error=1e-3)
+    planted, _ = drawn_by_numpy("stick-breaking", rows, n, 2.0, 2, reverse=True)
+    assert abs(found.value - planted.mean()) > 100 * found.stderr
+
+
+def test_maps_with_a_needle_have_no_exact_law():
+    row = Row("sparsemax", gamma=1.0, steps=(Needle(3.0),))
+    for call in (exact, sparsity.evaluate, sparsity.verify):
+        with pytest.raises(InputError, match=r"use (exact, )?estimate"):
+            call(row, length=16)
+    for steps in ((Alibi(0.1),), (Needle(3.0), Window(4))):
+        with pytest.raises(InputError, match="law of its scores or set a needle; leave them out"):
+            Row("sparsemax", gamma=1.0, steps=steps)
+    with pytest.raises(InputError, match="draws its own tokens"):
+        Row("forgetting", gamma=1.0, gate=3.0, gate_spread=1.0, steps=(Needle(3.0),))
 
 
 def test_recall_against_drawn_values():

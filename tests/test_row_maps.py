@@ -96,7 +96,7 @@ def test_a_map_is_first_class(kernel, command):
     ):
         with pytest.raises(InputError, match=r"its weights depend on the whole row; use exact"):
             ask()
-    with pytest.raises(InputError, match="scores of one law"):
+    with pytest.raises(InputError, match="law of its scores or set a needle"):
         row.then(sparsity.Alibi(0.1))
 
 

@@ -214,8 +214,8 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
         fix = others if names else f"no exact law of {kernel.name} is known"
         raise InputError("of", quantity.name, f"{fix}; use estimate")
     if row.steps:
-        fix = f"the exact laws of {kernel.name} are of Gaussian scores; use estimate"
-        raise InputError("scores", row.described()["steps"][0], fix)
+        fix = f"the exact laws of {kernel.name} are of independent Gaussian scores; use estimate"
+        raise InputError("steps", row.described()["steps"], fix)
     if not n.size:
         raise InputError("length", n, "give at least one")
     if row.gamma > _WIDEST:

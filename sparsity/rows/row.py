@@ -14,6 +14,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.rows.scores.base import Scores
+from sparsity.rows.steps.needle import Needle
 from sparsity.rows.steps.soft_cap import SoftCap, refuse_after_cap
 from sparsity.rows.tokens import Step, Tokens
 
@@ -33,7 +34,8 @@ class Row:
     Args:
         kernel: a built-in kernel's name, a `Kernel`, or a `RowMap`, whose weights depend on the
             whole row.
-        steps: what changes some of the tokens; only kernels that are functions of a score have any.
+        steps: what changes some of the tokens, of kernels that are functions of a score. A map of
+            whole rows takes a needle, and is then sampled only.
         scores: the law of x_j: `Uniform()`, `StudentT(5)`, `Mixture(…)`, `Empirical(…)`; None is
             Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
@@ -78,9 +80,13 @@ class Row:
         if steps and record.law is not Law.SCORE:
             mapped = isinstance(record, RowMap)
             own_draw = mapped and record.drawn is not None
-            why = "takes scores of one law" if mapped else "has no scores for them to change"
-            why = "draws its own tokens" if own_draw else why
-            if own_draw or not (mapped and all(isinstance(step, Scores) for step in steps)):
+            why = "has no scores for them to change"
+            if mapped:
+                why = "takes steps that change the law of its scores or set a needle"
+            if own_draw:
+                why = "draws its own tokens"
+            taken = all(isinstance(step, (Scores, Needle)) for step in steps)
+            if own_draw or not (mapped and taken):
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", cap.capped(record) if cap else record)
         object.__setattr__(self, "parameters", tuple(own))

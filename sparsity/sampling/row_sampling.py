@@ -260,7 +260,8 @@ def draw_rows(
     for needed in {quantity.needs for quantity in wanted if quantity}:
         refuse_without(row, needed, plan.needle if needed == "needle" else plan.sinks)
     # Rows of tokens that differ compile once, with and without sinks.
-    sinks = plan.sinks or isinstance(plan.source, DistinctTokens)
+    # A map has no sinks: what its weights leave of 1 belongs to the total in their place.
+    sinks = plan.sinks or (isinstance(plan.source, DistinctTokens) and not mapped)
     there = {None: True, "sink": sinks, "needle": plan.needle}
     # The quick quantities are moments of every sampler, so that asking for another one of them
     # compiles nothing; those that need the whole row come in only where they are asked for.
@@ -360,7 +361,7 @@ def _plan(row: Row, n: int, dim: int, seed: int) -> _Plan:
     if dim:
         fix = "whole keys are drawn only for rows without steps; leave it out"
         raise InputError("dim", dim, fix)
-    if isinstance(kernel, RowMap):
+    if isinstance(kernel, RowMap) and any(isinstance(step, QKNorm) for step in steps):
         raise InputError("steps", steps, f"{kernel.name} is drawn for other laws of scores")
     if len(steps) == 1 and isinstance(steps[0], (Rope, Coca)):  # from first principles
         step: Any = steps[0]
@@ -402,19 +403,27 @@ def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
     beta, gamma = tokens.beta, tokens.gamma
     with np.errstate(divide="ignore"):
         log_w = np.log(tokens.w)
+    seen = log_w > -np.inf
+    sinks, needle, log_scale = tokens.sink, tokens.needle, 0.0
+    if isinstance(row.kernel, RowMap):
+        # Its weights are at most 1, and its rows have the token of the query last: `each` has it
+        # first, which stick-breaking would not forgive.
+        beta, gamma, log_w, sinks, needle, seen = (
+            x[::-1] for x in (beta, gamma, log_w, sinks, needle, seen)
+        )
+    else:
         # A sink whose fixed score has weight 0 is none.
-        fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
-    seen = (log_w > -np.inf) & ~fixed
-    sinks, needle = tokens.sink & seen, tokens.needle & seen
+        seen &= (gamma != 0) | (numpy_log_abs(row.function)(beta) > -np.inf)
+        log_scale = _log_scale(row.function, beta, gamma, log_w)
     return _Plan(
         DistinctTokens(n, tokens.scores),
-        (beta, gamma, log_w, tokens.sink, tokens.needle),
-        _log_scale(row.function, beta, gamma, log_w),
+        (beta, gamma, log_w, sinks, needle),
+        log_scale,
         "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
-        bool(sinks.any() or tokens.units),
+        bool((sinks & seen).any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
         tokens.gate,
-        bool(needle.any()),
+        bool((needle & seen).any()),
     )
 
 
