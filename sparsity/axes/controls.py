@@ -27,6 +27,7 @@ from sparsity.kernels.parameters import (
     Parameter,
 )
 from sparsity.output import power_of_ten
+from sparsity.rows import steps as row_steps
 
 POINTS = 400  # of a curve
 _STEPS = 240  # of a slider
@@ -174,30 +175,42 @@ _SIGMA, _FEATURES = _within(SIGMA, 1e-6, 0.707), _within(FEATURES, 1, 1e6)
 
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 
-CONTROLS: dict[str, Control] = {
-    control.name: control
-    for control in (
-        Control(_BETA, "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
-        Control(_GAMMA, "spread", "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-        Control(_ROW, "length", "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
-        Control(DECAY, "decay", "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
-        Control(_RATIO, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
-        Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-        Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
-        Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
-        Control(_SCORE, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-        Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-        Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
-        Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
-        Control(_GAMMA2, "spread", "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-        Control(RHO, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
-        Control(_MIX, "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
-        Control(_GATE, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
-        Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
-        Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
-        Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-        Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
-    )
+_COMMON: tuple[Control, ...] = (
+    Control(_BETA, "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
+    Control(_GAMMA, "spread", "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+    Control(_ROW, "length", "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
+    Control(DECAY, "decay", "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
+    Control(_RATIO, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
+    Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+    Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
+    Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
+    Control(_SCORE, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+    Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+    Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
+    Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
+    Control(_GAMMA2, "spread", "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+    Control(RHO, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
+    Control(_MIX, "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
+    Control(_GATE, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
+    Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
+    Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
+    Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+    Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
+)
+
+# The control of the first field of a step, where it is one of these: the same slider moves the
+# slope of ALiBi and of whatever has a slope. Every other step has a control of its own.
+_BY_STEP = {
+    "decay": "decay",
+    "alibi": "slope",
+    "window": "window",
+    "scalable-softmax": "scale",
+    "length-bias": "offset",
+    "sink": "logit",
+    "sink-logit": "logit",
+    "needle": "score",
+    "needle-above": "score",
+    "qk-norm": "dim",
 }
 
 
@@ -213,3 +226,18 @@ def around(step: type[Any]) -> Control:
         return Control(parameter, "", name, low, high, at, LOG, (low, at, high))
     reach = 10 * max(1.0, abs(at))
     return Control(parameter, "", name, -reach, reach, at, LINEAR, (-reach, at, reach))
+
+
+def control_of_step(step: type[Any]) -> Control:
+    """The control of the first field of a step."""
+    name = _BY_STEP.get(step.name)
+    return around(step) if name is None else next(each for each in _COMMON if each.name == name)
+
+
+def controls_of(steps: tuple[type[Any], ...]) -> dict[str, Control]:
+    """Every control by name, given the steps that there are: those of parameters first."""
+    own = map(control_of_step, row_steps.typed(steps).values())
+    return {control.name: control for control in (*_COMMON, *own)}
+
+
+CONTROLS = controls_of(row_steps.ALL)
