@@ -41,6 +41,7 @@ class Scale(NamedTuple):
     back: Callable[[np.ndarray], np.ndarray]
 
 
+# A decay of 0.9, 0.99 or 0.999 remembers 10, 100 or 1000 tokens: what counts is 1 − λ, by decades.
 def _nines(x: np.ndarray) -> np.ndarray:
     return -np.log10(np.maximum(1 - x, 1e-300))
 
@@ -83,7 +84,7 @@ class Control:
         return f"{self.word} {self.symbol}".strip()
 
     def check(self, given: object) -> float:
-        """One number inside the domain, from text or a number.
+        """Return one number inside the domain, from text or a number.
 
         Raises:
             InputError: anything else.
@@ -93,7 +94,7 @@ class Control:
         return float(self.parameter.one(given))
 
     def ends(self, value: float) -> tuple[float, float]:
-        """The ends of slider and axis: those given, moved by whole decades to include `value`."""
+        """Return the ends of slider and axis, moved by whole decades to include `value`."""
         low, high = self.low, self.high
         if self.scale is LOG:
             if value < low:
@@ -108,7 +109,7 @@ class Control:
         return low, high
 
     def spread(self, value: float, count: int) -> np.ndarray:
-        """`count` values spread evenly from end to end; fewer where they must be whole."""
+        """Return `count` values spread evenly from end to end; fewer where they must be whole."""
         low, high = self.scale.to(np.array(self.ends(value)))
         x = self.scale.back(np.linspace(low, high, count))
         x[[0, -1]] = self.ends(value)  # to the last bit
@@ -120,8 +121,9 @@ class Control:
         return whole
 
     def stops(self, value: float) -> list[float]:
-        """The values that the slider takes, ascending, with few digits."""
+        """Return the values that the slider takes, ascending, with few digits."""
         x = self.spread(value, _STEPS + 1)
+        # Rounded for people; decays by the digits that 1 − λ has, or 0.999 and 1 would be one stop.
         if self.scale is NINES:
             short = {round(v, 2 + int(_nines(np.array(v)))) for v in x.tolist()} | {1.0}
         else:
@@ -129,12 +131,12 @@ class Control:
         return sorted(v + 0.0 for v in short)
 
     def place(self, x: np.ndarray, value: float) -> np.ndarray:
-        """Where values lie along the axis, 0 at its left end and 1 at its right."""
+        """Return where values lie along the axis, 0 at its left end and 1 at its right."""
         low, high = self.scale.to(np.array(self.ends(value)))
         return np.clip((self.scale.to(np.asarray(x, dtype=np.float64)) - low) / (high - low), 0, 1)
 
     def marks(self, value: float) -> list[tuple[float, str]]:
-        """Ticks as (place, label)."""
+        """Return the ticks as (place, label)."""
         low, high = self.ends(value)
         ticks = list(self.ticks)
         if (low, high) != (self.low, self.high):
@@ -148,14 +150,14 @@ class Control:
 
 
 def _short(value: float) -> str:
-    """A tick's label, with a true minus and powers of ten from a million on."""
+    """Return a tick's label, with a true minus and powers of ten from a million on."""
     if value >= 1e4 and math.log10(value).is_integer():
         return power_of_ten(int(math.log10(value)))
     return f"{value:.6g}".replace("-", "−")
 
 
 def _within(parameter: Parameter, low: float, high: float) -> Parameter:
-    """The same parameter, as far as the panel goes."""
+    """Return the same parameter, as far as the panel goes."""
     ends = f"from {low:g} to {high:g}".replace("e+0", "e").replace("e-0", "e-")
     return replace(parameter, domain=ends, admits=lambda x: (x >= low) & (x <= high))
 
@@ -215,7 +217,7 @@ _BY_STEP = {
 
 
 def around(step: type[Any]) -> Control:
-    """A control for the first field of a step, around its example."""
+    """Return a control for the first field of a step, around its example."""
     name, at = fields(step)[0].name, step.example[0]
     whole = isinstance(at, int)
     key, text = f"{step.name}-{name}", f"{name} of {step.name}"
@@ -229,13 +231,13 @@ def around(step: type[Any]) -> Control:
 
 
 def control_of_step(step: type[Any]) -> Control:
-    """The control of the first field of a step."""
+    """Return the control of the first field of a step."""
     name = _BY_STEP.get(step.name)
     return around(step) if name is None else next(each for each in _COMMON if each.name == name)
 
 
 def controls_of(steps: tuple[type[Any], ...]) -> dict[str, Control]:
-    """Every control by name, given the steps that there are: those of parameters first."""
+    """Return every control by name, given the steps that there are: those of parameters first."""
     own = map(control_of_step, row_steps.typed(steps).values())
     return {control.name: control for control in (*_COMMON, *own)}
 

@@ -58,12 +58,12 @@ class Rows:
     beside: bool = False
 
     def row(self, kernel: Kernel, values: Values) -> Row:
-        """The row at the values."""
+        """Return the row at the values."""
         beta = float(values["beta"]) if self.biased else 0.0
         return Row(kernel, beta=beta, gamma=float(values["gamma"]), steps=self.steps(values))
 
     def quick(self, kernel: Kernel | RowMap, length: float) -> bool:
-        """Whether the exact law can be filled in while one waits."""
+        """Return whether the exact law can be filled in while one waits."""
         return length <= self.longest and (not self.kernels or kernel in self.kernels)
 
 
@@ -84,12 +84,13 @@ def _sloped(kernel: Kernel, v: Values) -> tuple[Any, Any, Any] | None:
 
 
 def _windowed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    # S = ‖a‖₁/(√n ‖a‖₂): both norms are of the w tokens in sight, and √n is of them all.
     share = np.minimum(np.divide(v["window"], v["length"]), 1.0)  # of the row that is in sight
     return v["beta"], v["gamma"], 0.5 * np.log(share)
 
 
 def _tempered(rule: type[Any]) -> Form:
-    """The form of a temperature whose first field the control moves: β and γ times its factor."""
+    """Return the form of a temperature: β and γ times its factor, of the number under control."""
     kind, name = type(rule.example[0]), control_of_step(rule).name
 
     def factor_at(number: Any, length: Any) -> float:
@@ -107,7 +108,7 @@ def _raised(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
 
 
 def _rope(v: Values) -> tuple[Step, ...]:
-    """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
+    """Return RoPE with key means along a random query: β cos(mθ) averaged over its planes."""
     query = np.random.default_rng(0).standard_normal(int(v["dim"]))
     query *= v["gamma"] / np.linalg.norm(query)
     return (Rope(query, query * (v["beta"] / v["gamma"] ** 2), 1.0),)
@@ -154,7 +155,7 @@ _SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _of_step(step: type[Any]) -> Rows:
-    """The law of one step, whose first field has a control."""
+    """Return the law of one step, whose first field has a control."""
     title, how = _SHOWN.get(step.name, (step.name, {"level": False}))
     control, kind = control_of_step(step).name, type(step.example[0])
     others = () if step.name in _SHOWN else step.example[1:]
@@ -166,7 +167,7 @@ def _of_step(step: type[Any]) -> Rows:
 
 
 def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:
-    """The laws of these steps."""
+    """Return the laws of these steps."""
     found = [_IID]
     for step in steps:
         if step is Rope:
@@ -181,19 +182,19 @@ ALL: tuple[Rows, ...] = of_steps()
 
 @functools.lru_cache(maxsize=64)
 def marks(rows: Rows) -> frozenset[str]:
-    """What there is in its rows besides plain tokens: a "sink", the "needle"."""
+    """Return what there is in its rows besides plain tokens: a "sink", the "needle"."""
     start = {name: control.start for name, control in CONTROLS.items()}
     given = classed(rows.row(exp, start), ANY_LENGTH)
     return frozenset(who for who in ("sink", "needle") if given.of(who).any())
 
 
 def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:
-    """The row law of that name."""
+    """Return the row law of that name."""
     return next(rows for rows in laws if rows.name == name)
 
 
 def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
-    """The law of a row's steps, and the values of its controls.
+    """Return the law of a row's steps, and the values of its controls.
 
     A step that a control can move, and no other step of the row shares, is moved by it; the others
     stay as they are. One step alone is the law on offer.
