@@ -21,7 +21,7 @@ import sparsity
 from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Uniform, Window, evaluate, quantities
 from sparsity.axes import quantity_axis as plots
 from sparsity.axes import row_choices as rowlaws
-from sparsity.axes.controls import CONTROLS
+from sparsity.axes.controls import CONTROLS, controls_of
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact as exact_law
 from sparsity.kernels import ALL, MAPS, named, score_kernel
@@ -1102,14 +1102,15 @@ def test_further_rows_are_pinned_and_kernels_stay():
     assert edit(state, "rows", pinned.rows).specs()[0].law == pinned.law
 
 
-def test_a_new_step_has_a_slider_of_its_own(monkeypatch):
-    monkeypatch.setattr("sparsity.axes.row_choices.CONTROLS", dict(CONTROLS))
+def test_a_new_step_has_a_slider_of_its_own():
     *known, new = rowlaws.of_steps((*steps.ALL, Damped))
     assert [law.name for law in known] == [law.name for law in rowlaws.ALL]
     (control,) = new.controls
     row = new.row(score_kernel("mine", sympy.Symbol("s") ** 4), {"beta": 0, "gamma": 2, control: 3})
     assert row.steps == (Damped(3, 1.0),)
-    assert rowlaws.CONTROLS[control].low < 0.2 < rowlaws.CONTROLS[control].high
+    own = controls_of((*steps.ALL, Damped))
+    assert own[control].low < 0.2 < own[control].high
+    assert list(own) == [*CONTROLS, control]
 
 
 def test_points_say_of_what_they_are(sampled):

@@ -27,6 +27,7 @@ from sparsity.kernels.parameters import (
     Parameter,
 )
 from sparsity.output import power_of_ten
+from sparsity.rows import steps as row_steps
 
 POINTS = 400  # of a curve
 _STEPS = 240  # of a slider
@@ -40,6 +41,7 @@ class Scale(NamedTuple):
     back: Callable[[np.ndarray], np.ndarray]
 
 
+# A decay of 0.9, 0.99 or 0.999 remembers 10, 100 or 1000 tokens: what counts is 1 − λ, by decades.
 def _nines(x: np.ndarray) -> np.ndarray:
     return -np.log10(np.maximum(1 - x, 1e-300))
 
@@ -82,7 +84,7 @@ class Control:
         return f"{self.word} {self.symbol}".strip()
 
     def check(self, given: object) -> float:
-        """One number inside the domain, from text or a number.
+        """Return one number inside the domain, from text or a number.
 
         Raises:
             InputError: anything else.
@@ -92,7 +94,7 @@ class Control:
         return float(self.parameter.one(given))
 
     def ends(self, value: float) -> tuple[float, float]:
-        """The ends of slider and axis: those given, moved by whole decades to include `value`."""
+        """Return the ends of slider and axis, moved by whole decades to include `value`."""
         low, high = self.low, self.high
         if self.scale is LOG:
             if value < low:
@@ -107,7 +109,7 @@ class Control:
         return low, high
 
     def spread(self, value: float, count: int) -> np.ndarray:
-        """`count` values spread evenly from end to end; fewer where they must be whole."""
+        """Return `count` values spread evenly from end to end; fewer where they must be whole."""
         low, high = self.scale.to(np.array(self.ends(value)))
         x = self.scale.back(np.linspace(low, high, count))
         x[[0, -1]] = self.ends(value)  # to the last bit
@@ -119,8 +121,9 @@ class Control:
         return whole
 
     def stops(self, value: float) -> list[float]:
-        """The values that the slider takes, ascending, with few digits."""
+        """Return the values that the slider takes, ascending, with few digits."""
         x = self.spread(value, _STEPS + 1)
+        # Rounded for people; decays by the digits that 1 − λ has, or 0.999 and 1 would be one stop.
         if self.scale is NINES:
             short = {round(v, 2 + int(_nines(np.array(v)))) for v in x.tolist()} | {1.0}
         else:
@@ -128,12 +131,12 @@ class Control:
         return sorted(v + 0.0 for v in short)
 
     def place(self, x: np.ndarray, value: float) -> np.ndarray:
-        """Where values lie along the axis, 0 at its left end and 1 at its right."""
+        """Return where values lie along the axis, 0 at its left end and 1 at its right."""
         low, high = self.scale.to(np.array(self.ends(value)))
         return np.clip((self.scale.to(np.asarray(x, dtype=np.float64)) - low) / (high - low), 0, 1)
 
     def marks(self, value: float) -> list[tuple[float, str]]:
-        """Ticks as (place, label)."""
+        """Return the ticks as (place, label)."""
         low, high = self.ends(value)
         ticks = list(self.ticks)
         if (low, high) != (self.low, self.high):
@@ -147,14 +150,14 @@ class Control:
 
 
 def _short(value: float) -> str:
-    """A tick's label, with a true minus and powers of ten from a million on."""
+    """Return a tick's label, with a true minus and powers of ten from a million on."""
     if value >= 1e4 and math.log10(value).is_integer():
         return power_of_ten(int(math.log10(value)))
     return f"{value:.6g}".replace("-", "−")
 
 
 def _within(parameter: Parameter, low: float, high: float) -> Parameter:
-    """The same parameter, as far as the panel goes."""
+    """Return the same parameter, as far as the panel goes."""
     ends = f"from {low:g} to {high:g}".replace("e+0", "e").replace("e-0", "e-")
     return replace(parameter, domain=ends, admits=lambda x: (x >= low) & (x <= high))
 
@@ -174,35 +177,47 @@ _SIGMA, _FEATURES = _within(SIGMA, 1e-6, 0.707), _within(FEATURES, 1, 1e6)
 
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 
-CONTROLS: dict[str, Control] = {
-    control.name: control
-    for control in (
-        Control(_BETA, "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
-        Control(_GAMMA, "spread", "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-        Control(_ROW, "length", "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
-        Control(DECAY, "decay", "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
-        Control(_RATIO, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
-        Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-        Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
-        Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
-        Control(_SCORE, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-        Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-        Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
-        Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
-        Control(_GAMMA2, "spread", "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-        Control(RHO, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
-        Control(_MIX, "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
-        Control(_GATE, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
-        Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
-        Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
-        Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-        Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
-    )
+_COMMON: tuple[Control, ...] = (
+    Control(_BETA, "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
+    Control(_GAMMA, "spread", "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+    Control(_ROW, "length", "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
+    Control(DECAY, "decay", "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
+    Control(_RATIO, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
+    Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+    Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
+    Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
+    Control(_SCORE, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+    Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+    Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
+    Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
+    Control(_GAMMA2, "spread", "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+    Control(RHO, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
+    Control(_MIX, "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
+    Control(_GATE, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
+    Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
+    Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
+    Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+    Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
+)
+
+# The control of the first field of a step, where it is one of these: the same slider moves the
+# slope of ALiBi and of whatever has a slope. Every other step has a control of its own.
+_BY_STEP = {
+    "decay": "decay",
+    "alibi": "slope",
+    "window": "window",
+    "scalable-softmax": "scale",
+    "length-bias": "offset",
+    "sink": "logit",
+    "sink-logit": "logit",
+    "needle": "score",
+    "needle-above": "score",
+    "qk-norm": "dim",
 }
 
 
 def around(step: type[Any]) -> Control:
-    """A control for the first field of a step, around its example."""
+    """Return a control for the first field of a step, around its example."""
     name, at = fields(step)[0].name, step.example[0]
     whole = isinstance(at, int)
     key, text = f"{step.name}-{name}", f"{name} of {step.name}"
@@ -213,3 +228,18 @@ def around(step: type[Any]) -> Control:
         return Control(parameter, "", name, low, high, at, LOG, (low, at, high))
     reach = 10 * max(1.0, abs(at))
     return Control(parameter, "", name, -reach, reach, at, LINEAR, (-reach, at, reach))
+
+
+def control_of_step(step: type[Any]) -> Control:
+    """Return the control of the first field of a step."""
+    name = _BY_STEP.get(step.name)
+    return around(step) if name is None else next(each for each in _COMMON if each.name == name)
+
+
+def controls_of(steps: tuple[type[Any], ...]) -> dict[str, Control]:
+    """Return every control by name, given the steps that there are: those of parameters first."""
+    own = map(control_of_step, row_steps.typed(steps).values())
+    return {control.name: control for control in (*_COMMON, *own)}
+
+
+CONTROLS = controls_of(row_steps.ALL)

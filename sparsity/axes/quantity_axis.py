@@ -38,7 +38,7 @@ class Scale(NamedTuple):
     ticks: list[tuple[float, str]]
 
     def place(self, value: Any) -> np.ndarray:
-        """The height: 0 at the lower end, 1 at the upper one, kept within [−1, 2]."""
+        """Return the height: 0 at the lower end, 1 at the upper one, kept within [−1, 2]."""
         value = np.asarray(value, dtype=np.float64)
         if self.log:
             with np.errstate(divide="ignore"):
@@ -54,14 +54,14 @@ def _linear(high: float, steps: int) -> Scale:
 
 
 def _powers(low: int, high: int) -> Scale:
-    """A logarithmic axis between two powers of ten."""
+    """Return a logarithmic axis between two powers of ten."""
     named = range(low, high + 1, 1 if high - low < 8 else 2)
     ticks = [(10.0**k, power_of_ten(k) if k else "1") for k in named]
     return Scale(10.0**low, 10.0**high, True, ticks)
 
 
 def _scale(quantity: Quantity, decades: int) -> Scale:
-    """The axis of a quantity, for rows of up to 10^decades tokens."""
+    """Return the axis of a quantity, for rows of up to 10^decades tokens."""
     if quantity.unit == "tokens":
         return _powers(0, decades)
     if quantity.unit == "nat":
@@ -154,7 +154,7 @@ def _words(name: str) -> str:
 
 
 def _of(quantity: Quantity, symbol: str) -> Plot:
-    """The plot of a quantity as it is."""
+    """Return the plot of a quantity as it is."""
     columns = (
         Column("limit", f"{symbol}, long rows", symbol, False, _same),
         Column("exact", f"{symbol}, rows of n", symbol, True, _same),
@@ -180,7 +180,7 @@ _VIEWS += (
 
 @functools.lru_cache(maxsize=256)
 def named(name: str) -> Plot:
-    """The plot of that name; a family without its number has that of its example.
+    """Return the plot of that name; a family without its number has that of its example.
 
     Raises:
         InputError: no such quantity, or a number outside the domain of its family.
@@ -197,7 +197,7 @@ def named(name: str) -> Plot:
 
 
 def offered() -> list[tuple[str, str, str]]:
-    """(name, words, title) of every choice; a family stands under its own name."""
+    """Return (name, words, title) of every choice; a family stands under its own name."""
     seen = [view.of.name for view in _VIEWS]
     every = [each for each in (*quantities.ALL, *quantities.OF_MAPS) if each.name not in seen]
     views = [(view.name, view.title, view.title) for view in _VIEWS]
@@ -210,7 +210,7 @@ def offered() -> list[tuple[str, str, str]]:
 
 
 def argument(name: str) -> dict[str, str] | None:
-    """What the number of a plot is, if it has one: its text, symbol, meaning and domain."""
+    """Return what the number of a plot is, if it has one: its text, symbol, meaning and domain."""
     family, _, text = name.partition(":")
     for each in FAMILIES:
         if each.name == family:

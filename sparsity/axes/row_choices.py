@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.axes.controls import CONTROLS, around
+from sparsity.axes.controls import CONTROLS, control_of_step
 from sparsity.kernels import Kernel, RowMap, exp
 from sparsity.limit.evaluation import evaluate
 from sparsity.rows import steps as row_steps
-from sparsity.rows.classes import classed
+from sparsity.rows.classes import ANY_LENGTH, classed
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, LogLength, Rope, ScalableSoftmax, Yarn
 from sparsity.rows.tokens import Step
-
-_ANY = 64  # tokens of a row that is looked at for sinks
 
 Values = Mapping[str, Any]
 Form = Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
@@ -60,12 +58,12 @@ class Rows:
     beside: bool = False
 
     def row(self, kernel: Kernel, values: Values) -> Row:
-        """The row at the values."""
+        """Return the row at the values."""
         beta = float(values["beta"]) if self.biased else 0.0
         return Row(kernel, beta=beta, gamma=float(values["gamma"]), steps=self.steps(values))
 
     def quick(self, kernel: Kernel | RowMap, length: float) -> bool:
-        """Whether the exact law can be filled in while one waits."""
+        """Return whether the exact law can be filled in while one waits."""
         return length <= self.longest and (not self.kernels or kernel in self.kernels)
 
 
@@ -86,13 +84,14 @@ def _sloped(kernel: Kernel, v: Values) -> tuple[Any, Any, Any] | None:
 
 
 def _windowed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    # S = ‖a‖₁/(√n ‖a‖₂): both norms are of the w tokens in sight, and √n is of them all.
     share = np.minimum(np.divide(v["window"], v["length"]), 1.0)  # of the row that is in sight
     return v["beta"], v["gamma"], 0.5 * np.log(share)
 
 
-def _tempered(rule: type[Any], control: str | None) -> Form:
-    """The form of a temperature whose first field the control moves: β and γ times its factor."""
-    kind, name = type(rule.example[0]), control or around(rule).name
+def _tempered(rule: type[Any]) -> Form:
+    """Return the form of a temperature: β and γ times its factor, of the number under control."""
+    kind, name = type(rule.example[0]), control_of_step(rule).name
 
     def factor_at(number: Any, length: Any) -> float:
         return rule(kind(number)).factor(int(length))
@@ -109,7 +108,7 @@ def _raised(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
 
 
 def _rope(v: Values) -> tuple[Step, ...]:
-    """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
+    """Return RoPE with key means along a random query: β cos(mθ) averaged over its planes."""
     query = np.random.default_rng(0).standard_normal(int(v["dim"]))
     query *= v["gamma"] / np.linalg.norm(query)
     return (Rope(query, query * (v["beta"] / v["gamma"] ** 2), 1.0),)
@@ -126,43 +125,39 @@ _ROPE = Rows(
     level=False,
 )
 
-# How a step is shown: its title, the control of its first field (None: one around its example), and
-# as in `Rows`. Its other fields have their defaults.
-_SHOWN: dict[str, tuple[str, str | None, dict[str, Any]]] = {
-    "decay": ("decay λ^(n−j)", "decay", {"closed": _decayed}),
-    "alibi": ("ALiBi", "slope", {"closed": _sloped, "kernels": (exp,)}),
-    "window": ("sliding window", "window", {"closed": _windowed, "longest": 1e12}),
-    "chunk": ("chunked attention", None, {"longest": 1e12}),
+# How a step is shown: its title, and as in `Rows`. Its first field has a control, its other fields
+# have their defaults.
+_SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "decay": ("decay λ^(n−j)", {"closed": _decayed}),
+    "alibi": ("ALiBi", {"closed": _sloped, "kernels": (exp,)}),
+    "window": ("sliding window", {"closed": _windowed, "longest": 1e12}),
+    "chunk": ("chunked attention", {"longest": 1e12}),
     **{
-        rule.name: (title, control, {"closed": _tempered(rule, control), "longest": 1e12})
-        for rule, title, control in (
-            (ScalableSoftmax, "scalable softmax, s·ln n", "scale"),
-            (FloorLog, "floor-log temperature (Llama 4)", None),
-            (LogLength, "log-n temperature", None),
-            (Yarn, "YaRN's temperature", None),
+        rule.name: (title, {"closed": _tempered(rule), "longest": 1e12})
+        for rule, title in (
+            (ScalableSoftmax, "scalable softmax, s·ln n"),
+            (FloorLog, "floor-log temperature (Llama 4)"),
+            (LogLength, "log-n temperature"),
+            (Yarn, "YaRN's temperature"),
         )
     },
-    "length-bias": ("a bias that grows like ln n", "offset", {"closed": _raised, "longest": 1e12}),
-    "sink": ("a sink at the first token", "logit", {"longest": 1e12, "level": False}),
+    "length-bias": ("a bias that grows like ln n", {"closed": _raised, "longest": 1e12}),
+    "sink": ("a sink at the first token", {"longest": 1e12, "level": False}),
     "sink-logit": (
-        *("a sink logit beside the row", "logit"),
+        "a sink logit beside the row",
         {"closed": _plain, "longest": 1e12, "level": False, "beside": True},
     ),
-    "gate": ("a gate on the output", None, {"closed": _plain, "longest": 1e12}),
-    "needle": ("a needle among the keys", "score", {"longest": 1e12, "level": False}),
-    "needle-above": ("a needle by its margin", "score", {"longest": 1e12, "level": False}),
-    "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
+    "gate": ("a gate on the output", {"closed": _plain, "longest": 1e12}),
+    "needle": ("a needle among the keys", {"longest": 1e12, "level": False}),
+    "needle-above": ("a needle by its margin", {"longest": 1e12, "level": False}),
+    "qk-norm": ("QK-norm, keys on a sphere", {"longest": 1e12}),
 }
 
 
 def _of_step(step: type[Any]) -> Rows:
-    """The law of one step, whose first field has a control."""
-    title, control, how = _SHOWN.get(step.name, (step.name, None, {"level": False}))
-    if control is None:
-        made = around(step)
-        CONTROLS.setdefault(made.name, made)
-        control = made.name
-    kind = type(step.example[0])
+    """Return the law of one step, whose first field has a control."""
+    title, how = _SHOWN.get(step.name, (step.name, {"level": False}))
+    control, kind = control_of_step(step).name, type(step.example[0])
     others = () if step.name in _SHOWN else step.example[1:]
 
     def steps(v: Values) -> tuple[Step, ...]:
@@ -172,7 +167,7 @@ def _of_step(step: type[Any]) -> Rows:
 
 
 def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:
-    """The laws of these steps."""
+    """Return the laws of these steps."""
     found = [_IID]
     for step in steps:
         if step is Rope:
@@ -187,19 +182,19 @@ ALL: tuple[Rows, ...] = of_steps()
 
 @functools.lru_cache(maxsize=64)
 def marks(rows: Rows) -> frozenset[str]:
-    """What there is in its rows besides plain tokens: a "sink", the "needle"."""
+    """Return what there is in its rows besides plain tokens: a "sink", the "needle"."""
     start = {name: control.start for name, control in CONTROLS.items()}
-    given = classed(rows.row(exp, start), _ANY)
+    given = classed(rows.row(exp, start), ANY_LENGTH)
     return frozenset(who for who in ("sink", "needle") if given.of(who).any())
 
 
 def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:
-    """The row law of that name."""
+    """Return the row law of that name."""
     return next(rows for rows in laws if rows.name == name)
 
 
 def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
-    """The law of a row's steps, and the values of its controls.
+    """Return the law of a row's steps, and the values of its controls.
 
     A step that a control can move, and no other step of the row shares, is moved by it; the others
     stay as they are. One step alone is the law on offer.

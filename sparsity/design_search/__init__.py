@@ -278,6 +278,7 @@ def _by_scan(
     reach = Reach(found.low, found.high, ends, ends, why)
     if not found.values:
         raise Impossible(row, n, quantity.name, wanted, reach)
+    # The answer itself is there by now: lengths that nobody asked for must not lose it.
     growth, there = "", []
     try:
         each, left = [int(other) for other in others], seconds + begun - time.thread_time()

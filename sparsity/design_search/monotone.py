@@ -83,6 +83,8 @@ class Coordinate:
 
 def _spread_of_softmax(length: float, wanted: float, given: dict[str, float]) -> Coordinate:
     """Return γ = e^(−x); the first guess comes from the annealed or the condensed law."""
+    # While many weights count, n_eff ≈ n (E a)²/E a² = n e^(−γ²). From γ² = ½ ln n on Σa² is that of
+    # a few large weights (it condenses), and γ is √(2 ln n) over the share that they stand for.
     fewer = max(math.log(length / wanted), 1e-12) if wanted < length else 1.0
     guess = math.sqrt(fewer)
     if wanted > 1 and 2 * fewer > math.log(length):
@@ -105,6 +107,7 @@ def _bias_or_spread(kernel: Kernel, length: float, given: dict[str, float]) -> C
     floor = f"S ≥ √(2/π) whatever the bias, a floor of {centre:.7g} tokens (2n/π in long rows)"
     low, zero, high = -math.asinh(30.0), math.asinh(1e-8), math.asinh(1e7)
 
+    # A power of the score is homogeneous: γ is a factor on every weight, and only β/γ counts.
     def at(x: float) -> dict[str, Any]:
         if beta is None:
             return {"beta": gamma * math.sinh(x), "gamma": gamma}
@@ -166,7 +169,7 @@ def solve_rising(
     Returns:
         The zero; None if there is none between the ends.
     """
-    excess = functools.cache(excess)
+    excess = functools.cache(excess)  # an exact law each, and ends of brackets are asked twice
     here = min(max(start, ends[0]), ends[1])
     up, step = excess(here) < 0, 0.1
     while excess(here) != 0:
@@ -199,6 +202,7 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
     @functools.cache
     def excess(b: float) -> float:
         (sinks, _), (others, _) = engine.shares(row.then(SinkLogit(b)), n)
+        # Log odds are nearly linear in b, where the mass itself is flat at either end.
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 

@@ -111,6 +111,11 @@ class Free:
         return Row(row.kernel, steps=steps, **row.params)
 
 
+# The coordinate x of each number is one in which the quantity changes about as much everywhere:
+# logarithms of scales, asinh of a bias (linear about 0, a logarithm far out), and of a decay the
+# log odds ln λ/(1 − λ), about the log of the tokens that are remembered.
+
+
 def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
@@ -126,6 +131,8 @@ def _about_tokens(row: Row, n: int) -> tuple[float, float]:
 
 
 GAMMA = Free("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
+# Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹². A bias of −30
+# spreads leaves no score above 0, and one of +1000 no difference between the weights.
 BETA = Free("beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3)))
 DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
 SLOPE = Free("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
@@ -274,6 +281,9 @@ def _find_turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list
     """
     if free.step is not None or free.field not in ("beta", "gamma"):
         return []
+    # Such a row is one sample that has every score once: z on a grid, each as often as the normal
+    # density says, up to the score that the largest of n is likely to have. Its n_eff, up to a
+    # factor, is two sums, for all values of the free number at once.
     x = np.linspace(*ends, _ROWS_OF_QUANTILES)
     numbers = np.array([free.value(row, each) for each in x.tolist()])
     held = {"beta": row.beta, "gamma": row.gamma} | {free.field: numbers[:, None]}
@@ -349,7 +359,8 @@ def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
     x, seen = look.known(n)
     off = seen - wanted
     values = []
-    for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
+    for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):  # from one look to the next
+        # On a plateau at the wanted value rounding changes signs, and there is nothing to solve.
         if max(abs(off[i]), abs(off[i + 1])) > _ROUNDING_OF_LOG:
             between = _nearest_whole if free.whole else _root
             at = between(excess, float(x[i]), float(x[i + 1]))
@@ -402,7 +413,9 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
                 continue
             if i == last and look.cut_short is not None:
                 continue
-            if i in (0, last):  # at an end of the range, where most of them fall
+            # Most extremes lie at an end of the range, and are the end: a search there would spend
+            # its looks on nothing, unless the quantity turns before it.
+            if i in (0, last):
                 middle = float(grid[low] + grid[high]) / 2
                 if not sign * look.log_at(middle, n) < y[i]:
                     continue
@@ -425,6 +438,7 @@ def _scan_sink_mass(row: Row, n: int, wanted: float) -> Scan:
     except InputError as error:
         if error.argument != "mass":  # else it is out of reach
             raise
+    # A logit of −∞ still takes the rows that are all zero besides, and other sinks keep theirs.
     taken = 0.0
     with contextlib.suppress(InputError):  # no other sink
         taken = float(exact(row, length=n, of=sink_mass).value)
@@ -438,6 +452,7 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
         found: Any = brentq(excess, low, high, xtol=1e-13)
     except ValueError:  # a refusal between them
         return math.nan
+    # Brent's method ends at a jump as well, where the value is not the wanted one.
     return float(found) if abs(excess(float(found))) < 1e-6 else math.nan
 
 

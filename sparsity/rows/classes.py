@@ -54,7 +54,7 @@ class TokenClasses(NamedTuple):
     needle: np.ndarray
 
     def of(self, who: str) -> np.ndarray:
-        """How many weights of each group are a "token", a "sink" or the "needle"."""
+        """Return how many weights of each group are a "token", a "sink" or the "needle"."""
         return {"token": self.token, "sink": self.sink, "needle": self.needle}[who]
 
 
@@ -87,6 +87,7 @@ def classed(row: Row, length: Any) -> TokenClasses:
     if len(pairs) > 1:
         pairs, member = np.unique(pairs, axis=0, return_inverse=True)
     classes = [(kernel, float(b), float(g), tokens.scores if g else None) for b, g in pairs]
+    # The weight e^b of a sink logit is that of softmax at a fixed score, whatever the kernel is.
     units = np.array(tokens.units)
     if len(units):
         classes.append((kernels.exp, 0.0, 0.0, None))
@@ -106,9 +107,11 @@ def classed(row: Row, length: Any) -> TokenClasses:
 def _vanishing(
     kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, ends: tuple[float, float]
 ) -> np.ndarray:
-    """Which tokens have f = 0 at every score that they can have, between two ends of x."""
+    """Return which tokens have f = 0 at every score that they can have, x between two ends."""
     if not np.all(np.isfinite(ends)):
         return np.zeros(beta.shape, dtype=bool)
+    # Scores within bounded ends, under a threshold for instance, can all have weight 0: proven by
+    # interval arithmetic, which is why the ends are moved outwards by their rounding.
     low, high = (end * gamma * (1 + 4 * EPS) for end in ends)
     _, most, _ = definition(kernel).bounds_on_segments(beta, Interval.between(low, high), False)
     return np.asarray(most == -np.inf)
@@ -117,7 +120,9 @@ def _vanishing(
 def reduced(
     kernel: Kernel, beta: np.ndarray, gamma: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Laws with the symmetries of the weight taken out: the ln w that they leave, β and γ."""
+    """Take the symmetries of the weight out of laws; return the ln w that they leave, β and γ."""
+    # f(s) = e^(rs): a bias is a factor e^(rβ). f of degree d: a spread is a factor γ^d, and of a
+    # fixed score |β|^d. Tokens under ALiBi are then one law with weights of their own, not n laws.
     exponent, degree = symmetry(kernel)
     if exponent is not None:
         return exponent * beta, np.zeros_like(beta), gamma
@@ -150,7 +155,7 @@ def refuse_without(row: Row, who: str | None, there: Any) -> None:
 
 
 def rescaled(given: TokenClasses, units: bool) -> TokenClasses:
-    """The row with its largest weight (fixed or typical) near one; without its units if asked."""
+    """Scale the largest weight, fixed or typical, to about one; drop units unless they count."""
     if not units and not given.token.all():
         own = given.token > 0
         classes = given.classes[: int(given.member[own].max()) + 1]
@@ -159,7 +164,7 @@ def rescaled(given: TokenClasses, units: bool) -> TokenClasses:
 
 
 def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
-    """Whether all tokens are in sight, of one law, the same at these lengths.
+    """Return whether all tokens are in sight, of one law, the same at these lengths.
 
     Args:
         row: the row.
@@ -176,7 +181,7 @@ def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
 
 
 def same_at_any_length(row: Row) -> bool:
-    """Whether the tokens are of one law that does not change with the length of the row.
+    """Return whether the tokens are of one law that does not change with the length of the row.
 
     Its limit S is then the same at every length, and no length has to be given. Two lengths are
     compared: a step that goes by the length tells them apart, as does one that goes by the distance
@@ -186,7 +191,7 @@ def same_at_any_length(row: Row) -> bool:
 
 
 def _coordinate(classes: list[Class]) -> np.ndarray | None:
-    """The one parameter in which classes differ, in units over which they vary smoothly."""
+    """Return the one parameter in which classes differ, in units over which they vary smoothly."""
     _, beta, gamma, _ = zip(*classes, strict=True)
     beta, gamma = np.array(beta), np.array(gamma)
     if np.all(gamma == gamma[0]) and gamma[0] > 0:
@@ -213,7 +218,8 @@ class InterpolatedLaws(NamedTuple):
 
 
 def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Matrix from values at Chebyshev's nodes to values at x."""
+    """Return the matrix from values at Chebyshev's nodes to values at x."""
+    # The barycentric formula: it is stable, and 0/0 at a node is replaced by the node's own value.
     sign = (-1.0) ** np.arange(len(nodes)) * np.sin(np.pi * (np.arange(len(nodes)) + 0.5) / NODES)
     gap = x[:, None] - nodes
     hit = gap == 0
@@ -222,7 +228,7 @@ def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 
 
 def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
-    """Few laws for many classes: all of them, or nodes in the parameter in which they differ."""
+    """Yield few laws for many classes: all, or nodes in the parameter in which they differ."""
     families: dict[Any, list[int]] = {}
     for i, (kernel, _, gamma, scores) in enumerate(classes):
         families.setdefault((kernel, gamma == 0, scores), []).append(i)
@@ -235,6 +241,8 @@ def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
             else None
         )
         piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
+        # Chebyshev's nodes resolve an analytic function over a piece of fixed length; with a spread
+        # of many lengths one polynomial over all of it would need ever more nodes.
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
             if x is None or len(inside) <= NODES + len(_CHECKS):
@@ -259,7 +267,7 @@ def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
 def interpolated(
     classes: list[Class], evaluate: Callable[[Class], np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """A function of the law, smooth in its parameters, at every class.
+    """Return a function of the law, smooth in its parameters, at every class.
 
     Args:
         classes: the laws.

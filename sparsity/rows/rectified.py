@@ -9,7 +9,7 @@ _FAR = 30.0  # spreads from zero at which t is normal and e^(−z²/2) nearly no
 
 
 def rectified(center: float, spread: float) -> tuple[float, float]:
-    """Mean and variance of t."""
+    """Return the mean and the variance of t."""
     z = center / spread
     density, below = np.exp(-z * z / 2) / np.sqrt(2 * np.pi), ndtr(-z)
     more = density - z * below  # E t = spread·(z + more), without cancellation for large z
@@ -20,7 +20,7 @@ def rectified(center: float, spread: float) -> tuple[float, float]:
 
 
 def log_exp_mean(z: float, x: np.ndarray) -> np.ndarray:
-    """Logarithm of E e^(xt/spread), z = center/spread, x real or complex.
+    """Return the logarithm of E e^(xt/spread), z = center/spread, x real or complex.
 
     E e^(xt/spread) = Φ(−z) + e^(−z²/2) · e^(w²/2) Φ(w), w = z + x.
     """

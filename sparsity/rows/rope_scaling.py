@@ -27,7 +27,7 @@ class RopeScaling(Protocol):
     by_length: ClassVar[bool]
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """θ_i of the d/2 planes in a row of that length."""
+        """Return θ_i of the d/2 planes in a row of that length."""
         ...
 
 
@@ -53,7 +53,7 @@ class LinearScaling:
         object.__setattr__(self, "factor", _factor("factor", self.factor))
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """θ_i/r."""
+        """Return θ_i/r."""
         return angles(dim, base) / self.factor
 
 
@@ -75,12 +75,12 @@ class NtkScaling:
         object.__setattr__(self, "factor", _factor("factor", self.factor))
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """The angles of the larger base."""
+        """Return the angles of the larger base."""
         return angles(dim, _ntk_base(dim, base, self.factor))
 
 
 def _ntk_base(dim: int, base: float, factor: float) -> float:
-    """base·factor^(d/(d−2)); with a single plane there is nothing to stretch."""
+    """Return base·factor^(d/(d−2)); with a single plane there is nothing to stretch."""
     try:
         return base * float(factor) ** (dim / (dim - 2)) if dim > 2 else base
     except OverflowError:
@@ -110,7 +110,7 @@ class DynamicNtkScaling:
         object.__setattr__(self, "trained", whole("trained", self.trained, 1))
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """The angles of the base at this length."""
+        """Return the angles of the base at this length."""
         # r·n/L − (r − 1), written so that it is 1 at L whatever r.
         stretched = 1 + self.factor * (max(length, self.trained) / self.trained - 1)
         return angles(dim, _ntk_base(dim, base, stretched))
@@ -150,7 +150,7 @@ class YarnScaling:
         object.__setattr__(self, "fast", fast)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """θ_i·(1 − ramp) + (θ_i/r)·ramp."""
+        """Return θ_i·(1 − ramp) + (θ_i/r)·ramp."""
         theta = angles(dim, base)
         low, high = (self._plane(turns, dim, base) for turns in (self.fast, self.slow))
         if self.truncate:
@@ -162,7 +162,7 @@ class YarnScaling:
         return theta * (1 - ramp) + theta / self.factor * ramp
 
     def _plane(self, turns: float, dim: int, base: float) -> float:
-        """The plane, as a real number, that makes so many turns in the trained length."""
+        """Return the plane, as a real number, that makes so many turns in the trained length."""
         return dim * math.log(self.trained / (2 * math.pi * turns)) / (2 * math.log(base))
 
 
@@ -198,7 +198,7 @@ class Llama3Scaling:
         object.__setattr__(self, "high", high)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""
+        """Return θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""
         theta = angles(dim, base)
         turns = self.trained * theta / (2 * math.pi)
         share = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
@@ -225,7 +225,7 @@ class TabledScaling:
         object.__setattr__(self, "factors", tuple(found.tolist()))
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """θ_i/f_i.
+        """Return θ_i/f_i.
 
         Raises:
             InputError: another number of planes than of factors.

@@ -16,7 +16,7 @@ from sparsity.rows.rotation import BASE, join, rotate, split, vectors
 
 
 def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
-    """Query and t as arrays that fit each other."""
+    """Return query and t as arrays that fit each other."""
     query, t = vectors("query", query), vectors("t", t)
     count = split(query, pairing)[0].shape[-1]
     if t.shape[-1] != count:
@@ -30,7 +30,7 @@ def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
 
 
 def _turned(theta: Any) -> int | None:
-    """Entries that turn, of given angles."""
+    """Return how many entries turn, of given angles."""
     return None if theta is None else 2 * len(theta)
 
 
@@ -48,7 +48,7 @@ def rope_scores(
     m: Any = None,
     n: Any = None,
 ) -> Any:
-    """Scores q_m·k_n of rotated vectors, Σ_i |q_i||k_i| cos(Θ_i + (m−n)θ_i).
+    """Return the scores q_m·k_n of rotated vectors, Σ_i |q_i||k_i| cos(Θ_i + (m−n)θ_i).
 
     Args:
         query: [..., M, d].
@@ -84,7 +84,7 @@ def coca_scores(
     m: Any = None,
     n: Any = None,
 ) -> Any:
-    """Exact CoCA, Σ_i t_i|q_i|² cos((m−n)θ_i), at the cost of RoPE.
+    """Return exact CoCA, Σ_i t_i|q_i|² cos((m−n)θ_i), at the cost of RoPE.
 
     The score is that of RoPE between vectors of planes (|q_i|², 0) and (t_i, 0).
 
@@ -120,7 +120,7 @@ def coca_by_definition(
     m: Any = None,
     n: Any = None,
 ) -> Any:
-    """CoCA as it is defined: for every m and n the key q_m∘t_n, rotated to n; MNd numbers.
+    """Return CoCA as it is defined: for every m and n the key q_m∘t_n, rotated to n; MNd numbers.
 
     Args, returns and raises as `coca_scores`.
 
@@ -144,7 +144,7 @@ def slack_scores(
     m: Any = None,
     n: Any = None,
 ) -> Any:
-    """The form that CoCA's published code computes: t is rotated in place of q∘t.
+    """Return the form that CoCA's published code computes: t is rotated in place of q∘t.
 
     (q∘R_m q)·R_n t, with t doubled over each plane; not a function of m − n.
 
@@ -157,7 +157,7 @@ def slack_scores(
 
 
 def slack_coefficients(q: Any, m: Any, n: Any, theta: Any) -> Any:
-    """What multiplies t_i in the slack score of planes q_i = q₁ + i q₂.
+    """Return what multiplies t_i in the slack score of planes q_i = q₁ + i q₂.
 
     |q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ.
 
@@ -182,7 +182,7 @@ def slack_coefficients(q: Any, m: Any, n: Any, theta: Any) -> Any:
 def decay_bounds(
     q: np.ndarray, k: np.ndarray, distance: Any, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on |Σ_i h_i e^(isθ_i)|, h_i = q_i k_i*: RoPE's, and CoCA's for the same |q_i||k_i|.
+    """Bound |Σ_i h_i e^(isθ_i)|, h_i = q_i k_i*: of RoPE, and of CoCA with the same |q_i||k_i|.
 
     By summation by parts, with h and l = |h| ending in a zero,
         RoPE max_i |h_{i+1} − h_i| Σ_j |S_{j+1}|, S_j = Σ_{k<j} e^(isθ_k);
@@ -207,7 +207,7 @@ def decay_bounds(
 
 
 def rising(q: Any, k: Any, theta: Any) -> np.ndarray:
-    """Tokens over which each plane's score |q||k| cos(Θ + mθ) rises from distance 0 on.
+    """Return the tokens over which each plane's score |q||k| cos(Θ + mθ) rises from distance 0 on.
 
     τ = (2π − Θ)/θ for Θ in (π, 2π), the anomaly; 0 for the other half of the angles.
 

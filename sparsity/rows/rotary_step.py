@@ -51,7 +51,7 @@ class RotaryStep:
         object.__setattr__(self, "base", base)
 
     def _values(self) -> dict[str, Any]:
-        """The fields in plain types, vectors as tuples."""
+        """Return the fields in plain types, vectors as tuples."""
         names = [field.name for field in fields(self)]  # pyright: ignore[reportArgumentType]
         given = {name: getattr(self, name) for name in names}
         return {k: tuple(v.tolist()) if isinstance(v, np.ndarray) else v for k, v in given.items()}
@@ -67,14 +67,14 @@ class RotaryStep:
         return f"{type(self).__name__}({shown})"
 
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
-        """Mean β_m of the score at each distance m, in a row of that length.
+        """Return the mean β_m of the score at each distance m, in a row of that length.
 
         Without a length it is the row that ends at the largest distance: dynamic scaling asks.
         """
         raise NotImplementedError
 
     def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
-        """Standard deviation γ_m of the score at each distance m, likewise."""
+        """Return the standard deviation γ_m of the score at each distance m, likewise."""
         raise NotImplementedError
 
     @property
@@ -83,28 +83,28 @@ class RotaryStep:
         return True
 
     def theta(self, length: int) -> np.ndarray:
-        """θ_i of the planes that turn in a row of that length."""
+        """Return θ_i of the planes that turn in a row of that length."""
         dim = self.query.size if self.turned is None else self.turned
         if self.scaling is None:
             return angles(dim, self.base)
         return self.scaling.angles(dim, self.base, length)
 
     def _every_theta(self, distance: Any, length: int | None) -> np.ndarray:
-        """θ_i of every plane, 0 for those that do not turn."""
+        """Return θ_i of every plane, 0 for those that do not turn."""
         reach = int(np.max(distance, initial=0)) + 1 if length is None else length
         turning = self.theta(reach)
         return np.append(turning, np.zeros(self.query.size // 2 - len(turning)))
 
     def planes(self, x: Any) -> np.ndarray:
-        """The planes of a vector as complex numbers, those that turn first."""
+        """Return the planes of a vector as complex numbers, those that turn first."""
         return planes(x, self.pairing, self.turned)
 
     def breaks(self, length: int) -> np.ndarray:
-        """Every distance differs."""
+        """Return every distance: all differ."""
         return every(length)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """β_m is added to β, γ becomes γ_m; sinks stay as they are.
+        """Add β_m to β and set γ to γ_m; sinks stay as they are.
 
         Raises:
             InputError: scores that are not normal.

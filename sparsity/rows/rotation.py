@@ -18,7 +18,7 @@ PAIRINGS = ("interleaved", "half")  # plane i holds entries (2i, 2i+1), or (i, i
 
 
 def angles(dim: Any, base: float = BASE) -> np.ndarray:
-    """θ_i = base^(−2i/d), i = 0 … d/2 − 1, in radians a token.
+    """Return θ_i = base^(−2i/d), i = 0 … d/2 − 1, in radians a token.
 
     Args:
         dim: head dimension d, even, ≥ 2.
@@ -38,7 +38,7 @@ def angles(dim: Any, base: float = BASE) -> np.ndarray:
 
 
 def vectors(name: str, x: Any, axes: int = 2) -> Any:
-    """Vectors as a NumPy or JAX array of a floating type; integers become float64.
+    """Return vectors as a NumPy or JAX array of a floating type; integers become float64.
 
     Raises:
         InputError: not numbers, or fewer axes than [n, d].
@@ -50,7 +50,7 @@ def vectors(name: str, x: Any, axes: int = 2) -> Any:
 
 
 def split(x: Any, pairing: str, turned: int | None = None) -> tuple[Any, Any]:
-    """The two entries of every plane: of the first `turned` entries by the pairing.
+    """Return the two entries of every plane: of the first `turned` entries by the pairing.
 
     The other entries do not turn; neighbours make a plane. None pairs all of them.
     """
@@ -80,7 +80,7 @@ def join(a: Any, b: Any, pairing: str, turned: int | None = None) -> Any:
 
 
 def planes(x: Any, pairing: str = "interleaved", turned: int | None = None) -> Any:
-    """The planes of vectors as complex numbers.
+    """Return the planes of vectors as complex numbers.
 
     Args:
         x: [..., d].
@@ -105,7 +105,7 @@ def rotate(
     base: float = BASE,
     theta: Any = None,
 ) -> Any:
-    """Vectors turned to their positions: plane i by position·θ_i.
+    """Return vectors turned to their positions: plane i by position·θ_i.
 
     Args:
         x: [..., n, d], NumPy or JAX; integers are taken as floating numbers.

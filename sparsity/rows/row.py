@@ -67,7 +67,7 @@ class Row:
         given = {name: value for name, value in parameters.items() if value is not None}
         if record.law is Law.POSITION:  # the length is given to the instruments
             given = given | {"length": 1}
-        for step in steps:
+        for step in steps:  # a sample of scores has a β and γ, unless others are given
             given = getattr(step, "own", {}) | given
         own = []
         for name, value in record.bind(given).items():
@@ -133,11 +133,11 @@ class Row:
         return kernels.elementwise(self.kernel)
 
     def then(self, *steps: Step) -> Row:
-        """The same row with more steps after its own."""
+        """Return the same row with more steps after its own."""
         return Row(self.kernel, steps=(*self.steps, *steps), **self.params)
 
     def replace(self, **parameters: Any) -> Row:
-        """The same row with other parameters.
+        """Return the same row with other parameters.
 
         Raises:
             InputError: a parameter that the kernel does not have, or a value outside its domain.
@@ -149,11 +149,11 @@ class Row:
         return Row(self.kernel, steps=self.steps, **(self.params | parameters))
 
     def _of_scores(self) -> Row:
-        """The row, if it has scores: of a function of each, or of a map of them all."""
+        """Return the row, if it has scores: of a function of each, or of a map of them all."""
         return self if isinstance(self.kernel, RowMap) else self.scored()
 
     def scored(self) -> Row:
-        """The row, if its kernel is a function of a score.
+        """Return the row, if its kernel is a function of a score.
 
         Raises:
             InputError: it is not.
@@ -165,7 +165,7 @@ class Row:
         return self
 
     def tokens(self, length: Any) -> Tokens:
-        """The tokens of a row of n, in groups of equals.
+        """Return the tokens of a row of n, in groups of equals.
 
         Args:
             length: n, one whole number ≥ 1.
@@ -174,6 +174,8 @@ class Row:
             InputError: a bad length, or one at which too many tokens differ.
         """
         n = int(LENGTH.one(length))
+        # A step says at which distances its effect changes. Between two such distances tokens are
+        # equals, so that 10¹² tokens in a window are two groups, and not 10¹² numbers.
         edges = [np.array([0.0, n])]
         for step in self.steps:
             new = np.asarray(step.breaks(n), dtype=np.float64)
@@ -181,7 +183,7 @@ class Row:
         return self._stepped(np.unique(np.concatenate(edges)), n)
 
     def each(self, length: Any) -> Tokens:
-        """The same with a group for every token, whatever the steps say of where they change.
+        """Do `tokens` with a group for every token, whatever the steps say of where they change.
 
         Args and raises as `tokens`; n numbers of everything.
         """
@@ -198,7 +200,7 @@ class Row:
         return tokens
 
     def positions(self, length: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(β_j, γ_j, w_j) of the tokens j = 1 … n, each of shape [n]."""
+        """Return (β_j, γ_j, w_j) of the tokens j = 1 … n, each of shape [n]."""
         tokens = self.each(length)
         return tokens.beta[::-1], tokens.gamma[::-1], tokens.w[::-1]
 
@@ -208,7 +210,7 @@ class Row:
         return random_in(self.kernel, self.steps)
 
     def described(self) -> dict[str, Any]:
-        """Kernel, parameters and steps in JSON's types."""
+        """Return kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
         return {"kernel": self._named_kernel.name, "params": self.params, "steps": steps}
 
@@ -217,13 +219,13 @@ RowLike = str | Kernel | RowMap | Row  # what every instrument takes: a name, a 
 
 
 def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
-    """What is random in a weight of a row, in a line of text."""
+    """Return what is random in a weight of a row, in a line of text."""
     law = next((step for step in steps if isinstance(step, Scores)), None)
     return kernel.random if law is None else f"score s = β + γx, x {law.formula}"
 
 
 def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
-    """The steps, the law of the scores first."""
+    """Return the steps, the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
     given = several("steps", steps, fix)
     if scores is not None and not isinstance(scores, Scores):
@@ -241,7 +243,7 @@ def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
 
 
 def _typed(step: Any) -> str:
-    """A step as typed on the command line, without last numbers that are the defaults.
+    """Return a step as typed on the command line, without last numbers that are the defaults.
 
     Vectors are shown by their size.
     """
@@ -259,7 +261,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
-    """The row that an instrument was given: itself, or a kernel with its parameters.
+    """Return the row that an instrument was given: itself, or a kernel with its parameters.
 
     Raises:
         InputError: a row with parameters besides, or as for `Row`.

@@ -58,16 +58,16 @@ class Step(Protocol):
     example: ClassVar[tuple[Any, ...]]
 
     def breaks(self, length: int) -> np.ndarray:
-        """Distances n − j at which the change may differ from that of the token before."""
+        """Return the distances n − j at which the change may differ from the one before."""
         ...
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """The changed tokens of a row of that length."""
+        """Return the changed tokens of a row of that length."""
         ...
 
 
 def every(length: int) -> np.ndarray:
-    """Breaks of a step that treats every distance differently.
+    """Return the breaks of a step that treats every distance differently.
 
     Raises:
         InputError: the row is too long for that.

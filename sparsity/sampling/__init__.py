@@ -102,16 +102,16 @@ def _bind(
 ) -> tuple[Row, dict[str, Any], int | None, int]:
     """Return the row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
     given = parameters | ({} if length is None else {"length": length})
-    steps = ()
     if isinstance(kernel, Row):
-        scored = kernel.kernel.law in (Law.SCORE, Law.ROW)
-        row_of(kernel, {k: v for k, v in parameters.items() if not (scored and k == "dim")})
-        given, steps, kernel = kernel.params | given, kernel.steps, kernel.kernel
-    kernel = kernels.named(kernel)
-    own, extra = kernel.bind_row(given)
-    if "decay" in extra:
-        steps = (Decay(float(extra["decay"])),)
-    row = Row(kernel, steps=steps, **{k: v for k, v in own.items() if k != "length"})
+        # A row has parameters of its own; of whole keys it is told the dimension all the same.
+        whole = kernel.kernel.law in (Law.SCORE, Law.ROW)
+        row = row_of(kernel, {k: v for k, v in parameters.items() if not (whole and k == "dim")})
+        own, extra = row.kernel.bind_row(row.params | given)
+    else:
+        record = kernels.named(kernel)
+        own, extra = record.bind_row(given)
+        steps = (Decay(float(extra["decay"])),) if "decay" in extra else ()
+        row = Row(record, steps=steps, **{k: v for k, v in own.items() if k != "length"})
     n = own.get("length", extra.get("length"))
     return row, own, None if n is None else int(n), int(extra.get("dim", 0))
 

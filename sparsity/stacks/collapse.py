@@ -55,7 +55,7 @@ def _checked(states: Any) -> Any:
 
 
 def collapse(states: Any) -> Collapse:
-    """Rank collapse and representational collapse of tokens.
+    """Measure rank collapse and representational collapse of tokens.
 
     Args:
         states: V, [..., n, d] with n ≥ 2.
@@ -79,7 +79,7 @@ def collapse(states: Any) -> Collapse:
 
 
 def neighbours(states: Any) -> Neighbours:
-    """Representational collapse of every prefix: by causality its last tokens are these.
+    """Measure representational collapse of every prefix: by causality its last tokens are these.
 
     Args:
         states: V, [..., n, d] with n ≥ 2.

@@ -18,7 +18,7 @@ from sparsity.stacks.mixing import Layers, forward
 
 
 def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.0) -> np.ndarray:
-    """The bound on every influence, a product of one matrix a layer.
+    """Return the bound on every influence, a product of one matrix a layer.
 
     Args:
         attention: α, [L, H, n, n]; may be signed.
@@ -41,6 +41,7 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
     w = _factors("strengths", strengths, a.shape[:2])
     g = _factors("gain", gain, a.shape[-1:])
     lipschitz = number("lipschitz", lipschitz, "must be finite and > 0", lambda x: x > 0)
+    # c(I + Σ_h w_h|α|g) a layer, multiplied from the left: the last layer is the outermost.
     product = np.eye(a.shape[-1])
     for layer, strength in zip(a, w, strict=True):
         heads = np.einsum("h,hji->ji", strength, layer) * g
@@ -49,7 +50,7 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
 
 
 def _factors(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Factors >= 0, one for all or as many as there are."""
+    """Return factors >= 0, one for all or as many as there are."""
     found, fix = as_float64(value, name, "give numbers", texts=False), "must be finite and >= 0"
     if not np.all(np.isfinite(found) & (found >= 0)):
         raise InputError(name, value, fix)
@@ -67,7 +68,7 @@ def _jacobian(layers: Layers) -> jax.Array:
 
 
 def jacobian(layers: Layers) -> np.ndarray:
-    """The Jacobian of a drawn stack, by reverse-mode differentiation.
+    """Return the Jacobian of a drawn stack, by reverse-mode differentiation.
 
     Args:
         layers: from `sparsity.stacks.mixing.draw`; takes (n·d)² numbers.
@@ -80,7 +81,7 @@ def jacobian(layers: Layers) -> np.ndarray:
 
 
 def norms(blocks: np.ndarray) -> np.ndarray:
-    """Largest singular value of every block: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
+    """Return each block's largest singular value: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
     blocks = np.asarray(reals("blocks", blocks, "give [..., d, d]"), np.float64)
     if blocks.ndim < 2 or 0 in blocks.shape:
         raise InputError("blocks", f"array of shape {blocks.shape}", "give [..., d, d]")

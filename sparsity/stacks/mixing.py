@@ -139,7 +139,7 @@ class _Numbers(NamedTuple):
 
 
 def _split(stack: Stack) -> tuple[Stack, _Numbers]:
-    """The stack without its sink, and the sink's numbers."""
+    """Return the stack without its sink, and the sink's numbers."""
     sink, bare = stack.sink, replace(stack, sink=None)
     if sink is None:
         return bare, _Numbers()
@@ -151,12 +151,13 @@ def _split(stack: Stack) -> tuple[Stack, _Numbers]:
 
 
 def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
-    """Rows of attention [..., n, n] from scores of the same shape."""
+    """Return rows of attention [..., n, n] from scores of the same shape."""
     kernel = kernels.elementwise(stack.kernel)
     position, is_sink = jnp.arange(stack.length), numbers.sink > 0
     # A sink at token 0 is put in below.
     seen = (position <= position[:, None]) & ((position > 0) | ~is_sink)
     log_a = jnp.where(seen, jax_log_abs(kernel)(scores), -jnp.inf)
+    # Of logs minus the largest, that of the sink included: no weight overflows, the largest is 1.
     top = jnp.maximum(log_a.max(-1, keepdims=True), numbers.log_weight)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     a = jnp.exp(log_a - top) * jnp.sign(jax_weight(kernel)(scores))
@@ -170,7 +171,7 @@ def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
 
 
 def _shapes(stack: Stack) -> list[tuple[int, ...]]:
-    """Of the normals that are drawn: tokens, what they share, scores, W_h, axes of M."""
+    """Return the shapes of the normals drawn: tokens, what they share, scores, W_h, axes of M."""
     n, d, depth, heads = stack.length, stack.dim, stack.depth, stack.heads
     shapes = [(n, d), (d,), (depth, heads, n, n), (depth, heads, d, d), (depth, d)]
     return shapes if stack.branch else shapes[:-1]
@@ -185,7 +186,8 @@ def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers
     unique, shared, scores, values, *rest = map(jnp.reshape, parts, shapes)
     tokens = math.sqrt(1 - stack.common) * unique + math.sqrt(stack.common) * shared
     maps = jnp.zeros((depth, d, d), dtype)
-    for axis in rest:  # reflections along random axes: their norm is known
+    # A reflection I − 2aaᵀ is orthogonal, so that ‖M‖ is the factor; it takes only d numbers.
+    for axis in rest:
         axis = axis / jnp.linalg.norm(axis, axis=-1, keepdims=True)
         maps = stack.branch * (jnp.eye(d, dtype=dtype) - 2 * axis[:, :, None] * axis[:, None])
     return Layers(
@@ -221,7 +223,7 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
 
 
 def forward(layers: Layers) -> jax.Array:
-    """The tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d].
+    """Return the tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d].
 
     Raises:
         InputError: no drawn layers.
@@ -264,7 +266,7 @@ def sampled(
     dtype: Any = None,
     measure: Callable[[Any], Measures] = collapse,
 ) -> Measures:
-    """The measures of independent draws of a stack.
+    """Return the measures of independent draws of a stack.
 
     Args:
         stack: the law.

@@ -54,7 +54,7 @@ class RowMoments(NamedTuple):
 def row_moments(
     kernel: str | Kernel, n: Any, beta: float, gamma: float, sink: LayerSink | None = None
 ) -> RowMoments:
-    """Moments of a row of n independent weights f(s_i), s_i ~ N(β, γ²), and a sink.
+    """Return the moments of a row of n independent weights f(s_i), s_i ~ N(β, γ²), and a sink.
 
     Args:
         kernel: one whose weight is nonnegative.
@@ -73,6 +73,8 @@ def row_moments(
     n, beta, gamma = LENGTH.check(n), BETA.one(beta), GAMMA.one(gamma)
     if sink is not None:
         instance("sink", sink, LayerSink, "give a LayerSink, or None")
+    # 1/Σ = ∫ e^(−tΣ) dt turns the mean of a share into an integral over u = ln t, in which the mean
+    # over independent weights is a product: m = ∫ x_b e^(−x_b) Πe^(−x_i) du, and so for squares.
     flat = n.reshape(-1, 1)
     law = laplace(kernel, beta, gamma, 1, (2.0,))
     low, high = law.range(float(flat.max(initial=1.0)))
@@ -82,6 +84,7 @@ def row_moments(
     if np.isfinite(log_b):
         # Beyond e^100 times all others it takes everything there is.
         log_b = min(log_b, float(law.family.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
+        # x_b e^(−x_b) is below e^(−40) for x_b < e^(−40), and e^(−148) at x_b = e^5.
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
     if not high - low < _STEP * _MOST_POINTS:
         raise too_wide(kernel, gamma)
@@ -119,7 +122,7 @@ def _sum(integrand: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
-    """Expected products K_jk = E v_j·v_k before the first and after each layer, in closed form.
+    """Yield the expected products K_jk = E v_j·v_k before the first and after each layer.
 
     Args:
         stack: the law; its `heads` and `dim` do not matter.
@@ -149,10 +152,12 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
         rest[0] = rest_square[0] = mass_rest[0] = squares[0] = 0.0
         gain[0] = sink.value
     others = (rows >= first).astype(float)
+    # The other tokens of a row have weights of one law: with R = Σα_i and Q = Σα_i² over them, any
+    # of them has E R/count, any square E Q/count, any product of two E(R² − Q)/pairs.
     pairs = np.maximum(count * (count - 1), 1.0)
 
     def mean(x: np.ndarray) -> np.ndarray:
-        """E[A] x by running sums, for x of shape [n, …]."""
+        """Return E[A] x by running sums, for x of shape [n, …]."""
         total = np.cumsum(others[:, None] * x, axis=0)
         return mass[:, None] * x[0] + (rest / count)[:, None] * total
 
@@ -160,6 +165,8 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
     for _ in range(stack.depth):
         x = gain[:, None] * K * gain
         mixed = mean(mean(x).T)  # rows of different tokens are independent
+        # One row with itself: sink², sink with others, equal tokens, and different ones. `block` is
+        # Σ_{i,k ≤ j} over the others, so that block − trace are the pairs.
         trace = np.cumsum(others * np.diag(x))
         block = np.cumsum(np.cumsum(others[:, None] * x * others, axis=0), axis=1).diagonal()
         np.fill_diagonal(
@@ -174,7 +181,7 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def average(stack: Stack) -> Collapse:
-    """The measures of collapse on average over draws of a stack, exactly.
+    """Return the measures of collapse on average over draws of a stack, exactly.
 
     Args:
         stack: the law.
@@ -196,7 +203,7 @@ def average(stack: Stack) -> Collapse:
 
 
 def distances(stack: Stack) -> np.ndarray:
-    """The distance of `average` for every length of context up to that of the stack.
+    """Return the distance of `average` for every length of context up to that of the stack.
 
     By causality the first t tokens of a stack are those of a stack of length t, as long as the
     sink is the same at every length.
@@ -220,7 +227,7 @@ def distances(stack: Stack) -> np.ndarray:
 
 
 def influence(stack: Stack, token: int) -> np.ndarray:
-    """Root-mean-square influence of one token on every other, E‖∂v_j^(ℓ)/∂v_i^(0)‖²_F / d.
+    """Return the root-mean-square influence of a token on others, √(E‖∂v_j^(ℓ)/∂v_i^(0)‖²_F / d).
 
     Args:
         stack: the law.

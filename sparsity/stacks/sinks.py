@@ -17,7 +17,7 @@ _ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of t
 
 
 def _checked(attention: Any) -> Any:
-    """The array in at least single precision, found to be causal attention."""
+    """Return the array in at least single precision, found to be causal attention."""
     attention = reals("attention", attention, _FIX)
     shape = tuple(attention.shape)
 
@@ -47,7 +47,7 @@ def _checked(attention: Any) -> Any:
 
 
 def importance(attention: Any) -> Any:
-    """Mean attention that each key receives from the queries that can see it.
+    """Return the mean attention that each key receives from the queries that can see it.
 
     α_k = 1/(T − k + 1) Σ_{t ≥ k} A_{t,k}
 
@@ -69,7 +69,7 @@ def importance(attention: Any) -> Any:
 
 
 def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:
-    """Share of the heads of a model in which a key is a sink.
+    """Return the share of the heads of a model in which a key is a sink.
 
     Sink_k^ε = mean over samples, layers and heads of 1[α_k > ε]: each sample, layer and head is
     held against the threshold by itself, strictly, and the indicators are averaged.

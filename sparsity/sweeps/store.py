@@ -153,6 +153,7 @@ class Store(Blocks):
             return False
         except (OSError, ValueError):
             mark = None
+        # The mark is written after its block, yet a disk that lost power may keep it alone.
         try:
             if mark is not None:
                 same = hash_arrays(self._stored(mark["variables"], block)) == mark["sha256"]
@@ -373,6 +374,8 @@ def _locked(folder: Path, *, wait: bool) -> Iterator[bool]:
             fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             alone = True
         if not wait:
+            # Shared from here on: several runs may write, and none of them may tidy, for which a
+            # run would have to be alone.
             with suppress(OSError):
                 fcntl.flock(place, fcntl.LOCK_SH)
         yield alone

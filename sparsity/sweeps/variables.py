@@ -48,6 +48,8 @@ def variable(dims: Any, values: np.ndarray, words: str) -> Any:
 
 def cell_seed(seed: int, *labels: Any) -> int:
     """Return a seed of its own for one cell: independent streams, one for the same labels."""
+    # It goes by what the cell is, not by its number in the grid: a cell has the same draws in every
+    # sweep that has it, and in a block of it.
     texts = [str(label).encode() for label in labels]
     # What NumPy makes of whole numbers: words of 32 bits, the lowest first, one at least.
     padded = [text + bytes(-len(text) % 4 if text else 4) for text in texts]

@@ -194,6 +194,7 @@ def block_sizes(group: VariableGroup, cells: Grid) -> dict[str, int]:
     """Return the cells of a block along each dimension of the group: whole later ones first."""
     count = math.prod(len(cells.grids[name]) for name in group.split)
     room, sizes = max(group.most, -(-count // MAX_BLOCKS)), {}
+    # Neighbours along the last dimension lie side by side on disk, and often share nodes or draws.
     for name in reversed(group.split):
         sizes[name] = min(len(cells.grids[name]), max(room, 1))
         room //= len(cells.grids[name])
@@ -334,7 +335,7 @@ def _blocks_per_task(seconds: float, count: int, executor: TaskExecutor) -> int:
     The results do not depend on it.
     """
     seconds = max(seconds, 1e-6)
-    if not isinstance(executor, Executor):
+    if not isinstance(executor, Executor):  # a queue such as submitit's: a task is a job there
         return max(int(JOB_SECONDS / seconds), 1)
     aim = max(seconds * count / _TASKS_PER_GROUP, _MIN_TASK_SECONDS)
     together = min(min(aim, _MAX_TASK_SECONDS) / seconds, count / _MIN_TASKS_PER_GROUP)

@@ -23,12 +23,12 @@ _TYPED = "uniform, t:DEGREES, mixture:SHARE,MEAN,DEVIATION;…, or a file that e
 
 
 def known(text: str) -> bool:
-    """Whether a text writes a law of scores."""
+    """Return whether a text writes a law of scores."""
     return text.partition(":")[0].strip() in {each.name for each in ALL} or text.endswith(_FILES)
 
 
 def parse(text: str) -> Scores:
-    """The law of scores that a text writes.
+    """Return the law of scores that a text writes.
 
     Args:
         text: "uniform", "t:5", "mixture:0.9,0,1;0.1,3,0.5", or the path of a sample of scores.

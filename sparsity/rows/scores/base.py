@@ -38,7 +38,7 @@ class Scores:
     smooth: bool = True
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """The definition: x from random numbers along the last axis, NumPy's or JAX's.
+        """Return the definition: x from random numbers along the last axis, NumPy's or JAX's.
 
         Args:
             u: uniform numbers, [..., uniforms].
@@ -52,7 +52,7 @@ class Scores:
         return self.name
 
     def breaks(self, length: int) -> np.ndarray:
-        """None: it is the same for every token."""
+        """Return no distance: it is the same for every token."""
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
@@ -60,7 +60,7 @@ class Scores:
 
 
 def refined(u: Any) -> Any:
-    """One uniform number of (0, 1] out of two, whose digits do not end where it is small.
+    """Return one uniform number of (0, 1] out of two, whose digits do not end where it is small.
 
     Args:
         u: uniform numbers in [0, 1), [..., 2].

@@ -95,7 +95,7 @@ class Empirical(Scores):
         return f"{self.name}[{len(self.sample)}]#{self._digest[:8]}"
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """The value of the sample whose share of [0, 1) u falls in."""
+        """Return the value of the sample whose share of [0, 1) u falls in."""
         xp = u.__array_namespace__()
         _, mean, spread = self._standardised
         values = xp.asarray((self.sample - mean) / spread, dtype=u.dtype)
@@ -104,7 +104,7 @@ class Empirical(Scores):
 
 
 def load(path: str | os.PathLike[str]) -> Empirical:
-    """The sample of scores in a file: NumPy's .npy, or text with numbers between blanks or commas.
+    """Read a sample of scores: NumPy's .npy, or text with numbers between blanks or commas.
 
     Raises:
         InputError: a file that cannot be read, or holds no sample.

@@ -14,7 +14,7 @@ from sparsity.rows.scores.base import Scores
 
 
 def standardised(share: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> Any:
-    """Parts of a law with its mean and its standard deviation taken out, and these two."""
+    """Return the parts of a law moved and scaled to mean 0 and variance 1, and by how much."""
     share = share / share.sum()
     centre = float(share @ mean)
     spread = float(np.sqrt(share @ ((mean - centre) ** 2 + deviation**2)))
@@ -75,7 +75,7 @@ class Mixture(Scores):
         return f"{self.name}:" + ";".join(",".join(f"{x:g}" for x in kind) for kind in self.kinds)
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """m_i + d_i z, i the kind in whose share of [0, 1) u falls."""
+        """Return m_i + d_i z, i the kind in whose share of [0, 1) u falls."""
         xp = u.__array_namespace__()
         share, mean, deviation = self.parts
         kinds = np.stack([np.cumsum(share), mean, deviation], axis=1).tolist()

@@ -41,7 +41,7 @@ class StudentT(Scores):
         return f"{self.name}:{self.degrees:g}"
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """√(ν − 2) √(u^(−2/ν) − 1) cos 2πv, of independent uniform u and v.
+        """Return √(ν − 2) √(u^(−2/ν) − 1) cos 2πv, of independent uniform u and v.
 
         Source: Bailey, "Polar generation of random variates with the t-distribution" (1994).
         """

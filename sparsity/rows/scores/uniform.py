@@ -26,5 +26,5 @@ class Uniform(Scores):
     smooth = False  # an end may meet a kink of the weight
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """√3 (2u − 1)."""
+        """Return √3 (2u − 1)."""
         return END * (2 * u[..., 0] - 1)

@@ -83,7 +83,7 @@ ALL: tuple[type[Any], ...] = (
 
 
 def typed(steps: tuple[type[Any], ...] = ALL) -> dict[str, type[Any]]:
-    """The steps that can be typed, by name: those whose fields are numbers."""
+    """Return the steps that can be typed, by name: those whose fields are numbers."""
     return {step.name: step for step in steps if all(map(_is_number, step.example))}
 
 
@@ -92,7 +92,7 @@ def _is_number(value: Any) -> bool:
 
 
 def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
-    """The step that a text writes: its name, a colon and its numbers, "sink:3,0.5".
+    """Return the step that a text writes: its name, a colon and its numbers, "sink:3,0.5".
 
     Args:
         text: as typed; or a law of scores, as `scores.parse` reads it.
@@ -124,13 +124,13 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
 
 
 def _numbers(items: list[str], fix: str) -> list[float]:
-    """The numbers that items write, whole ones as integers."""
+    """Return the numbers that items write, whole ones as integers."""
     values = [reading.parse_number(item, "step", fix) for item in items if item.strip()]
     return [int(value) if value.is_integer() else value for value in values]
 
 
 def _temperature(text: str, rest: str) -> Step:
-    """The rule of a model: "temperature:llama4", "temperature:yarn,16"."""
+    """Return the rule of a model: "temperature:llama4", "temperature:yarn,16"."""
     rule, *items = rest.split(",")
     try:
         return temperature.named(rule, _numbers(items, "write temperature:RULE[,NUMBER]"))

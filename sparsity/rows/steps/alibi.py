@@ -32,7 +32,7 @@ class Alibi:
         )
 
     def breaks(self, length: int) -> np.ndarray:
-        """Every distance."""
+        """Return every distance."""
         return every(length) if self.slope else np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

@@ -74,7 +74,7 @@ class Coca(RotaryStep):
         return self.center >= NORMAL * self.spread
 
     def coefficients(self, distance: Any, length: int | None = None) -> np.ndarray:
-        """c_i at each distance m in a row of that length, [..., d/2]."""
+        """Return c_i at each distance m in a row of that length, [..., d/2]."""
         q, m = self.planes(self.query), np.asarray(distance, np.float64)
         theta = self._every_theta(distance, length)
         if self.slack_at is None:
@@ -85,24 +85,24 @@ class Coca(RotaryStep):
         return slack_coefficients(q, self.slack_at, self.slack_at - m, theta)
 
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
-        """β_m = E t Σ_i c_i."""
+        """Return β_m = E t Σ_i c_i."""
         mean, _ = rectified(self.center, self.spread)
         return mean * self.coefficients(distance, length).sum(axis=-1)
 
     def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
-        """γ_m = √(Var t Σ_i c_i²)."""
+        """Return γ_m = √(Var t Σ_i c_i²)."""
         _, variance = rectified(self.center, self.spread)
         return np.sqrt(variance * (self.coefficients(distance, length) ** 2).sum(axis=-1))
 
     def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""
+        """Return the logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""
         total = np.zeros((len(distance), len(p)), np.result_type(p, np.float64))
         for c in self.coefficients(distance).T:  # a plane at a time: memory
             total += log_exp_mean(self.center / self.spread, self.spread * c[:, None] * p)
         return total
 
     def refusal(self, error: Any) -> InputError:
-        """The same error, of an argument of this law."""
+        """Return the same error, of an argument of this law."""
         if not np.isfinite(error.location):
             shown = f"vector with entries up to {np.abs(self.query).max():.3g}"
             return InputError("query", shown, "gives scores that overflow; reduce its norm")

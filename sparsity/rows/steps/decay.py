@@ -38,7 +38,7 @@ class Decay:
         )
 
     def breaks(self, length: int) -> np.ndarray:
-        """Every distance up to where the weight underflows."""
+        """Return every distance up to where the weight underflows."""
         if self.decay == 1:
             return np.empty(0)
         seen = math.ceil(min(length, 1 + _SMALLEST / -math.log(self.decay)))

@@ -37,7 +37,7 @@ class Gate:
         object.__setattr__(self, "value", number("value", self.value, fix, lambda x: 0 < x <= 1))
 
     def breaks(self, length: int) -> np.ndarray:
-        """None: it is the same for every token."""
+        """Return no distance: it is the same for every token."""
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

@@ -35,7 +35,7 @@ class LengthBias:
         object.__setattr__(self, "scale", number("scale", self.scale, "give one finite number"))
 
     def breaks(self, length: int) -> np.ndarray:
-        """None: it is the same for every token."""
+        """Return no distance: it is the same for every token."""
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

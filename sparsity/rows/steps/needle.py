@@ -48,7 +48,7 @@ class Needle:
             object.__setattr__(self, "distance", whole("distance", self.distance, 0))
 
     def _at(self, length: int) -> int:
-        """The distance of its token in rows of that length."""
+        """Return the distance of its token in rows of that length."""
         if self.distance is None:
             return length // 2
         if self.distance >= length:
@@ -57,7 +57,7 @@ class Needle:
         return self.distance
 
     def breaks(self, length: int) -> np.ndarray:
-        """Its token is alone."""
+        """Set the needle's token apart from its neighbours."""
         return np.array([0.0, 1.0]) + self._at(length)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

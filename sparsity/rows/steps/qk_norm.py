@@ -48,7 +48,7 @@ class QKNorm(Scores):
     def from_gains(
         cls, g_q: Any, g_k: Any, scale: float | None = None, *, query: Any = None
     ) -> QKNorm:
-        """The law of scores c·Σ_i (g_q q̂)_i (g_k k̂)_i of RMS-normalised q and k with learned gains.
+        """Return the law of c·Σ_i (g_q q̂)_i (g_k k̂)_i of RMS-normalised q and k with learned gains.
 
         For a query q̂ and keys of random direction it is exact: the keys lie on a sphere of radius
         √d, so that the score is √d‖v‖cos θ with v = c·g_q∘g_k∘q̂: this law at γ = ‖v‖, whatever the
@@ -113,6 +113,6 @@ class QKNorm(Scores):
         return self.dim
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """√d times the first entry of a random direction."""
+        """Return √d times the first entry of a random direction."""
         xp = z.__array_namespace__()
         return self.dim**0.5 * (z[..., 0] / xp.sqrt((z * z).sum(axis=-1)))

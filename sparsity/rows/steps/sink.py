@@ -33,7 +33,7 @@ class Sink:
         )
 
     def breaks(self, length: int) -> np.ndarray:
-        """The first token is alone."""
+        """Return the break behind the first token, which is the sink."""
         return np.array([length - 1.0])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

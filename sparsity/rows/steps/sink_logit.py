@@ -34,7 +34,7 @@ class SinkLogit:
         object.__setattr__(self, "logit", number("logit", self.logit, "give one finite number"))
 
     def breaks(self, length: int) -> np.ndarray:
-        """None: it is no token."""
+        """Return no distance: it is no token."""
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

@@ -54,7 +54,7 @@ class SoftCap:
         object.__setattr__(self, "cap", cap)
 
     def capped(self, kernel: Any) -> CappedKernel:
-        """The kernel of a row with this step; of an already capped one, that of its own kernel.
+        """Return the kernel of a row with this step; a capped kernel is first uncapped.
 
         Raises:
             InputError: the kernel is no function of a score.
@@ -68,11 +68,11 @@ class SoftCap:
         return CappedKernel(name, name, own.law, weight, own.parameters, own.source, own)
 
     def breaks(self, length: int) -> np.ndarray:
-        """None: it is the same for every token."""
+        """Return no distance: it is the same for every token."""
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """The tokens as they are: their scores β + γx are those under the cap."""
+        """Return the tokens as they are: their scores β + γx are those under the cap."""
         return tokens
 
 
@@ -92,7 +92,7 @@ def refuse_after_cap(steps: tuple[Step, ...]) -> None:
 
 
 def _changes_scores(step: Step, length: int) -> bool:
-    """Whether the first or the last token of a row has another β or γ after the step."""
+    """Return whether the first or the last token of a row has another β or γ after the step."""
     one = np.ones(2)
     ends = np.array([0.0, length - 1.0])
     before = Tokens(ends, one, 0.3 * one, 0.7 * one, one, one == 0, one == 0)

@@ -33,40 +33,40 @@ class Temperature:
 
     @staticmethod
     def llama4() -> FloorLog:
-        """Llama 4, in its layers without RoPE: 1 + 0.1·ln(1 + ⌊n/8192⌋)."""
+        """Return Llama 4's rule in layers without RoPE: 1 + 0.1·ln(1 + ⌊n/8192⌋)."""
         return FloorLog(0.1, 8192, 1)
 
     @staticmethod
     def mistral(trained: int = 16384) -> FloorLog:
-        """Mistral 3 and its kin: 1 + 0.1·ln(1 + ⌊(n − 1)/n₀⌋), n₀ the trained length."""
+        """Return Mistral 3's rule: 1 + 0.1·ln(1 + ⌊(n − 1)/n₀⌋), n₀ the trained length."""
         return FloorLog(0.1, trained, 0)
 
     @staticmethod
     def qwen(trained: int = 8192) -> LogLength:
-        """Qwen (2023): max(1, ln n/ln n₀), n₀ the trained length."""
+        """Return the rule of Qwen (2023): max(1, ln n/ln n₀), n₀ the trained length."""
         return LogLength(trained)
 
     @staticmethod
     def ssmax(scale: float = PUBLISHED_SCALE, bias: float = 0.0) -> ScalableSoftmax:
-        """Scalable softmax: s·ln n + b."""
+        """Return scalable softmax's rule: s·ln n + b."""
         return ScalableSoftmax(scale, bias)
 
     @staticmethod
     def yarn(extension: float = 4.0) -> Yarn:
-        """YaRN: (1 + 0.1·ln r)² of a context that is r times the trained one."""
+        """Return YaRN's rule: (1 + 0.1·ln r)² of a context that is r times the trained one."""
         return Yarn(extension)
 
     @staticmethod
     def scale_invariant(scale: float = 10.0) -> ScaleInvariant:
-        """Scale-invariant attention: a factor and a bias that depend on the distance."""
+        """Return scale-invariant attention's rule: a factor and a bias that go by the distance."""
         return ScaleInvariant(scale)
 
     def factor(self, length: int) -> float:
-        """What the scores of a row of that length are multiplied by."""
+        """Return what the scores of a row of that length are multiplied by."""
         raise NotImplementedError
 
     def breaks(self, length: int) -> np.ndarray:
-        """None: the factor is the same for every token."""
+        """Return no distance: the factor is the same for every token."""
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
@@ -78,7 +78,7 @@ RULES = ("llama4", "mistral", "qwen", "ssmax", "yarn", "scale_invariant")
 
 
 def named(rule: str, numbers: list[float]) -> Temperature:
-    """The temperature that models ship under a name, "yarn", with the numbers that it takes.
+    """Return the temperature that models ship under a name, "yarn", with the numbers that it takes.
 
     Raises:
         InputError: no such name, or numbers that the rule does not take.
@@ -123,7 +123,7 @@ class FloorLog(Temperature):
         object.__setattr__(self, "offset", whole("offset", self.offset, 0))
 
     def factor(self, length: int) -> float:
-        """1 + slope·ln(1 + ⌊(n − 1 + offset)/trained⌋)."""
+        """Return 1 + slope·ln(1 + ⌊(n − 1 + offset)/trained⌋)."""
         return 1.0 + self.slope * math.log1p((length - 1 + self.offset) // self.trained)
 
 
@@ -146,7 +146,7 @@ class LogLength(Temperature):
         object.__setattr__(self, "trained", whole("trained", self.trained, 2))
 
     def factor(self, length: int) -> float:
-        """max(1, ln n/ln n₀)."""
+        """Return max(1, ln n/ln n₀)."""
         return max(1.0, math.log(length) / math.log(self.trained))
 
 
@@ -176,7 +176,7 @@ class ScalableSoftmax(Temperature):
         object.__setattr__(self, "bias", bias)
 
     def factor(self, length: int) -> float:
-        """scale·ln n + bias."""
+        """Return scale·ln n + bias."""
         return self.scale * math.log(length) + self.bias
 
 
@@ -206,7 +206,7 @@ class Yarn(Temperature):
         object.__setattr__(self, "slope", slope)
 
     def factor(self, length: int) -> float:
-        """(1 + slope·ln r)²."""
+        """Return (1 + slope·ln r)²."""
         return (1.0 + self.slope * math.log(self.extension)) ** 2
 
 
@@ -233,7 +233,7 @@ class ScaleInvariant(Temperature):
         object.__setattr__(self, "scale", scale)
 
     def breaks(self, length: int) -> np.ndarray:
-        """Every distance."""
+        """Return every distance."""
         return every(length)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

@@ -37,14 +37,14 @@ class Window:
 
     @classmethod
     def symmetric(cls, reach: int) -> Window:
-        """The window of an encoder, with `reach` tokens on either side: 2·reach + 1 in sight.
+        """Return an encoder's window, with `reach` tokens on either side: 2·reach + 1 in sight.
 
         The row is that of the tokens about the query, whose distances have no meaning then.
         """
         return cls(2 * whole("reach", reach, 0) + 1)
 
     def breaks(self, length: int) -> np.ndarray:
-        """The edges of what is in sight."""
+        """Return the edges of what is in sight."""
         return np.array([float(self.size), float(length - self.keep)])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
@@ -76,7 +76,7 @@ class Chunk:
         return (length - 1) % self.size + 1
 
     def breaks(self, length: int) -> np.ndarray:
-        """The beginning of the chunk."""
+        """Return the beginning of the chunk."""
         return np.array([float(self._seen(length))])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
