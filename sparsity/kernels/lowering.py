@@ -1,6 +1,7 @@
-"""From a kernel's definition to numbers: f and log|f|, for NumPy and JAX.
+"""From a kernel's definition to code: f and log|f| as functions of NumPy and JAX arrays.
 
-This is all that the numerical routes share: the definition itself, not a result.
+This is all that the numerical routes share: the definition itself, not a result. SymPy's `lambdify`
+prints the code. These functions carry no error; those of `sparsity.kernels.numeric` do.
 """
 
 # SymPy annotates arguments and results as Basic; what they are here is known, not inferred.
@@ -30,7 +31,11 @@ _LARGEST_INT = 2**31 - 1  # JAX's integers without float64; NumPy has no functio
 
 
 def with_float_constants(expression: Any) -> Any:
-    """The expression with large whole constants as floats, as arrays of floats would take them."""
+    """Return the expression with large whole constants as floats.
+
+    Arrays of floats would round them so; as whole numbers JAX refuses them, and NumPy turns arrays
+    with those beyond 2⁶³ into arrays of Python objects.
+    """
     large = {
         part: sympy.Float(part, 17)
         for part in expression.atoms(sympy.Integer)
@@ -48,7 +53,10 @@ def _in_argument(kernel: Kernel) -> Any:
 
 
 def log_abs(weight: Any) -> Expr:
-    """log|a|, through products, powers and pieces, so that e^s becomes s and cannot overflow."""
+    """Return log|a|, taken inside products, powers and pieces: log e^s is s, without overflow.
+
+    Sums are left alone, whose terms may cancel.
+    """
     if weight == 0:
         return sympy.S.NegativeInfinity
     if isinstance(weight, Piecewise):
@@ -69,11 +77,8 @@ def _extra_parameters(kernel: Kernel) -> list[Any]:
 
 @functools.lru_cache(maxsize=128)
 def numpy_log_abs(kernel: Kernel) -> Callable[..., np.ndarray]:
-    """log|a| as a NumPy function of the score (POSITION: of the distance n − j, λ and n)."""
-    expression = with_float_constants(log_abs(_in_argument(kernel)))
-    raw = sympy.lambdify(
-        [_argument(kernel), *_extra_parameters(kernel)], expression, ["scipy", "numpy"]
-    )
+    """Return log|a| as a NumPy function of the score (POSITION: of the distance n − j, λ and n)."""
+    raw = numpy_log_abs_as_given(kernel)
 
     def evaluate(x: Any, *rest: Any) -> np.ndarray:
         x = np.asarray(x, dtype=np.float64)
@@ -86,7 +91,7 @@ def numpy_log_abs(kernel: Kernel) -> Callable[..., np.ndarray]:
 
 @functools.lru_cache(maxsize=128)
 def numpy_weight(kernel: Kernel) -> Callable[..., np.ndarray]:
-    """The weight f as a NumPy function of the score; NaN where f is not real."""
+    """Return the weight f as a NumPy function of the score; NaN where f is not real."""
     weight = with_float_constants(kernel.weight)
     raw = sympy.lambdify([_argument(kernel)], weight, ["scipy", "numpy"])
 
@@ -98,10 +103,11 @@ def numpy_weight(kernel: Kernel) -> Callable[..., np.ndarray]:
 
 
 @functools.lru_cache(maxsize=128)
-def numpy_log_abs_as_given(kernel: Kernel) -> Callable[[np.ndarray], np.ndarray]:
-    """log|f| of a SCORE kernel in the precision of its argument: how far rounding carries."""
+def numpy_log_abs_as_given(kernel: Kernel) -> Callable[..., np.ndarray]:
+    """Return log|a| in the precision of its argument: a wider one shows what rounding does."""
+    arguments = [_argument(kernel), *_extra_parameters(kernel)]
     expression = with_float_constants(log_abs(_in_argument(kernel)))
-    return sympy.lambdify([_argument(kernel)], expression, ["scipy", "numpy"])
+    return sympy.lambdify(arguments, expression, ["scipy", "numpy"])
 
 
 _SMALLEST = 1e-300  # of a constant
@@ -124,19 +130,18 @@ def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[...
     import jax
     import jax.scipy.special as jsp
 
+    # By name, since lambdify's printer for JAX writes erf as Python's math.erf.
     special = {name: getattr(jsp, name) for name in ("erf", "erfc", "gammaln", "expit")}
-    slow = {symbols.decay: sympy.exp(-_rate)}
-    arguments = [
-        _argument(kernel),
-        *((slow.get(x) and _rate) or x for x in _extra_parameters(kernel)),
-    ]
-    expression = lowered(_in_argument(kernel).subs(slow))
+    extra = [_rate if x == symbols.decay else x for x in _extra_parameters(kernel)]
+    arguments = [_argument(kernel), *extra]
+    expression = lowered(_in_argument(kernel).subs(symbols.decay, sympy.exp(-_rate)))
     _refuse_lost(expression)
     raw = sympy.lambdify(arguments, with_float_constants(expression), [special, "jax"])
 
     def function(x: Any, *rest: Any) -> Any:
         return jax.numpy.broadcast_to(raw(x, *rest), jax.numpy.shape(x))  # a constant is a number
 
+    # Traced on shapes alone: what JAX lacks is refused here, not in the midst of a run.
     try:
         jax.eval_shape(function, *(jax.ShapeDtypeStruct((1,), "float32") for _ in arguments))
     except (AttributeError, NameError, TypeError) as error:
@@ -147,18 +152,18 @@ def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[...
 
 @functools.lru_cache(maxsize=128)
 def jax_weight(kernel: Kernel) -> Callable[..., Any]:
-    """The weight a as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
+    """Return the weight a as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
     return _jax_function(kernel, lambda weight: weight)
 
 
 @functools.lru_cache(maxsize=128)
 def jax_log_abs(kernel: Kernel) -> Callable[..., Any]:
-    """log|a| as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
+    """Return log|a| as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
     return _jax_function(kernel, log_abs)
 
 
 def jax_row(kernel: Kernel | RowMap, scores: Any) -> tuple[Any, Any]:
-    """Log of the weights of rows of scores, and log of what they leave of 1, with JAX.
+    """Return the logs of the weights of rows, and of the mass that goes to no key, with JAX.
 
     Args:
         kernel: a function of the score, or a map of whole rows.
@@ -166,7 +171,7 @@ def jax_row(kernel: Kernel | RowMap, scores: Any) -> tuple[Any, Any]:
 
     Returns:
         The logarithms of |f(s)|, or of |p|; and of 1 − Σp, [rows]: None where the weights have no
-        total of their own, or leave nothing.
+        total of their own, or add up to 1.
     """
     if isinstance(kernel, Kernel):
         return jax_log_abs(kernel)(scores), None

@@ -25,8 +25,9 @@ from sparsity.kernels.numeric.program import Branches, evaluate
 from sparsity.kernels.numeric.split import Split
 from sparsity.kernels.symbols import s as score
 
-_MOST_ANCHORS = 64  # more linear parts than that are no help
-_DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation, until two in turn agree
+_MOST_ANCHORS = 64  # more cost time, fewer lose digits beside the zeros and kinks that are left out
+# Of the slow evaluation, until two in turn agree: more reach deeper cancellations, and cost time.
+_DIGITS = (30, 60, 120, 240, 480, 960)
 _MOST_SLOW = 5_000  # points that one call evaluates slowly: about a second
 _MOST_BITS = 4000  # of an argument that the slow evaluation reduces by π or log 2
 _COSTLY = (sympy.tanh, sympy.sinh, sympy.cosh, sympy.erf, sympy.erfc)  # 4 to 10 times a sum
@@ -53,7 +54,7 @@ class Values(NamedTuple):
 
 def _roots(expression: Any) -> set[float]:
     """Return the scores at which a polynomial part of degree 1 or 2 of an expression vanishes."""
-    found = {0.0}
+    found = {0.0}  # offsets from 0 are the scores themselves
     for part in sympy.preorder_traversal(expression):
         whole: Any = part
         # Kinks and zeros of f sit where a linear or quadratic part vanishes, or two sides meet.
@@ -118,6 +119,8 @@ def period(weight: Any) -> float | None:
     found = {part: own for part in parts if (own := _own_period(part))}
     if not found or weight.subs({part: sympy.Dummy() for part in found}).has(score):
         return None
+    # The common period is the least common multiple of those of the parts, in units of the first:
+    # p/q of it fits into p of the first. SymPy knows ratios such as √2 to be irrational.
     first, *others = found.values()
     common = 1
     for other in others:
@@ -197,7 +200,7 @@ class Definition:
         shape = np.broadcast_shapes(np.shape(anchor), np.shape(x.m))
         with np.errstate(all="ignore"):
             value, error = found.log_abs()
-            error = np.where(np.isnan(error), np.inf, error)
+            error = np.where(np.isnan(error), np.inf, error)  # NaN: no digit is known
             most = found.k + np.log(np.abs(found.m) + found.e)
             # One number for all signs: steps of 1 and odd parts keep two sets of signs apart.
             side = sum(sign * (i + 1.37) for i, sign in enumerate(branches.taken))

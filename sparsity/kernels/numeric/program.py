@@ -27,9 +27,10 @@ _FLAT = (  # functions that can be the same on a whole stretch
     *(sympy.floor, sympy.ceiling, sympy.frac, sympy.Mod),
 )
 _TIE = 2.0  # the sign of what is exactly zero, where that may hold on a whole stretch
+# Two sides of an equality that agree at all of these are taken for one function.
 _PROBES = (0.7390851332151607, -1.4142135623730951, 3.141592653589793)  # no root of a usual f
 _HIGHEST_DEGREE = 128  # of a polynomial that is expanded: its binomials are floats
-_HIGHEST_POWER = 1024  # that is taken by repeated squares
+_HIGHEST_POWER = 1024  # that is taken by repeated squares; beyond, as a real power, for x ≥ 0
 
 
 class Branches:
@@ -67,6 +68,7 @@ class _Run:
     def _node(self, e: Any) -> Split:
         if e.func in FUNCTIONS:
             found = FUNCTIONS[e.func](self, e)
+            # Points have nothing to gain from a second form: their error is that of rounding.
             if self.kind is not Approx and e.func is sympy.Add and (powers := _coefficients(e)):
                 return _narrower(found, _taylor(powers, self.found[s]))
             return found
@@ -120,6 +122,8 @@ def _taylor(powers: tuple[float, ...], score: Split) -> Any:
     """
     whole = score.whole()
     kind, middle = type(whole), whole.centre()
+    # The offset from the middle is taken from the anchor and its rest, (a − middle) + d: from the
+    # whole score, narrow segments far from zero would lose their width to rounding.
     gap = score.a - middle
     offset = score.d.plus(gap) + kind.exact(0.0, EPS * np.abs(gap))
     degree = np.arange(len(powers))
@@ -134,7 +138,7 @@ def _taylor(powers: tuple[float, ...], score: Split) -> Any:
 
 
 def _narrower(one: Split, other: Any) -> Split:
-    """Return the smaller of two enclosures of the same number; the other one has no constant."""
+    """Return the narrower of two enclosures of the same number, each of which is valid."""
     return one.where(one.d.log_width() <= other.log_width(), Split(0.0, other))
 
 
@@ -152,7 +156,10 @@ def _pow(run: _Run, e: Any) -> Split:
 
 
 def _log(run: _Run, e: Any) -> Split:
-    """Write log(a + c·e^x) as log a + softplus(x + log(c/a)): e^x may be beyond all floats."""
+    """Write log(a + c·e^x) as log a + softplus(x + log(c/a)): e^x may be beyond all floats.
+
+    Also beside one: log(1 + e^x) for x → −∞ is e^x, to all digits.
+    """
     terms = sympy.Add.make_args(e.args[0])
     powers = [term for term in terms if term.has(s)]
     if len(powers) == 1 and len(terms) > 1:
