@@ -185,3 +185,19 @@ def test_shared_nodes_give_the_law_of_every_row():
     data = sparsity.sweep("relu2", beta=[-1.0, 0.2], gamma=[0.9, 2.0], length=[N], of="n_eff")
     alone = sparsity.exact(row, length=N).value
     assert float(data.n_eff.sel(beta=0.2, gamma=0.9, length=N)) == pytest.approx(alone, rel=1e-12)
+
+
+def test_what_has_no_law_for_this_kernel_is_sampled_only():
+    """The law of ranks is known for some kernels: a sweep of others was refused as a whole."""
+    how = {"gamma": [0.9], "beta": 0.2, "length": [N], "of": "gini", "rel_error": 0.2}
+    data = sparsity.sweep("softplus", montecarlo=True, **how)
+    assert "gini" not in data
+    assert 0 < data.gini_mc.item() < 1
+    with pytest.raises(InputError, match="no exact law of ranks"):
+        sparsity.sweep("softplus", **how)
+
+
+def test_a_chance_that_is_certainly_0_is_no_warning():
+    row = row_of("exp", Sink(2.0), SinkLogit(1.0), Needle(3.0))
+    found = sparsity.exact(row, length=N, of="sink_mass_above:0.5")  # e² + e < e³
+    assert float(found.value) == float(found.error_bound) == 0

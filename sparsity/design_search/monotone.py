@@ -83,8 +83,8 @@ class Coordinate:
 
 def _spread_of_softmax(length: float, wanted: float, given: dict[str, float]) -> Coordinate:
     """Return γ = e^(−x); the first guess comes from the annealed or the condensed law."""
-    # While many weights count, n_eff ≈ n (E a)²/E a² = n e^(−γ²). From γ² = ½ ln n on, Σa² is that
-    # of a few large weights (it condenses), and γ is √(2 ln n) over the share that they stand for.
+    # While many weights count, n_eff ≈ n (E a)²/E a² = n e^(−γ²). From γ² = ½ ln n on a few large
+    # weights make up Σa² (it condenses), and γ is √(2 ln n) over what `condensed_share` gives.
     fewer = max(math.log(length / wanted), 1e-12) if wanted < length else 1.0
     guess = math.sqrt(fewer)
     if wanted > 1 and 2 * fewer > math.log(length):

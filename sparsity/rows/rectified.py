@@ -13,6 +13,8 @@ def rectified(center: float, spread: float) -> tuple[float, float]:
     z = center / spread
     density, below = np.exp(-z * z / 2) / np.sqrt(2 * np.pi), ndtr(-z)
     more = density - z * below  # E t = spread·(z + more), without cancellation for large z
+    # For z > 0 the variance is written as spread² less what the cut takes: the plain form below
+    # would be a difference of numbers of about z².
     if z > 0:
         return center + spread * more, spread**2 * (1 + (z * z - 1) * below - z * density - more**2)
     mean = z * ndtr(z) + density
@@ -24,7 +26,7 @@ def log_exp_mean(z: float, x: np.ndarray) -> np.ndarray:
 
     E e^(xt/spread) = Φ(−z) + e^(−z²/2) · e^(w²/2) Φ(w), w = z + x.
     """
-    if z > _FAR:
+    if z > _FAR:  # t is cut with a chance of e^(−450): its transform is the normal one
         return x * (z + x / 2)
     w = z + x
     if np.iscomplexobj(w):

@@ -81,6 +81,7 @@ class NtkScaling:
 
 def _ntk_base(dim: int, base: float, factor: float) -> float:
     """Return base·factor^(d/(d−2)); with a single plane there is nothing to stretch."""
+    # The slowest plane has θ = base^(−(d−2)/d): a factor r^(d/(d−2)) on the base is 1/r on it.
     try:
         return base * float(factor) ** (dim / (dim - 2)) if dim > 2 else base
     except OverflowError:

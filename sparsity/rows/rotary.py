@@ -103,6 +103,8 @@ def coca_scores(
     Raises:
         InputError: t of another shape, or (NumPy) negative.
     """
+    # By definition every pair (m, n) has a key of its own. A plane of it is along the query's, so
+    # that only the angle (m − n)θ_i is left between them, as between two real numbers under RoPE.
     query, t = _check(query, t, pairing)
     turned = _turned(theta)
     a, b = split(query, pairing, turned)
@@ -219,5 +221,8 @@ def rising(q: Any, k: Any, theta: Any) -> np.ndarray:
     Returns:
         τ in [0, π/θ_i), as real numbers of tokens.
     """
+    # The angle between the two grows with the distance; the score falls until it is π, and rises
+    # from there to 2π. A plane that starts beyond π rises at once, which attention to near tokens
+    # does not want: the anomaly that CoCA takes away by Θ = 0.
     left = np.mod(np.angle(k) - np.angle(q), 2 * np.pi)  # 2π − Θ
     return np.where(left < np.pi, left, 0.0) / theta

@@ -128,10 +128,11 @@ def _capacity_of_map(
 
     # SNR > 1 needs the needle to be the largest, of chance Φ(√d)^n: ¼ or less at this n.
     most = math.log(math.log(4)) - float(log_ndtr(-needle / spread))
-    middle, low, high = (
-        math.exp(bisect(lambda x, wanted=wanted: share(x) - wanted, 0.0, most, rtol=1e-7))
+    roots: list[Any] = [
+        bisect(lambda x, wanted=wanted: share(x) - wanted, 0.0, most, xtol=1e-7)
         for wanted in _shares(rows)
-    )
+    ]
+    middle, low, high = map(math.exp, roots)
     method = "bisection over n"
     return SampledCapacity(middle, (high - low) / 3.92, (low, high), rows, seed, method)
 

@@ -76,6 +76,7 @@ class Empirical(Scores):
     def _digest(self) -> str:
         return hashlib.sha256(self.sample.tobytes()).hexdigest()
 
+    # Rows are keys of caches: two samples are compared by a digest, which is made once.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Empirical) and other._digest == self._digest
 

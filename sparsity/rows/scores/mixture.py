@@ -15,6 +15,7 @@ from sparsity.rows.scores.base import Scores
 
 def standardised(share: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> Any:
     """Return the parts of a law moved and scaled to mean 0 and variance 1, and by how much."""
+    # By the law of total variance: that of the means of the kinds, and the mean of their own.
     share = share / share.sum()
     centre = float(share @ mean)
     spread = float(np.sqrt(share @ ((mean - centre) ** 2 + deviation**2)))

@@ -45,6 +45,7 @@ class StudentT(Scores):
 
         Source: Bailey, "Polar generation of random variates with the t-distribution" (1994).
         """
+        # Of many degrees u^(−2/ν) is next to 1, and the difference has its digits by `expm1` only.
         xp, nu = u.__array_namespace__(), self.degrees
         square = (nu - 2) * xp.expm1(-2 / nu * xp.log(refined(u[..., :2])))
         return xp.sqrt(xp.maximum(square, 0 * square)) * xp.cos(2 * math.pi * u[..., 2])

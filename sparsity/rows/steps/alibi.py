@@ -33,6 +33,7 @@ class Alibi:
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance."""
+        # A slope of 0 keeps tokens equal, so that rows of any length are within reach.
         return every(length) if self.slope else np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:

@@ -96,6 +96,7 @@ class Coca(RotaryStep):
 
     def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Return the logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""
+        # The factors t_i of the planes are independent, so that their logarithms add up.
         total = np.zeros((len(distance), len(p)), np.result_type(p, np.float64))
         for c in self.coefficients(distance).T:  # a plane at a time: memory
             total += log_exp_mean(self.center / self.spread, self.spread * c[:, None] * p)

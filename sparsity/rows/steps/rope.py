@@ -55,10 +55,12 @@ class Rope(RotaryStep):
         object.__setattr__(self, "spread", spread)
 
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
+        # Of a plane as a complex number, turning the key back by mθ turns q k* by mθ.
         h = self.planes(self.query) * np.conj(self.planes(self.mean))
         theta = self._every_theta(distance, length)
         turned = np.exp(1j * np.asarray(distance, np.float64)[..., None] * theta)
         return np.real(turned @ h)
 
     def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
+        # Turning N(0, σ²I) leaves it as it is: the spread of q·k is σ‖q‖ at every distance.
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))

@@ -62,6 +62,7 @@ class SoftCap:
         own = getattr(kernel, "uncapped", kernel)
         if own.law is not Law.SCORE:
             raise InputError("steps", (self,), f"{own.name} has no scores to cap; leave it out")
+        # A rational cap: the weight stays a formula without floats, the same for the same cap.
         cap = sympy.nsimplify(self.cap, rational=True)
         weight = own.weight.subs(s, cap * sympy.tanh(s / cap))
         name = f"{own.name} capped at {self.cap:g}"
@@ -93,6 +94,8 @@ def refuse_after_cap(steps: tuple[Step, ...]) -> None:
 
 def _changes_scores(step: Step, length: int) -> bool:
     """Return whether the first or the last token of a row has another β or γ after the step."""
+    # The step is tried rather than asked: users' own steps need not say what they change. Neither a
+    # factor nor a shift leaves β = 0.3 and γ = 0.7 as they are.
     one = np.ones(2)
     ends = np.array([0.0, length - 1.0])
     before = Tokens(ends, one, 0.3 * one, 0.7 * one, one, one == 0, one == 0)
