@@ -143,6 +143,7 @@ class Family:
         heavy = self.corners.max(axis=0) > 1e-30
         error = np.max(counts * found.error, where=heavy, initial=0.0)
         blur = max(map(found.sliver_error, by)) if found.slivers.size else 0.0
+        # x = |f|^c, c ≤ 2, has twice the error of |f|; and it is in φ and in the means beside it.
         self.transform_error = 4 * (float(error) + found.density_error * _NEAR**shared + blur)
         self.right = 5.0 - min(self.c_log_f[self._lightest_node(one, c)] for one in share)
         # Beyond it the nodes next to a zero of f are not those of a neighbouring law.

@@ -90,7 +90,8 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     The sink key often has nearly all of the weight, 1 − 10⁻⁸ say. Had it a part in the sums, the
     others would be what rounding leaves of a difference. So sums run over the others alone, and the
     sink key joins by the logit of its share: with odds = s_sink − ln Σ_others e^s its share is
-    σ(odds) and that of the others σ(−odds), each to all its digits.
+    σ(odds) and that of the others σ(−odds), each to all its digits. Here that is for `received` and
+    `last`; the `sink_mass` of a row is made of the same sums by `row_focus`.
     """
     groups, size, width, length, rule = plan
     # The last block begins earlier rather than being shorter: all are of one size, compiled once.
