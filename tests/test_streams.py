@@ -1,5 +1,6 @@
 """Streams that are closed, full or left, and little memory: no traceback, and never exit code 1."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -122,3 +123,26 @@ def test_an_error_that_nobody_foresaw_does_not_say_that_a_check_disagreed(comman
     code, out, err = command("eval", "exp", "--gamma", "1")
     assert (code, out) == (70, "")
     assert "ZeroDivisionError: of the program" in err
+
+
+@pytest.mark.parametrize(
+    ("number", "limit", "says"),
+    [(errno.ENOMEM, 600 << 20, "sparsity: memory is limited to 600 MiB and ran out (OSError)"),
+     (errno.ENOMEM, 2**60, "sparsity: cannot write the answer: "),
+     (errno.EIO, 600 << 20, "sparsity: cannot write the answer: ")],
+)  # fmt: skip
+def test_a_folder_that_cannot_be_listed_for_want_of_memory(
+    command, monkeypatch, number, limit, says
+):
+    """What an import reads needs memory too: an OSError, which is not of the answer."""
+    import sparsity
+    from sparsity.cli import common
+
+    def broken(*arguments, **options):
+        raise OSError(number, os.strerror(number), "a/folder")
+
+    monkeypatch.setattr(sparsity, "evaluate", broken, raising=False)
+    monkeypatch.setattr(common, "memory_limit", lambda: limit)
+    code, out, err = command("eval", "exp", "--gamma", "1")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(says)

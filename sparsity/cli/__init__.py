@@ -10,6 +10,7 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -107,7 +108,9 @@ def main() -> None:
         common.discard(sys.stdout)
     except OSError as error:
         common.discard(sys.stdout)
-        common.fail(f"cannot write the answer: {error}")
+        # An import lists folders and opens files, which need memory too.
+        said = _lack_of_memory(error) if error.errno == errno.ENOMEM else ""
+        common.fail(said or f"cannot write the answer: {error}")
     except Exception as error:  # noqa: BLE001
         if _began_with_ctrl_c(error):
             common.fail(_INTERRUPTED, code=130)
