@@ -62,10 +62,26 @@ def capabilities(
     kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
     is_S = quantity is quantities.S
     if kernel.law is Law.FEATURES:
-        return Capabilities(False, False, is_S, False, is_S, False, quantity.needs)
+        return Capabilities(
+            exact=False,
+            shares_nodes=False,
+            limit=is_S,
+            limit_needs_length=False,
+            sampled=is_S,
+            sampling_needs_length=False,
+            missing=quantity.needs,
+        )
     if kernel.law is Law.POSITION:  # nothing is random, so that powers of S are exact and sampled
         power = quantity.name in quantities.POWERS_OF_S_AND_N
-        return Capabilities(power, False, is_S, True, power, True, quantity.needs)
+        return Capabilities(
+            exact=power,
+            shares_nodes=False,
+            limit=is_S,
+            limit_needs_length=True,
+            sampled=power,
+            sampling_needs_length=True,
+            missing=quantity.needs,
+        )
     if isinstance(kernel, RowMap):
         return _of_map(kernel, steps, quantity)
     if not isinstance(row, Row) or not steps:
@@ -84,7 +100,15 @@ def capabilities(
         # law of n_eff takes moments, and only from CoCA itself are such scores drawn.
         alone = len(steps) == 1
         has_law = alone and kernel is exp and quantity is quantities.n_eff
-        return Capabilities(has_law, False, False, False, alone, True, quantity.needs)
+        return Capabilities(
+            exact=has_law,
+            shares_nodes=False,
+            limit=False,
+            limit_needs_length=False,
+            sampled=alone,
+            sampling_needs_length=True,
+            missing=quantity.needs,
+        )
     return _of_steps(row, quantity, length)
 
 

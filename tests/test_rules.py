@@ -143,6 +143,11 @@ def test_what_maps_hold_is_below_the_needle_being_the_largest():
         assert 0.4 * most < held < most
     whole, top = (sample_capacity(name, dim=8, rows=4096, seed=2) for name in ("exp", "topk:400"))
     assert abs(whole.value - top.value) < 4 * math.hypot(whole.stderr, top.stderr)
+    drawn = sample_capacity("sparsemax", dim=16, query=0.5, rows=4096)
+    assert (drawn.value, drawn.stderr) == pytest.approx((10_900, 200), rel=0.03)  # docs/needle.md
+    for other in ("stick-breaking", "forgetting", "router:4"):
+        with pytest.raises(InputError, match="choose a kernel or one of"):
+            sample_capacity(other, dim=8)
     with pytest.raises(InputError, match="weighs more than 512 keys"):
         sample_capacity("sparsemax", dim=64, query=1e-2)
 

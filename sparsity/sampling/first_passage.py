@@ -27,6 +27,7 @@ from sparsity.kernels.lowering import jax_row, numpy_log_abs
 from sparsity.sampling.random_numbers import fold_in, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
+_BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")  # families of maps that weigh the largest
 _SUPPORTS = (32, 512)  # largest scores that are kept of a row: the second where the first are few
 
 
@@ -85,6 +86,10 @@ def sample_capacity(
     d, count, chosen = whole("dim", dim, 1), whole("rows", rows, 64), check_seed(seed)
     t = number("query", query, "give one number > 0", lambda x: x > 0)
     if isinstance(record, RowMap):
+        if record.family not in _BY_RANK:
+            raise InputError(
+                "kernel", record.name, f"choose a kernel or one of {', '.join(_BY_RANK)}"
+            )
         return _capacity_of_map(record, t * math.sqrt(d), t, count, chosen)
     record = kernels.elementwise(record)
     log_needle = float(numpy_log_abs(record)(np.array([t * math.sqrt(d)]))[0])
