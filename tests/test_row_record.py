@@ -1,6 +1,7 @@
 """What a `Row` is: frozen, hashable, equal by value, written as it was typed, checked at once."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,20 @@ import pytest
 from example_rows import MIXED
 
 import sparsity
-from sparsity import Coca, Decay, Rope, Row, SinkLogit, exact, kernels, quantities, score_kernel
+from sparsity import (
+    Alibi,
+    Coca,
+    Decay,
+    Rope,
+    Row,
+    SinkLogit,
+    Uniform,
+    Window,
+    exact,
+    kernels,
+    quantities,
+    score_kernel,
+)
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 from sparsity.rows import steps
@@ -203,3 +217,37 @@ def test_every_step_and_quantity_goes_through_exact():
     assert apart == ranked * (len(steps.ALL) - len(ALIKE))  # the others leave six tokens alike
     assert answered == without * len(steps.ALL) + 2 * marked - apart
     assert refused == marked * (len(steps.ALL) - 2)
+
+
+BESIDE = [  # a kernel, its parameters, and what stands beside them
+    ("exp", {"beta": 0.3, "gamma": 1.5}, {"steps": (Alibi(0.05),)}),
+    ("relu2", {"beta": -0.5, "gamma": 2.0}, {"steps": (Alibi(0.02), Window(16)), "scores": None}),
+    ("softplus", {"beta": 0.0, "gamma": 1.0}, {"scores": Uniform()}),
+    ("exp", {"gamma": 1.0}, {"scores": Uniform(), "steps": (Window(8),)}),
+]
+
+
+def test_steps_and_scores_beside_a_kernel_are_those_of_its_row() -> None:
+    instruments: dict[str, Callable[..., Any]] = {
+        "exact": lambda row, **own: exact(row, length=32, **own).value,
+        "evaluate": lambda row, **own: sparsity.evaluate(row, length=32, **own).log_value,
+        "estimate": lambda row, **own: (
+            sparsity.estimate(row, length=32, max_samples=4096, **own).value
+        ),
+        "sweep": lambda row, **own: sparsity.sweep(row, length=32, **own).n_eff.item(),
+    }
+    cells = 0
+    for name, ask in instruments.items():
+        for kernel, own, beside in BESIDE:
+            row = Row(kernel, **own, **beside)
+            assert ask(kernel, **own, **beside) == ask(row), (name, kernel)
+            assert ask(row) != ask(Row(kernel, **own)), "the steps change the answer"
+            cells += 1
+        with pytest.raises(InputError, match="steps"):
+            ask("exp", gamma=1, steps=3)
+        with pytest.raises(InputError, match="scores"):
+            ask("exp", gamma=1, scores="uniform")
+        if name != "sweep":
+            with pytest.raises(InputError, match="its own parameters"):
+                ask(row, steps=(Alibi(0.05),))
+    assert cells == 4 * len(BESIDE)

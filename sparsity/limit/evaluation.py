@@ -15,7 +15,7 @@ from sparsity.limit import closed_form, map_limits, quadrature
 from sparsity.limit.long_rows import limit_form, limit_of_quantity
 from sparsity.quantities import Quantity
 from sparsity.results import Evaluation
-from sparsity.rows.row import Row, RowLike, row_of
+from sparsity.rows.row import Row, RowLike, row_of, with_steps
 
 METHODS = ("closed form", "quadrature")
 _SMALLEST_LOG = -708.0  # log of the smallest float64 that has all its digits
@@ -41,7 +41,8 @@ def evaluate(
         method: "closed form", or "quadrature" of the definition (its summation, for kernels that
             are not a function of a score); None takes the closed form where one exists. The
             result says which ran.
-        **parameters: of a kernel its own, scalars or broadcastable arrays: `beta` (real) and
+        **parameters: of a kernel its own, scalars or broadcastable arrays, and `steps` or `scores`
+            as for `Row`: `beta` (real) and
             `gamma` (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative;
             `decay` in (0, 1] and `length` (≥ 1) for decayed. Of a row whose tokens differ, the
             `length` over which their moments are taken together. Quantities that depend on the
@@ -59,7 +60,8 @@ def evaluate(
     """
     if method is not None:
         choice("method", method, METHODS)
-    quantity, given = quantities.named(of), dict(parameters)
+    quantity = quantities.named(of)
+    kernel, given = with_steps(kernel, parameters)
     if quantity is quantities.S:
         found = _sparsity(kernel, method, given)
     elif method is not None:

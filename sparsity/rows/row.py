@@ -12,7 +12,7 @@ from sparsity import kernels
 from sparsity.arguments import several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import DIM, LENGTH
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.steps.needle import Needle
 from sparsity.rows.steps.soft_cap import SoftCap, refuse_after_cap
@@ -62,7 +62,7 @@ class Row:
         if isinstance(kernel, Row):
             raise InputError("kernel", kernel, "is a row already; use row.then or row.replace")
         record = kernels.named(kernel)
-        steps = _checked(steps, scores)
+        steps = checked_steps(steps, scores)
         cap = next((step for step in steps if isinstance(step, SoftCap)), None)
         given = {name: value for name, value in parameters.items() if value is not None}
         if record.law is Law.POSITION:  # the length is given to the instruments
@@ -224,7 +224,7 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
     return kernel.random if law is None else f"score s = β + γx, x {law.formula}"
 
 
-def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
+def checked_steps(steps: Any, scores: Any) -> tuple[Step, ...]:
     """Return the steps, the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
     given = several("steps", steps, fix)
@@ -272,3 +272,19 @@ def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
         name, value = next(iter(parameters.items()))
         raise InputError(name, value, "the row has its own parameters; use row.replace")
     return kernel
+
+
+def with_steps(kernel: RowLike, parameters: dict[str, Any]) -> tuple[RowLike, dict[str, Any]]:
+    """Return the row of a kernel that was given with `steps` or `scores`, and what is left over.
+
+    `estimate("exp", gamma=2, length=64, steps=(Alibi(0.01),))` is that of the row
+    `Row("exp", gamma=2, steps=(Alibi(0.01),))` of 64 tokens. Anything else is returned as given.
+
+    Raises:
+        InputError: as for `Row`.
+    """
+    if isinstance(kernel, Row) or not {"steps", "scores"} & set(parameters):
+        return kernel, parameters
+    beside = {name: parameters[name] for name in (LENGTH.name, DIM.name) if name in parameters}
+    own = {name: value for name, value in parameters.items() if name not in beside}
+    return Row(kernel, **own), beside

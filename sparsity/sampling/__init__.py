@@ -30,7 +30,7 @@ from sparsity.limit.scores import log_moment
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import ANY_LENGTH, same_at_any_length
-from sparsity.rows.row import Row, RowLike, row_of
+from sparsity.rows.row import Row, RowLike, row_of, with_steps
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import estimators
@@ -82,8 +82,8 @@ def estimate(
         method: "stratified" or "plain" for scalar draws; None is "stratified".
         max_seconds: the most wall time to spend, about.
         progress: called with (chunks done, chunks in all).
-        **parameters: of a kernel its own, scalars, and for score kernels `decay` of their rows;
-            for score kernels and rows of them also `dim`.
+        **parameters: of a kernel its own, scalars, `steps` and `scores` as for `Row`, and for
+            score kernels `decay` of their rows; for score kernels and rows of them also `dim`.
 
     Returns:
         The estimate with its error bar; `warning` says when the error bar cannot be trusted.
@@ -101,6 +101,7 @@ def _bind(
     kernel: RowLike, length: Any, parameters: dict[str, Any]
 ) -> tuple[Row, dict[str, Any], int | None, int]:
     """Return the row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
+    kernel, parameters = with_steps(kernel, parameters)
     given = parameters | ({} if length is None else {"length": length})
     if isinstance(kernel, Row):
         # A row has parameters of its own; of whole keys it is told the dimension all the same.

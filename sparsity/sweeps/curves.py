@@ -21,7 +21,7 @@ from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import OF_MAPS
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row, RowLike, random_in
+from sparsity.rows.row import Row, RowLike, checked_steps, random_in
 from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.saving import save as save
 from sparsity.sweeps.store import Memory, Store
@@ -69,7 +69,7 @@ def sweep(
         progress: called with (blocks done, blocks in all).
         **grids: the kernel's parameters, each a number, a flat list or text such as "0.1:10:50:log"
             or "uniform,one-hot"; those of a row are its own where not given. `length` is that of
-            rows of n tokens.
+            rows of n tokens. `steps` and `scores` are those of a `Row`.
 
     Returns:
         A dataset with one dimension and coordinate per grid, and a scalar coordinate per single
@@ -85,9 +85,10 @@ def sweep(
             value outside its domain, or more than 10⁶ cells; a store that cannot be written, or
             has the results of another sweep.
     """
-    steps = ()
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
+    else:
+        steps = checked_steps(grids.pop("steps", ()), grids.pop("scores", None))
     seed, montecarlo = check_seed(seed), flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
