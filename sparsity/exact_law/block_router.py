@@ -45,7 +45,7 @@ _POINT = 1.2e-7  # seconds of a point of [u, x] of both rules; measured
 _HELD = 2e6  # points of [u, x] at once
 _SMALL = 2e-15  # of M^(B−1) M₁ over its value at ω = 0, where the sum over ω ends: rounding
 _POINTS_OF_T = 257  # that `kth_scores` gives
-_BISECTIONS = 24
+_BISECTIONS = 24  # of τ: a contour to 1e-7 of its range is as good as the exact one
 _EVERY = 8  # of v, for θ
 _TOGETHER = 128  # points of v in a part
 

@@ -61,7 +61,7 @@ _KINK = 4.0  # spread from which ln 2cosh turns within a step of D
 _MOST_CHANCES = 8e6  # normal chances in all: seconds
 _HELD = 2**16  # of them at once
 _ALIKE = 0.99  # |ρ| beyond which the chance turns within a panel, and no bound holds
-_TINY = 1e-150
+_TINY = 1e-150  # in place of 0, where it divides: its square is still in float64's range
 
 
 def _widest(spreads: Spreads) -> tuple[str, float]:

@@ -30,7 +30,7 @@ from sparsity.rows.row import Row
 
 STEP_OF_IDENTICAL = 0.16  # of u where all tokens are alike, and nothing is interpolated
 _LEAST_TRANSFORM = 1e-290  # the least φ that a logarithm is taken of, and that divides
-_LAWS_AT_ONCE = 128
+_LAWS_AT_ONCE = 128  # in one `Laplace`: more of them only hold more memory
 _BLOCK = 2**17  # numbers of an integrand held at once
 _SECONDS_PER_CLASS = 2e-5  # of tokens, also if it turns out not to count; measured
 # What lies beyond an end of the range is at most this many times the integrand there: of a tail

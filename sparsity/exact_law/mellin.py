@@ -59,7 +59,7 @@ _STEEP = 3.0  # log of what M may grow to there: rounding errors are relative to
 PERIOD = 42.0  # of the discrete inversion, times |Re z|: at least e^(−42) comes back
 _END = 28.0  # of |Im z|: Γ is below 1e−18
 _TOKENS, _FREQUENCIES = 1024, 32  # evaluated at once
-_NEGLIGIBLE = 1e-15
+_NEGLIGIBLE = 1e-15  # of a term of the inversion, where the sum over frequencies ends
 _LEAST = 1e-30  # of φ
 
 

@@ -35,7 +35,7 @@ _POINTS = (16, 12)  # of a panel, likewise
 _WIDEST = 0.5  # panel of v
 _LOG_TAIL = -41.0  # log of the probability of what is left out
 _DEEP = 34.0  # e-folds below the largest weight down to which t counts
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # allowed for in every bound, beside the gap of the two rules
 _RAREST = -1e-270  # log P(f = 0) beyond which densities leave the range of float64
 _MOST_NUMBERS = 6e7  # of a table: seconds
 _LOST = 1e-9  # of the mass of a law of weights, beyond which its panels are wrong

@@ -31,12 +31,12 @@ from sparsity.exact_law import rules
 from sparsity.exact_law.top_k import kth_scores
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
-STEP_U = 0.15
+STEP_U = 0.15  # of the trapezoid rule over u; twice as wide a step is its check
 _STEP_E = 0.05  # of ε, at most
 LEVELS = 4  # every fourth of the 257 points of t: 65, and its bound is the gap to half of them
 LOW, HIGH = -10.0, 13.0  # ε: P(ε > 13) is 6e-39, far below 1/n of any row
 DEPTH = 42.0  # e-folds down to which anything counts
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # allowed for in every bound, beside the gaps of the rules
 _POINTS = 3e7  # numbers of a block of [u, ε, t]
 _POINTS_OF_PANEL = 16  # of ε
 

@@ -48,7 +48,7 @@ _TAKEN, _LEFT = 1 / (1 + sympy.exp(-score)), 1 / (1 + sympy.exp(score))
 _SHARE, _REST = score_kernel("share", _TAKEN), score_kernel("rest", _LEFT)
 _OF_SHARE = score_kernel("of the share", _TAKEN * sympy.log(1 + sympy.exp(-score)))
 _OF_REST = score_kernel("of the rest", _LEFT * sympy.log(1 + sympy.exp(score)))
-_ROUNDING_OF_SUMS = 4e-15
+_ROUNDING_OF_SUMS = 4e-15  # of the closed sums of powers, a dozen operations: relative
 _STEP_LIKE = 1e15  # γ beyond which σ(s) is a step
 _LEAST_LOG = -300.0  # of a mean, so that products of means stay in float64
 
@@ -65,7 +65,7 @@ _NOTHING = -45.0  # score from which on downwards 1 − b is 1
 _ALL = 38.0  # and from which on b is 1
 _LIGHT = 32.0  # e-folds below 1 at which what all keys take is nothing
 _USED = 45.0  # e-folds of what is left of the stick beyond which nothing is
-_MOST_NODES = 1000
+_MOST_NODES = 1000  # of u: the matrix that is raised to powers has its square of entries
 _ROUNDING, _ROUNDING_OF_KEY = 2e-13, 1e-15
 
 

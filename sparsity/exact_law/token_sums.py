@@ -28,7 +28,7 @@ STEP = 0.08  # of u: finer than the rule needs, for the local polynomials that s
 SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than of t
 _TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
 _MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
-_CLASSES_AT_ONCE = 128
+_CLASSES_AT_ONCE = 128  # of tokens interpolated in one product: bounds its memory
 _LEAST = 1e-290  # the least transform that a logarithm is taken of
 # Relative error of summands up to which they are interpolated between laws. It goes into the bound
 # as it is found, so this only chooses between a fast sum and a better one.

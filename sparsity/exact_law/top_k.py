@@ -30,7 +30,7 @@ _WIDEST = 1.0  # panel, in standard deviations; in e-folds of the weight twice t
 _POINTS = 257  # of ξ for the mean, odd
 _DEPTH = 42.0  # e-folds down to which anything counts
 _FAR = 40.0  # standard deviations that no score has
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # allowed for in every bound, beside the gaps of the rules
 _POINT = 1e-5  # seconds of a point of u; measured
 
 

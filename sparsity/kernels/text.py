@@ -22,10 +22,10 @@ from sparsity.kernels.symbols import s
 
 LONGEST = 400  # characters
 _DEEPEST = 24  # of nesting
-_PARENTHESES = 60
+_PARENTHESES = 60  # in all, of the 400 characters; deeper than `_DEEPEST` is refused by itself
 _MOST_PARTS = 400  # of a syntax tree
 _MOST_NODES = 500  # of the expression, in which gelu(x) has x twice
-_LARGEST_EXPONENT = 64
+_LARGEST_EXPONENT = 64  # of a power by a whole number: moments need twice as many terms
 _LARGEST = 10**30  # of a number
 _MOST_ARGUMENTS = 8  # of max and min
 _AROUND = 24  # characters shown on either side of a mistake
