@@ -153,7 +153,10 @@ class Claim:
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
             numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
-        legend: what the numbers are called where they are shown.
+        labels: what its numbers are called where they are shown, as in `Legend`.
+        columns: which of them are the columns of one table, as in `Legend`.
+        grids: which of them are tables of two axes, as in `Legend`.
+        rough: which of them are shown with three digits, as in `Legend`.
     """
 
     key: str
@@ -163,7 +166,15 @@ class Claim:
     proof: str
     judge: Callable[[Any, int], Judged]
     routes: Callable[[], Any] = Routes
-    legend: Legend = Legend()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, ...], ...] = ()
+    grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    rough: tuple[str, ...] = ()
+
+    @property
+    def legend(self) -> Legend:
+        """What the numbers of the judge are called."""
+        return Legend(self.labels, self.columns, self.grids, self.rough)
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparsity.attention.claims import head_evidence, judges
-from sparsity.attention.claims.evidence import Evidence
+from sparsity.attention.claims.evidence import Evidence, evidence_missing
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 
 if TYPE_CHECKING:
     import xarray
@@ -30,40 +30,34 @@ _NO_SINK = (
 )
 
 
-def _none() -> Any:
-    raise ValueError("these claims are judged on a measurement: pass Evidence.of(data)")
-
-
 # What `Evidence.numbers` gives, which every claim shows.
-_LEGEND = Legend(
-    {
-        "bos": "BOS",
-        "n_eff": "n_eff",
-        "n_eff_without_sinks": "n_eff without sinks",
-        "sink_rate_0.3": "sink rate of the first token, ε = 0.3",
-        "sink_rate_0.8": "sink rate of the first token, ε = 0.8",
-        "any_rate_0.3": "sink rate of any token, ε = 0.3",
-        "late_rate_0.3": "sink rate of the first token, rows n > T/2",
-        "sinks_rate_0.3": "rate of all sinks together, ε = 0.3",
-        "gamma_without_sinks": "spread γ̂ without sinks",
-        "ratio_limit_without_sinks": "median S/limit law",
-        "ratio_exact_without_sinks": "median S/exact law",
-        "rank_limit_without_sinks": "rank correlation with the limit law",
-        "rank_exact_without_sinks": "rank correlation with the exact law",
-        "real": "real rows",
-        "gaussian": "Gaussian rows",
-        "ratio": "median S/exact law",
-        "within": "share within a quarter of it",
-        "off_limit": "median |log(S/limit law)|",
-        "off_exact": "median |log(S/exact law)|",
-        "rank_limit": "rank correlation with the limit law",
-        "rank_exact": "rank correlation with the exact law",
-        "mass": "mass of the sinks",
-        "logit": "logit of the sinks",
-        "needed": "logit that would keep their mass",
-    }
-)
-_claim = partial(Claim, routes=_none, legend=_LEGEND)
+_LABELS = {
+    "bos": "BOS",
+    "n_eff": "n_eff",
+    "n_eff_without_sinks": "n_eff without sinks",
+    "sink_rate_0.3": "sink rate of the first token, ε = 0.3",
+    "sink_rate_0.8": "sink rate of the first token, ε = 0.8",
+    "any_rate_0.3": "sink rate of any token, ε = 0.3",
+    "late_rate_0.3": "sink rate of the first token, rows n > T/2",
+    "sinks_rate_0.3": "rate of all sinks together, ε = 0.3",
+    "gamma_without_sinks": "spread γ̂ without sinks",
+    "ratio_limit_without_sinks": "median S/limit law",
+    "ratio_exact_without_sinks": "median S/exact law",
+    "rank_limit_without_sinks": "rank correlation with the limit law",
+    "rank_exact_without_sinks": "rank correlation with the exact law",
+    "real": "real rows",
+    "gaussian": "Gaussian rows",
+    "ratio": "median S/exact law",
+    "within": "share within a quarter of it",
+    "off_limit": "median |log(S/limit law)|",
+    "off_exact": "median |log(S/exact law)|",
+    "rank_limit": "rank correlation with the limit law",
+    "rank_exact": "rank correlation with the exact law",
+    "mass": "mass of the sinks",
+    "logit": "logit of the sinks",
+    "needed": "logit that would keep their mass",
+}
+_claim = partial(Claim, routes=evidence_missing, labels=_LABELS)
 
 CLAIMS: tuple[Claim, ...] = (
     _claim(
@@ -113,8 +107,8 @@ def judge(data: xarray.Dataset) -> list[dict[str, Any]]:
     """Judge every claim on a measurement.
 
     Args:
-        data: of `measure_model`, with and without BOS where the model has one, at several context
-            lengths.
+        data: a dataset of `measure_model`, with and without BOS where the model has one, at several
+            context lengths.
 
     Returns:
         Records as those of `sparsity.claims`.

@@ -1,4 +1,9 @@
-"""What is said of the heads of a real model, judged on rows of `measure_heads`."""
+"""Claims about why heads of a real model depart from the exact law, judged on `measure_heads`.
+
+Real rows are sparser than Gaussian rows of the same n and γ̂: in the median log S lies below theirs
+by a gap. Each judge changes rows in one respect (their largest logits, nearest keys, dependence)
+and asks which share of the gap is still there.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.attention.claims.evidence import evidence_missing
 from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
 from sparsity.attention.measurement.heads import NEAREST, TAIL
-from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.findings import Finding, Judged, core, instead, letter
+from sparsity.claims_ledger.judging import Claim
 
 if TYPE_CHECKING:
     import xarray
 
-_CLOSE = 0.05  # of a log ratio, that is next to none
+_WHOLE = "without sink key"  # the unchanged rows
+_CLOSE = 0.05  # a log ratio below which two medians count as equal
 
 
-def _left(of: HeadEvidence, name: str) -> float:
-    """The share of the gap between real and Gaussian rows that is left."""
-    gap = np.log(of.real.ratios["without sink key"] / of.ideal.ratios["without sink key"])
-    beside = of.ideal.ratios.get(name, of.ideal.ratios["without sink key"])
-    return float(np.log(of.real.ratios[name] / beside) / gap) if gap else np.nan
+def _share_of_gap(evidence: HeadEvidence, name: str) -> float:
+    """Return the share of the gap that is still there in rows changed in one respect.
+
+    Args:
+        evidence: the evidence.
+        name: the kind of changed rows, as in `Fits.ratios`; Gaussian rows changed alike stand
+            beside them, or plain ones where the change says nothing for Gaussian rows.
+    """
+    real, ideal = evidence.real.ratios, evidence.ideal.ratios
+    gap = np.log(real[_WHOLE] / ideal[_WHOLE])
+    return float(np.log(real[name] / ideal.get(name, ideal[_WHOLE])) / gap) if gap else np.nan
 
 
-def _gap(of: HeadEvidence) -> Any:
-    real, ideal = of.real.ratios["without sink key"], of.ideal.ratios["without sink key"]
+def _gap_finding(evidence: HeadEvidence) -> Finding:
+    real, ideal = (x.ratios[_WHOLE] for x in (evidence.real, evidence.ideal))
     return core(
         f"the median of S over the exact law is {real:.3f}, of Gaussian rows of the same n and γ̂ "
         f"{ideal:.3f}: more than {_CLOSE:.0%} apart",
@@ -34,31 +47,32 @@ def _gap(of: HeadEvidence) -> Any:
     )
 
 
-def upper_tail(of: HeadEvidence, seed: int) -> Judged:
-    """The upper tails of real and Gaussian rows exchanged."""
-    body, tail = _left(of, "body"), _left(of, "tail")
-    given, ideal = of.real.given, of.ideal.given
+def upper_tail(evidence: HeadEvidence, seed: int) -> Judged:
+    """Judge rows whose upper tail is exchanged with that of Gaussian rows."""
+    body, tail = _share_of_gap(evidence, "body"), _share_of_gap(evidence, "tail")
+    given, ideal = evidence.real.given, evidence.ideal.given
     found = [
-        _gap(of),
+        _gap_finding(evidence),
         core(
             f"with a Gaussian upper tail ({TAIL:.0%} of the keys) less than half of the gap is "
-            f"left: the median is {of.real.ratios['body']:.3f}, {body:.0%} of the gap",
+            f"left: the median is {evidence.real.ratios['body']:.3f}, {body:.0%} of the gap",
             body < 0.5,
         ),
         core(
             "a Gaussian row with the real tail has more than half of the gap: "
-            f"{of.real.ratios['tail']:.3f}, {tail:.0%} of it",
+            f"{evidence.real.ratios['tail']:.3f}, {tail:.0%} of it",
             tail > 0.5,
         ),
         letter(
             "the largest logit stands higher than in Gaussian rows: in the median "
-            f"{of.real.zeta:.2f} γ̂ above the mean, {of.ideal.zeta:.2f} in those",
-            of.real.zeta > 1.05 * of.ideal.zeta,
+            f"{evidence.real.zeta:.2f} γ̂ above the mean, {evidence.ideal.zeta:.2f} in those",
+            evidence.real.zeta > 1.05 * evidence.ideal.zeta,
         ),
         instead(
             "the higher it stands, the lower S over the exact law: rank correlation "
-            f"{of.real.top:.2f}, which alone tells nothing (Gaussian rows {of.ideal.top:.2f})",
-            of.real.top < -0.8,
+            f"{evidence.real.top:.2f}, which alone tells nothing (Gaussian rows "
+            f"{evidence.ideal.top:.2f})",
+            evidence.real.top < -0.8,
         ),
         instead(
             "given the largest logit, nothing fitted, the median is within a tenth of its law: "
@@ -66,18 +80,22 @@ def upper_tail(of: HeadEvidence, seed: int) -> Judged:
             abs(np.log(given.ratio)) < np.log(1.1),
         ),
     ]
-    return found, of.numbers()
+    return found, evidence.numbers()
 
 
-def recency(of: HeadEvidence, seed: int) -> Judged:
-    """Where the largest logits are, and the rows without the nearest keys."""
-    far, mid, real = _left(of, "far"), _left(of, "mid"), of.real.ratios
+def recency(evidence: HeadEvidence, seed: int) -> Judged:
+    """Judge where the largest logits are, and rows without the nearest keys."""
+    far, mid, real = (
+        _share_of_gap(evidence, "far"),
+        _share_of_gap(evidence, "mid"),
+        evidence.real.ratios,
+    )
     found = [
-        _gap(of),
+        _gap_finding(evidence),
         core(
-            f"the largest logit is within {NEAR} tokens in {of.real.near:.0%} of the rows, more "
-            f"than five times as often as in Gaussian ones ({of.ideal.near:.1%})",
-            of.real.near > 5 * of.ideal.near,
+            f"the largest logit is within {NEAR} tokens in {evidence.real.near:.0%} of the rows, "
+            f"more than five times as often as in Gaussian ones ({evidence.ideal.near:.1%})",
+            evidence.real.near > 5 * evidence.ideal.near,
         ),
         core(
             f"without the {NEAREST} nearest keys at least a third of the gap is closed: the median "
@@ -92,15 +110,15 @@ def recency(of: HeadEvidence, seed: int) -> Judged:
             abs(np.log(real["clear"])) < _CLOSE,
         ),
     ]
-    return found, of.numbers()
+    return found, evidence.numbers()
 
 
-def content(of: HeadEvidence, seed: int) -> Judged:
-    """What is left of the scores without distance profile and key bias."""
-    own, ideal = of.real.ratios["content"], of.content.ratios["without sink key"]
-    shape = of.real.ratios["shape"]
+def content(evidence: HeadEvidence, seed: int) -> Judged:
+    """Judge the scores less their distance profile and key bias."""
+    own, ideal = evidence.real.ratios["content"], evidence.content.ratios[_WHOLE]
+    shape = evidence.real.ratios["shape"]
     off, other = (abs(np.log(x / ideal)) for x in (own, shape))
-    texts = ", ".join(f"{x:.3f}" for x in of.by_text)
+    texts = ", ".join(f"{x:.3f}" for x in evidence.by_text)
     found = [
         core(
             f"the median of its S over the exact law is {own:.3f}, that of Gaussian rows of its "
@@ -113,65 +131,63 @@ def content(of: HeadEvidence, seed: int) -> Judged:
         ),
         letter(
             f"so it is in every text, to {_CLOSE:.0%}: {texts}",
-            all(abs(np.log(x / ideal)) < _CLOSE for x in of.by_text),
+            all(abs(np.log(x / ideal)) < _CLOSE for x in evidence.by_text),
         ),
         instead(
-            f"profile and bias explain {of.explained:.0%} of the variance in the median row, more "
-            "than half",
-            of.explained > 0.5,
+            f"profile and bias explain {evidence.explained:.0%} of the variance in the median "
+            "row, more than half",
+            evidence.explained > 0.5,
         ),
     ]
-    return found, of.numbers()
+    return found, evidence.numbers()
 
 
-def dependence(of: HeadEvidence, seed: int) -> Judged:
-    """Gaussian rows, correlated from key to key as real rows are."""
-    ratio, ideal, real = (x.ratios["without sink key"] for x in (of.dependent, of.ideal, of.real))
+def dependence(evidence: HeadEvidence, seed: int) -> Judged:
+    """Judge Gaussian rows that are correlated from key to key as real rows are."""
+    ratio, ideal, real = (
+        x.ratios[_WHOLE] for x in (evidence.dependent, evidence.ideal, evidence.real)
+    )
     share = np.log(ratio / ideal) / np.log(real / ideal)
     found = [
-        _gap(of),
+        _gap_finding(evidence),
         core(
-            f"logits one key apart have a correlation of {of.real.lag:.2f}; Gaussian rows with it "
-            f"have a median of {ratio:.3f}, which goes less than a quarter of the way from "
+            f"logits one key apart have a correlation of {evidence.real.lag:.2f}; Gaussian rows "
+            f"with it have a median of {ratio:.3f}, which goes less than a quarter of the way from "
             f"{ideal:.3f} to {real:.3f}",
             share < 0.25,
         ),
-        letter(
-            f"and are within {_CLOSE:.0%} of the exact law",
-            abs(np.log(ratio)) < _CLOSE,
-        ),
+        letter(f"and are within {_CLOSE:.0%} of the exact law", abs(np.log(ratio)) < _CLOSE),
     ]
-    return found, of.numbers()
+    return found, evidence.numbers()
 
 
-def freezings(of: HeadEvidence, seed: int) -> Judged:
-    """γ̂ against the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
-    below, between, above = of.real.frozen
-    off = max(abs(a - b) for a, b in zip(of.real.frozen, of.ideal.frozen, strict=True))
+def freezings(evidence: HeadEvidence, seed: int) -> Judged:
+    """Compare γ̂ with the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
+    below, between, above = evidence.real.frozen
+    off = max(abs(a - b) for a, b in zip(evidence.real.frozen, evidence.ideal.frozen, strict=True))
     found = [
         core(
-            f"the median of γ̂/γ_c is between ½ and 1: {of.real.gamma:.2f}",
-            0.5 < of.real.gamma < 1,
+            f"the median of γ̂/γ_c is between ½ and 1: {evidence.real.gamma:.2f}",
+            0.5 < evidence.real.gamma < 1,
         ),
         core(
             f"more than half of the rows are: {between:.0%} (below {below:.0%}, above {above:.0%})",
             between > 0.5,
         ),
-        letter(
-            "less than a quarter are on either side",
-            max(below, above) < 0.25,
-        ),
-        instead(
-            f"a Gaussian row's own γ̂ says the same, to {off:.2f} of a share",
-            off < 0.03,
-        ),
+        letter("less than a quarter are on either side", max(below, above) < 0.25),
+        instead(f"a Gaussian row's own γ̂ says the same, to {off:.2f} of a share", off < 0.03),
     ]
-    return found, of.numbers()
+    return found, evidence.numbers()
 
 
-def given_the_largest(of: HeadEvidence, seed: int) -> Judged:
-    """The law given the largest logit, its constants from other texts."""
-    fit, plain, ideal, exact = of.fitted, of.real.given, of.ideal.given, of.real.exact
+def given_the_largest(evidence: HeadEvidence, seed: int) -> Judged:
+    """Judge the law given the largest logit, with the constants of heads from other texts."""
+    fit, plain, ideal, exact = (
+        evidence.fitted,
+        evidence.real.given,
+        evidence.ideal.given,
+        evidence.real.exact,
+    )
     found = [
         core(
             f"on texts held back the median of S over it is within 2 % of 1: {fit.ratio:.3f} "
@@ -199,35 +215,29 @@ def given_the_largest(of: HeadEvidence, seed: int) -> Judged:
         ),
         instead(f"without the constant it ranks rows at {plain.rank:.3f}", plain.rank > 0.9),
     ]
-    return found, of.numbers()
-
-
-def _none() -> Any:
-    raise ValueError("these claims are judged on heads: pass HeadEvidence.of(data)")
+    return found, evidence.numbers()
 
 
 # What `HeadEvidence.numbers` gives, which every claim shows.
-_LEGEND = Legend(
-    {
-        "ratio": "median S/law",
-        "rank": "rank correlation of S with it",
-        "within": "share within a quarter of it",
-        "near": f"share with the largest logit within {NEAR} tokens",
-        "zeta": "median ζ of the largest logit",
-        "top": "rank correlation of S/exact law with ζ",
-        "lag": "correlation of logits one key apart",
-        "gamma": "median γ̂/γ_c",
-        "below": "share γ̂/γ_c < ½",
-        "between": "share ½ < γ̂/γ_c < 1",
-        "above": "share γ̂/γ_c > 1",
-        "explained": "variance that profile and bias explain",
-    }
-)
+_LABELS = {
+    "ratio": "median S/law",
+    "rank": "rank correlation of S with it",
+    "within": "share within a quarter of it",
+    "near": f"share with the largest logit within {NEAR} tokens",
+    "zeta": "median ζ of the largest logit",
+    "top": "rank correlation of S/exact law with ζ",
+    "lag": "correlation of logits one key apart",
+    "gamma": "median γ̂/γ_c",
+    "below": "share γ̂/γ_c < ½",
+    "between": "share ½ < γ̂/γ_c < 1",
+    "above": "share γ̂/γ_c > 1",
+    "explained": "variance that profile and bias explain",
+}
 _claim = partial(
     Claim,
     source="this project's law of rows of finite length, on real heads",
-    routes=_none,
-    legend=_LEGEND,
+    routes=evidence_missing,
+    labels=_LABELS,
 )
 _ROWS = "Rows of the second half of the text, without the first token."
 _PARTS = "s_ij = (row) + β_(i−j) + κ_j + ε_ij"

@@ -1,4 +1,8 @@
-"""Judges of the claims: from the numbers of a measurement to findings."""
+"""Judges of the claims on rows: from the evidence of a measurement to findings.
+
+Every threshold stands in the words of its finding and says how far apart counts as far. Rows are
+compared with Gaussian rows of the same n and γ̂, or one context with another, where that can be.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import numpy as np
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun
 from sparsity.claims_ledger.findings import Finding, Judged, core, instead, letter
 
-_SMALL_LOGIT = 0.25  # a logit, or log odds, that is next to none
+_SMALL_LOGIT = 0.25  # a change of a logit or of log odds below which its sign says nothing
 
 
 def _list(values: Any, form: str = ".2f") -> str:
@@ -31,14 +35,12 @@ def _of_fits(fits: Sequence[LawFit], name: str) -> np.ndarray:
 
 
 def exact_law(evidence: Evidence, seed: int) -> Judged:
-    """The two laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
+    """Compare both laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
     findings = []
     for run in evidence.runs:
-        off, exact_off = (
-            _of_fits(run.real, "off_limit"),
-            _of_fits(run.real, "off_exact"),
-        )
+        off, exact_off = (_of_fits(run.real, "off_limit"), _of_fits(run.real, "off_exact"))
         limit = run.table["ratio_limit_without_sinks"]
+        # Each a pair: of real rows, and of Gaussian ones.
         ratio, within, rank, other = (
             (_of_fits(run.real, name), _of_fits(run.ideal, name))
             for name in ("ratio", "within", "rank_exact", "rank_limit")
@@ -85,7 +87,7 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
 
 
 def first_token(evidence: Evidence, seed: int) -> Judged:
-    """Sink rates with and without BOS, beside uniform attention."""
+    """Judge sink rates with and without BOS, beside uniform attention."""
     findings = []
     for run in evidence.runs:
         rate = run.table["sink_rate_0.3"]
@@ -122,7 +124,7 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
 
 
 def _other_sinks(run: ModelRun) -> list[Finding]:
-    """What the first token's rate leaves out: other keys, and the rows of the second half."""
+    """Return findings about other keys than the first, and about the rows of the second half."""
     rate, some, late, joint = (
         run.table[f"{name}_rate_0.3"] for name in ("sink", "any", "late", "sinks")
     )
@@ -147,12 +149,13 @@ def _other_sinks(run: ModelRun) -> list[Finding]:
 
 
 def longer_context(evidence: Evidence, seed: int) -> Judged:
-    """The logit of sinks against the one that would keep their mass, and the mass they keep."""
+    """Compare the logit of sinks with that which would keep their mass, and the mass they keep."""
     findings = []
     for run in evidence.runs:
         sinks = run.sinks
         more, change = sinks.short[1:], sinks.change[1:]
         rates = np.stack([run.table["sink_rate_0.3"], run.table["sink_rate_0.8"]])
+        # Without heads that have sinks all columns are empty, and nothing holds.
         some, size = sinks.heads > 0, np.maximum(abs(more), abs(change))
         findings += [
             core(
@@ -183,7 +186,7 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
 
 
 def dropping(evidence: Evidence, seed: int) -> Judged:
-    """n_eff with the sink and without it."""
+    """Compare n_eff with the sinks and without them."""
     findings = []
     for run in evidence.runs:
         gain = run.table["n_eff_without_sinks"] / run.table["n_eff"]
@@ -206,16 +209,13 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
 
 
 def spread(evidence: Evidence, seed: int) -> Judged:
-    """γ̂ against ln n and √(ln n)."""
+    """Compare the growth of γ̂ with that of ln n and of √(ln n)."""
     findings = []
     for run in evidence.runs:
         gamma = run.table["gamma_without_sinks"]
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
-            core(
-                f"γ̂ rises with n: {_list(gamma)} ({_named(run)})",
-                np.all(np.diff(gamma) > 0),
-            ),
+            core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),
             core(
                 f"γ̂/ln n is the same at every length, to 10 %: {_list(log)}",
                 np.ptp(log) < 0.1 * log.mean(),

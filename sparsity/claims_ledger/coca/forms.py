@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.claims_ledger.findings import Judged, core, instead
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rotation import planes
 
@@ -173,19 +173,17 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Each plane of the definition is t_i|q_i|² cos((m−n)θ_i), which depends on |q_i| "
         "alone: it is also the score of RoPE between (|q_i|², 0) and (t_i, 0).",
         judge=dual,
-        legend=Legend(
-            {
-                "largest_error": "Largest error, of the largest score",
-                "dual": "dual form",
-                "redundant": "definition without the constraint",
-                "any query": "RoPE between planes, any query",
-                "smallest_error_of_slack": "smallest error of the slack form",
-                "numbers_by_definition": "numbers by the definition",
-                "numbers_of_vectors": "numbers by the dual form",
-                "at": "Counted at",
-                "d": "dimension d",
-            },
-        ),
+        labels={
+            "largest_error": "Largest error, of the largest score",
+            "dual": "dual form",
+            "redundant": "definition without the constraint",
+            "any query": "RoPE between planes, any query",
+            "smallest_error_of_slack": "smallest error of the slack form",
+            "numbers_by_definition": "numbers by the definition",
+            "numbers_of_vectors": "numbers by the dual form",
+            "at": "Counted at",
+            "d": "dimension d",
+        },
     ),
     coca_claim(
         key="slack",
@@ -194,15 +192,13 @@ CLAIMS: tuple[Claim, ...] = (
         formula="t[|q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ] a plane",
         proof="It is t|q|² cos((m−n)θ) for all m, n only if q₂² = q₁² and 2q₁q₂ = |q|²: q₁ = q₂.",
         judge=slack,
-        legend=Legend(
-            {
-                "starts": "position of the key",
-                "slack": "slack form",
-                "exact": "exact score",
-                "scale": "Σt|q|²",
-                "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
-            },
-            columns=(("starts", "slack", "exact"),),
-        ),
+        labels={
+            "starts": "position of the key",
+            "slack": "slack form",
+            "exact": "exact score",
+            "scale": "Σt|q|²",
+            "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
+        },
+        columns=(("starts", "slack", "exact"),),
     ),
 )

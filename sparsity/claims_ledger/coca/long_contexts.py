@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Legend, ZTest, sampling, z_tests
+from sparsity.claims_ledger.judging import Claim, ZTest, sampling, z_tests
 from sparsity.rows.rope_scaling import DynamicNtkScaling, RopeScaling
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.row import Row
@@ -58,8 +58,7 @@ def extends(routes: CocaRoutes, seed: int) -> Judged:
     tokens = _LENGTHS[-1] / TRAINED * scaled[:, -1] / scaled[:, 0]
     findings = [
         core(
-            f"n_eff is that of sampled rows of rotated vectors in {len(_CELLS)} cells",
-            test.agree,
+            f"n_eff is that of sampled rows of rotated vectors in {len(_CELLS)} cells", test.agree
         ),
         core(
             "with the rule a key's mean score is one that training has seen: at "
@@ -150,23 +149,21 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The slowest plane turns by n·θ_min·L/n = L·θ_min from end to end, as at L; the "
         "fastest by a radian a token, as ever. What lies between is computed.",
         judge=extends,
-        legend=Legend(
-            {
-                "length": "context length n",
-                "trained": "trained length L",
-                "CoCA": "mean share n_eff/n, CoCA",
-                "CoCA + dynamic NTK": "n_eff/n, CoCA with dynamic NTK",
-                "RoPE": "n_eff/n, RoPE with mean keys of random direction",
-                "RoPE + dynamic NTK": "n_eff/n, RoPE with dynamic NTK",
-                "new": "keys with a mean score outside those up to 512 tokens, CoCA",
-                "new + dynamic NTK": "the same, CoCA with dynamic NTK",
-                "new, RoPE": "the same, RoPE",
-            },
-            columns=(
-                ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
-                ("length", "new", "new + dynamic NTK", "new, RoPE"),
-            ),
-            rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+        labels={
+            "length": "context length n",
+            "trained": "trained length L",
+            "CoCA": "mean share n_eff/n, CoCA",
+            "CoCA + dynamic NTK": "n_eff/n, CoCA with dynamic NTK",
+            "RoPE": "n_eff/n, RoPE with mean keys of random direction",
+            "RoPE + dynamic NTK": "n_eff/n, RoPE with dynamic NTK",
+            "new": "keys with a mean score outside those up to 512 tokens, CoCA",
+            "new + dynamic NTK": "the same, CoCA with dynamic NTK",
+            "new, RoPE": "the same, RoPE",
+        },
+        columns=(
+            ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+            ("length", "new", "new + dynamic NTK", "new, RoPE"),
         ),
+        rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
     ),
 )

@@ -7,7 +7,7 @@ from scipy.special import bdtr
 
 from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.rows.rotation import planes
 
@@ -209,17 +209,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="d/dm cos(Θ + mθ) = −θ sin(Θ + mθ) > 0 exactly while Θ + mθ is in (π, 2π); "
         "E[2π − Θ | Θ > π] = π/2.",
         judge=anomaly,
-        legend=Legend(
-            {
-                "share": "share of planes with Θ_i > π",
-                "mean_rise": "mean rise, tokens",
-                "expected_rise": "π/(2θ_i)",
-                "z_of_all": "z of all planes together",
-                "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
-            },
-            columns=(("mean_rise", "expected_rise", "z"),),
-            rough=("z_of_all",),
-        ),
+        labels={
+            "share": "share of planes with Θ_i > π",
+            "mean_rise": "mean rise, tokens",
+            "expected_rise": "π/(2θ_i)",
+            "z_of_all": "z of all planes together",
+            "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
+        },
+        columns=(("mean_rise", "expected_rise", "z"),),
+        rough=("z_of_all",),
     ),
     coca_claim(
         key="k-border",
@@ -229,14 +227,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="arg(t_i q_i) = arg q_i for t_i > 0, so that Θ_i = 0; cos(mθ_i) falls until mθ_i = π "
         "and then rises, whatever t.",
         judge=border,
-        legend=Legend(
-            {
-                "share_of_free_keys": "share of planes that rise with free keys",
-                "first_rise": "first rise, tokens (−1: none seen)",
-                "due": "π/θ_i",
-            },
-            columns=(("first_rise", "due"),),
-        ),
+        labels={
+            "share_of_free_keys": "share of planes that rise with free keys",
+            "first_rise": "first rise, tokens (−1: none seen)",
+            "due": "π/θ_i",
+        },
+        columns=(("first_rise", "due"),),
     ),
     coca_claim(
         key="decay-bound",
@@ -246,14 +242,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Summation by parts with l, h ending in a zero. |C_j| ≤ |S_j| as C_j = Re S_j, and "
         "|l_(i+1) − l_i| ≤ |h_(i+1) − h_i| by the triangle inequality.",
         judge=bounds,
-        legend=Legend(
-            {
-                "largest_ratio": "largest ratio",
-                "smallest_ratio": "smallest ratio",
-                "distance": "distance, tokens",
-                "mean_ratio": "mean ratio of the bounds",
-            },
-            columns=(("distance", "mean_ratio"),),
-        ),
+        labels={
+            "largest_ratio": "largest ratio",
+            "smallest_ratio": "smallest ratio",
+            "distance": "distance, tokens",
+            "mean_ratio": "mean ratio of the bounds",
+        },
+        columns=(("distance", "mean_ratio"),),
     ),
 )

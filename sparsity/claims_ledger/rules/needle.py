@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from sparsity import metric
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.limit.capacity import needle_capacity
 from sparsity.sampling.first_passage import sample_capacity
 
@@ -154,14 +154,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="n_eff = (Σ|a|)²/Σa². Values of zero mean that are independent from key to key add "
         "up to noise of variance Σa².",
         judge=signal_to_noise,
-        legend=Legend(
-            {
-                "rows": "rows drawn",
-                "rounding": "largest difference of both sides",
-                "z": "z of the noise that was read",
-                "error": "its relative error",
-            }
-        ),
+        labels={
+            "rows": "rows drawn",
+            "rounding": "largest difference of both sides",
+            "z": "z of the noise that was read",
+            "error": "its relative error",
+        },
     ),
     Claim(
         key="linear-capacity",
@@ -170,7 +168,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n = (t√d)²/E s² = d for s ∼ N(0, t²)",
         proof="The query's length multiplies the needle's score and all others alike.",
         judge=linear_capacity,
-        legend=Legend({"held": "keys held, drawn"}),
+        labels={"held": "keys held, drawn"},
     ),
     Claim(
         key="softmax-capacity",
@@ -180,13 +178,11 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(2s) = e^(2t²) of s ~ N(0, t²). For t > √d/2 the mean of a² is that of weights "
         "which no row meets: Σa² is frozen, and the annealed law says too little.",
         judge=softmax_capacity,
-        legend=Legend(
-            {
-                "held": "keys held at t = √d/2, drawn",
-                "queries": "length t of the query",
-                "steep": "keys held at d = 16, drawn",
-            }
-        ),
+        labels={
+            "held": "keys held at t = √d/2, drawn",
+            "queries": "length t of the query",
+            "steep": "keys held at d = 16, drawn",
+        },
     ),
     Claim(
         key="power-capacity",
@@ -195,6 +191,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n = d²/E max(x, 0)⁴ = 2d²/3",
         proof="The query's length cancels, and E max(x, 0)⁴ = 3/2 for x ~ N(0, 1).",
         judge=power_capacity,
-        legend=Legend({"relu2": "keys held, squared ReLU", "power4": "fourth power"}),
+        labels={"relu2": "keys held, squared ReLU", "power4": "fourth power"},
     ),
 )

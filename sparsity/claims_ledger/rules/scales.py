@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias, ScalableSoftmax, ScaleInvariant
 
@@ -124,13 +124,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Independent values of unit variance leave Σp² of variance in a row's output, so its "
         "scale is √(E Y₂); in long rows that is e^(γ²/2)/√n.",
         judge=output_scale,
-        legend=Legend(
-            {
-                "scales": "Scale of a row's output",
-                "fit": "n^(−2/(γ²+4))",
-                "scale": "√(E Y₂)",
-            }
-        ),
+        labels={"scales": "Scale of a row's output", "fit": "n^(−2/(γ²+4))", "scale": "√(E Y₂)"},
     ),
     Claim(
         key="scale-invariant",
@@ -140,12 +134,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(c s) = e^(c²/2) for s ~ N(0, 1). The sum of 1/(t/τ + 1) over a decade tends to "
         "τ·ln 10 as t/τ grows.",
         judge=flat_decades,
-        legend=Legend(
-            {
-                "decades": "Distances, in tokens",
-                "share": "Share of the mean weight",
-            }
-        ),
+        labels={"decades": "Distances, in tokens", "share": "Share of the mean weight"},
     ),
     Claim(
         key="ssmax-start",
@@ -154,7 +143,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="γ = 0.43·ln n",
         proof="n_eff of n Gaussian scores of spread s·ln n, by the exact law.",
         judge=ssmax_at_the_start,
-        legend=Legend({}),
     ),
     Claim(
         key="sigmoid-bias",
@@ -163,10 +151,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n·E σ(s − ln n) → E e^s",
         proof="σ(s − ln n) ~ e^s/n where e^s is small beside n.",
         judge=sigmoid_bias,
-        legend=Legend(
-            {
-                "sum": "sum of a row's weights",
-            }
-        ),
+        labels={"sum": "sum of a row's weights"},
     ),
 )

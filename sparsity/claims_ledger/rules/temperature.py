@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, Temperature
 
@@ -65,10 +65,7 @@ def why_a_tenth(routes: Routes, seed: int) -> Judged:
             "the slope is 0.1 whatever the spread of the scores",
             max(slopes.values()) - min(slopes.values()) < 0.01,
         ),
-        letter(
-            "the factor grows smoothly with the position",
-            abs(at / before - 1) < 0.01,
-        ),
+        letter("the factor grows smoothly with the position", abs(at / before - 1) < 0.01),
         instead(
             "the slope that keeps n_eff falls with the spread: "
             + listed(f"{s:.3f} at γ = {g:g}" for g, s in slopes.items()),
@@ -128,14 +125,12 @@ CLAIMS: tuple[Claim, ...] = (
         "that keeps it solves one equation of the exact law. No published derivation of 0.1 was "
         "found; 2.9 is the median spread of SmolLM2's heads at 2048 tokens.",
         judge=why_a_tenth,
-        legend=Legend(
-            {
-                "rule": "1 + 0.1·ln r",
-                "factors": "Factor that keeps n_eff, by γ",
-                "slopes": "Slope at r = 128, by γ",
-                "n_eff": "n_eff at γ = 3",
-            }
-        ),
+        labels={
+            "rule": "1 + 0.1·ln r",
+            "factors": "Factor that keeps n_eff, by γ",
+            "slopes": "Slope at r = 128, by γ",
+            "n_eff": "n_eff at γ = 3",
+        },
     ),
     Claim(
         key="yarn-square",
@@ -146,11 +141,9 @@ CLAIMS: tuple[Claim, ...] = (
         "factor that keeps n_eff is about 1 + 0.1·ln r at γ = 3, and its square is too much, "
         "unless interpolation has narrowed the scores.",
         judge=yarn_square,
-        legend=Legend(
-            {
-                "n_eff": "n_eff at γ = 3, by r",
-                "spread left": "Spread that would keep n_eff, by r",
-            }
-        ),
+        labels={
+            "n_eff": "n_eff at γ = 3, by r",
+            "spread left": "Spread that would keep n_eff, by r",
+        },
     ),
 )

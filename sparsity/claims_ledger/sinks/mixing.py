@@ -12,7 +12,7 @@ import numpy as np
 import sympy
 
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.design_search.monotone import sink_logit
 from sparsity.exact_law.exact import exact
@@ -296,20 +296,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The weights W_h are centred and independent, so second moments close: what a layer "
         "adds to K is (1 − m)² times what it adds in a stack without token 0.",
         judge=less_mixing,
-        legend=Legend(
-            {
-                "influence_without": "influence without",
-                "influence_with": "influence with the sink",
-                "collapse": "Distance of the last two tokens",
-                "toy": "Six tokens: what token 2 adds to tokens 3, 4, 5",
-                "without": "without a sink",
-                "with": "with a sink",
-            },
-            columns=(
-                ("influence_with", "influence_without"),
-                ("without", "with"),
-            ),
-        ),
+        labels={
+            "influence_without": "influence without",
+            "influence_with": "influence with the sink",
+            "collapse": "Distance of the last two tokens",
+            "toy": "Six tokens: what token 2 adds to tokens 3, 4, 5",
+            "without": "without a sink",
+            "with": "with a sink",
+        },
+        columns=(("influence_with", "influence_without"), ("without", "with")),
     ),
     sink_claim(
         key="rank-collapse",
@@ -318,12 +313,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="‖v_n − v_(n−1)‖₂ ≤ √2 ‖V − (1/n)11ᵀV‖_F",
         proof="With a, b the components of v_n and v_(n−1) less the mean, (a − b)² ≤ 2(a² + b²).",
         judge=collapses,
-        legend=Legend(
-            {
-                "largest_ratio": "largest ratio",
-                "sqrt_2": "√2",
-            },
-        ),
+        labels={"largest_ratio": "largest ratio", "sqrt_2": "√2"},
     ),
     sink_claim(
         key="no-op",
@@ -331,13 +321,11 @@ CLAIMS: tuple[Claim, ...] = (
         formula="z_j = v_j + m g W v_1 + (1 − m) Σ_i p_i W v_i, g ≈ 0",
         proof="As m → 1 and g → 0 the update of every other token vanishes.",
         judge=no_op,
-        legend=Legend(
-            {
-                "updates": "Size of a layer’s update",
-                "mass": "mass of the sink",
-                "update": "sink of value 0",
-                "with_value": "sink with a token’s value",
-            },
-        ),
+        labels={
+            "updates": "Size of a layer’s update",
+            "mass": "mass of the sink",
+            "update": "sink of value 0",
+            "with_value": "sink with a token’s value",
+        },
     ),
 )

@@ -10,7 +10,7 @@ import sympy
 
 from sparsity import kernels
 from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Legend, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.judging import Claim, Routes, same_function, sampling, z_tests
 from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import d, decay, n, ratio
@@ -252,12 +252,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="(Σq̃)² − Σq̃² grows by 2q̃ᵢΣq̃ ≥ 0 with each further entry, so ‖q̃‖₂ ≤ ‖q̃‖₁ for every d "
         "and S ≥ 1/√(1+r²): S ≤ s needs r ≥ √(1/s² − 1).",
         judge=nonnegative,
-        legend=Legend(
-            {
-                "ratio_needed": "Noise that S takes",
-                "ratio_at_least": "σ̃/μ̃ at least",
-            },
-        ),
+        labels={"ratio_needed": "Noise that S takes", "ratio_at_least": "σ̃/μ̃ at least"},
     ),
     su_claim(
         key="dimension",
@@ -267,16 +262,14 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Σq̃² ≤ (Σq̃)² ≤ dΣq̃², by induction over d: the two gaps grow by 2q̃ᵢΣq̃ ≥ 0 and by "
         "(Σq̃ − dq̃ᵢ)²/d ≥ 0. So 1/√d ≤ ‖q̃‖₂/‖q̃‖₁ ≤ 1; the ratio whose maximum is √d is its inverse.",
         judge=dimension,
-        legend=Legend(
-            {
-                "norm_ratio": "‖q̃‖₂/‖q̃‖₁ of queries",
-                "sqrt_d": "√d",
-                "S_at_ratio_1": "S at σ̃/μ̃ = 1",
-                "uniform": "uniform query",
-                "one-hot": "one-hot query",
-                "half-normal": "half-normal query",
-            },
-        ),
+        labels={
+            "norm_ratio": "‖q̃‖₂/‖q̃‖₁ of queries",
+            "sqrt_d": "√d",
+            "S_at_ratio_1": "S at σ̃/μ̃ = 1",
+            "uniform": "uniform query",
+            "one-hot": "one-hot query",
+            "half-normal": "half-normal query",
+        },
     ),
     su_claim(
         key="softmax-gap",
@@ -286,17 +279,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="f_p − f_p′ = s^p/p!, so f_p = s^p/p! > 0 wherever f_p′ = 0: f_p > 0 for even p, and "
         "E|f_p| = E f_p: polynomial moments, exact by Gauss–Hermite quadrature.",
         judge=softmax_gap,
-        legend=Legend(
-            {
-                "softmax": "S of softmax",
-                "taylor": "Taylor features of even degree p",
-                "degree": "degree p",
-                "features_at_64": "features at d = 64",
-                "excess": "S over softmax’s, less 1",
-                "iid_smallest_S": "smallest S of i.i.d. features",
-            },
-            rough=("excess",),
-        ),
+        labels={
+            "softmax": "S of softmax",
+            "taylor": "Taylor features of even degree p",
+            "degree": "degree p",
+            "features_at_64": "features at d = 64",
+            "excess": "S over softmax’s, less 1",
+            "iid_smallest_S": "smallest S of i.i.d. features",
+        },
+        rough=("excess",),
     ),
     su_claim(
         key="decay",
@@ -304,13 +295,11 @@ CLAIMS: tuple[Claim, ...] = (
         formula="S = √[(1−λⁿ)(1+λ) / (n(1−λ)(1+λⁿ))]",
         proof="λⁿ → 0, so n·S² → (1+λ)/(1−λ), a finite window, and S falls like n^(−1/2).",
         judge=decay_to_zero,
-        legend=Legend(
-            {
-                "rows": "Rows of λ^(n−j)",
-                "S_at_n_4096": "S at n = 4096",
-                "window": "window n·S²",
-                "slopes": "slopes of ln S against ln n",
-            },
-        ),
+        labels={
+            "rows": "Rows of λ^(n−j)",
+            "S_at_n_4096": "S at n = 4096",
+            "window": "window n·S²",
+            "slopes": "slopes of ln S against ln n",
+        },
     ),
 )

@@ -12,7 +12,7 @@ import sympy
 from scipy import stats
 
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.kernels.lowering import numpy_log_abs
@@ -285,14 +285,12 @@ CLAIMS: tuple[Claim, ...] = (
         "of one feature of the query.",
         judge=column_share,
         routes=MatrixRoutes,
-        legend=Legend(
-            {
-                "share": "Share of the variance along rows that all queries have in common",
-                "noise": "noise to signal σ̃/μ̃",
-                "theory": "μ̃²/(μ̃² + σ̃²)",
-                "estimate": "in sampled matrices",
-            },
-        ),
+        labels={
+            "share": "Share of the variance along rows that all queries have in common",
+            "noise": "noise to signal σ̃/μ̃",
+            "theory": "μ̃²/(μ̃² + σ̃²)",
+            "estimate": "in sampled matrices",
+        },
     ),
     su_claim(
         key="masked-rank",
@@ -304,15 +302,13 @@ CLAIMS: tuple[Claim, ...] = (
         "2007); rows are divided by the sum of their absolute weights.",
         judge=masked_rank,
         routes=MatrixRoutes,
-        legend=Legend(
-            {
-                "draws": "matrices drawn",
-                "ranks": "Rank of attention matrices",
-                "masked": "causal mask",
-                "effective_rank": "effective rank",
-                "rank": "numerical rank",
-                "n_eff": "attended tokens of a row",
-            },
-        ),
+        labels={
+            "draws": "matrices drawn",
+            "ranks": "Rank of attention matrices",
+            "masked": "causal mask",
+            "effective_rank": "effective rank",
+            "rank": "numerical rank",
+            "n_eff": "attended tokens of a row",
+        },
     ),
 )

@@ -12,7 +12,7 @@ import sympy
 
 from sparsity import kernels
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.judging import Claim, Routes, same_function, sampling, z_tests
 from sparsity.kernels.symbols import beta, gamma
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
@@ -258,12 +258,10 @@ CLAIMS: tuple[Claim, ...] = (
         formula="S = E|f(β+γε)| / √E f(β+γε)², ε ~ N(0, 1)",
         proof="q·k is a linear function of a Gaussian vector, so it is N(q·μ, σ²‖q‖²).",
         judge=isotropy,
-        legend=Legend(
-            {
-                "sigma": "spread σ of the keys",
-                "mean_across_queries": "part of the keys’ mean across the query",
-            },
-        ),
+        labels={
+            "sigma": "spread σ of the keys",
+            "mean_across_queries": "part of the keys’ mean across the query",
+        },
     ),
     su_claim(
         key="exp",
@@ -272,14 +270,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The formula is the limit n → ∞ at fixed γ. A row of n weights has "
         "‖a‖₁ ≥ ‖a‖₂, hence S ≥ 1/√n, which exp(−γ²/2) passes when γ² > ln n.",
         judge=exponential,
-        legend=Legend(
-            {
-                "floor": "floor of rows, 1/√n",
-                "rows": "Limit law and exact law",
-                "formula": "limit law",
-                "exact_S_rms": "exact law, √(n_eff/n)",
-            },
-        ),
+        labels={
+            "floor": "floor of rows, 1/√n",
+            "rows": "Limit law and exact law",
+            "formula": "limit law",
+            "exact_S_rms": "exact law, √(n_eff/n)",
+        },
     ),
     su_claim(
         key="relu2",
@@ -288,14 +284,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="dm_p/dβ = p·m_(p−1), so d ln S/dβ = 2(m₁m₄ − m₂m₃)/(m₂m₄) ≥ 0 because ln m_p is "
         "convex in p (Lyapunov): S rises with z, from 0 through 1/√6 at z = 0 to 1.",
         judge=squared_relu,
-        legend=Legend(
-            {
-                "S_of_z": "S against β/γ",
-                "z": "β/γ",
-                "one_over_sqrt_6": "1/√6",
-                "smallest_step_of_log_S": "smallest step of log S on a grid of β/γ",
-            },
-        ),
+        labels={
+            "S_of_z": "S against β/γ",
+            "z": "β/γ",
+            "one_over_sqrt_6": "1/√6",
+            "smallest_step_of_log_S": "smallest step of log S on a grid of β/γ",
+        },
     ),
     su_claim(
         key="identity",
@@ -305,12 +299,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="With m₁(z), m₂(z) in units of γ, dS/dz has the sign of N = m₂m₁′ − m₁m₂′/2; "
         "N(0) = 0 and N′ = √(2/π) z² e^(−z²/2) ≥ 0, so S falls to z = 0 and rises after it.",
         judge=identity,
-        legend=Legend(
-            {
-                "floor": "floor of S",
-                "smallest_S": "smallest S found",
-                "at_z": "at β/γ",
-            },
-        ),
+        labels={"floor": "floor of S", "smallest_S": "smallest S found", "at_z": "at β/γ"},
     ),
 )

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from sympy import Abs, Expr, Rational, erf, exp, sqrt
 
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import beta, gamma, s
 from sparsity.kernels.zoo import softpick
@@ -185,13 +185,11 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Numerator and denominator are integrals of exponentials over half lines; with many "
         "keys the share of a row is the ratio of their means.",
         judge=kept,
-        legend=Legend(
-            {
-                "shares": "Share of the mass that is kept",
-                "share": "derived",
-                "printed": "printed formula",
-            },
-        ),
+        labels={
+            "shares": "Share of the mass that is kept",
+            "share": "derived",
+            "printed": "printed formula",
+        },
     ),
     Claim(
         key="sparsemax-keys",
@@ -202,15 +200,13 @@ CLAIMS: tuple[Claim, ...] = (
         "excesses of the largest scores are those of a Poisson process of exponential rate "
         "h/γ, so K − 1 ~ Poisson(λ).",
         judge=few_keys,
-        legend=Legend(
-            {
-                "rows": "Support by length",
-                "support": "exact mean support",
-                "long_rows": "law of long rows",
-                "z": "z of rows drawn",
-                "participation": "exact E Σp² at the length drawn",
-            },
-        ),
+        labels={
+            "rows": "Support by length",
+            "support": "exact mean support",
+            "long_rows": "law of long rows",
+            "z": "z of rows drawn",
+            "participation": "exact E Σp² at the length drawn",
+        },
     ),
     Claim(
         key="stick-breaking",
@@ -219,12 +215,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="E Σa² = E σ² (1 − rⁿ)/(2Eσ − Eσ²), r = E(1 − σ)²",
         proof="a_d = σ_d Π_{i<d}(1 − σ_i) with independent factors: a geometric sum of ratio r.",
         judge=same_at_every_length,
-        legend=Legend(
-            {
-                "limit": "E σ²/(2Eσ − Eσ²)",
-                "found": "exact E Σa²",
-                "z": "z of rows drawn",
-            },
-        ),
+        labels={"limit": "E σ²/(2Eσ − Eσ²)", "found": "exact E Σa²", "z": "z of rows drawn"},
     ),
 )
