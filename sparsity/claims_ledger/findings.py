@@ -12,6 +12,7 @@ import numpy as np
 # The probability that chance alone changes any statistical finding of one claim, which divides it
 # among its comparisons (Bonferroni). With forty claims at most one run in 250 has a false alarm.
 ALARM = 1e-4
+CHANCE_BELOW_1E5 = 4.5  # standard errors, beyond which a normal error is with less than that chance
 
 VERDICTS = ("confirmed", "refined", "reported", "refuted")
 RULE = (
@@ -48,9 +49,8 @@ class Finding:
 
 # `core(statement, holds)` reads as a sentence in a judge, so the roles are functions.
 core, reported, letter, instead = (partial(Finding, role) for role in _ROLES)
-Judged = tuple[
-    list[Finding], dict[str, Any]
-]  # the findings of a judge, and the numbers behind them
+# What a judge returns: its findings, and the numbers behind them.
+Judged = tuple[list[Finding], dict[str, Any]]
 
 
 def listed(values: Iterable[Any], spec: str = "") -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from sparsity.attention.measurement import row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.heads import centre_rows, row_gamma
 from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
@@ -123,8 +124,7 @@ def fit_gaussian_rows(n: np.ndarray, gamma: np.ndarray, seed: int = 0) -> LawFit
         count = n[rows, None]
         seen = np.arange(count.max()) < count
         s = np.where(seen, gamma[rows, None] * rng.standard_normal(seen.shape), 0.0)
-        away = np.where(seen, s - s.sum(1, keepdims=True) / count, 0.0)  # from β̂, for γ̂
-        drawn[rows] = np.sqrt((away**2).sum(1) / (count[:, 0] - 1))
+        drawn[rows] = row_gamma(centre_rows(s, seen), seen)
         with np.errstate(under="ignore"):
             a = np.where(seen, np.exp(s - np.where(seen, s, -np.inf).max(1, keepdims=True)), 0.0)
             S[rows] = a.sum(1) / np.sqrt(count[:, 0] * (a * a).sum(1))

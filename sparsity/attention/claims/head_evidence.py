@@ -71,6 +71,7 @@ class Fits:
             ratios["shape"] = _ratio(found["S_shape"], n, found["gamma_content"])
         S, gamma, top = (found[f"{x}_without_sink_key"] for x in ("S", "gamma", "top_logit"))
         exact = np.log(row_laws.exact_law(n, gamma))
+        # In units of the spread at which the largest logit of a Gaussian row holds its mass.
         unit = gamma / np.sqrt(2 * np.log(n))
         below, above = float(np.mean(unit < 0.5)), float(np.mean(unit > 1))
         return cls(
@@ -103,6 +104,8 @@ def draw_gaussian_rows(
     """
     rng = np.random.default_rng(seed)
     n = n.astype(int)[:, None]
+    # The recursion x_j = ρx_(j−1) + √(1−ρ²)ε keeps the variance 1. Rows are centred and scaled to
+    # have γ̂ exactly, not on average, so that they differ from real rows in their shape alone.
     at = np.arange(n.max(initial=1))
     x = rng.standard_normal((len(n), len(at)), np.float32)
     lag = np.broadcast_to(np.asarray(lag, np.float32), len(n))
@@ -152,6 +155,8 @@ class HeadEvidence:
         fewer = n - heads.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
+        # Gaussian rows stand beside a sample of the real ones. All three kinds are drawn with one
+        # seed, so that they differ by spread and dependence and not by chance.
         take = np.random.default_rng(seed).permutation(n.size)[:GAUSSIAN_ROWS]
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
@@ -162,7 +167,7 @@ class HeadEvidence:
             Fits.of(length, draw_gaussian_rows(length, spread, by, seed), less)
             for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
         )
-        kept = found["gamma_content"] ** 2 / rows.gamma**2
+        kept = found["gamma_content"] ** 2 / rows.gamma**2  # the content's share of the variance
         return cls(
             n.size,
             tuple(map(str, data["text"].values)),
@@ -226,6 +231,7 @@ def late_rows(data: xarray.Dataset) -> xarray.Dataset:
 def _against_law(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
     """Return the fit of a law to rows, to medians of heads ("heads"), and by text ("texts")."""
     off = np.log(rows.S) - log_law
+    # A head's median over its rows of all texts; a row without the law counts in neither.
     heads = [
         np.nanmedian(np.where(np.isfinite(off), x, np.nan), axis=(0, 3)).ravel()
         for x in (np.log(rows.S), log_law)

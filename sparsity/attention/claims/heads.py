@@ -49,6 +49,7 @@ def _gap_finding(evidence: HeadEvidence) -> Finding:
 
 def upper_tail(evidence: HeadEvidence, seed: int) -> Judged:
     """Judge rows whose upper tail is exchanged with that of Gaussian rows."""
+    # "body": a real row with the tail of a Gaussian one. "tail": a Gaussian row with the real tail.
     body, tail = _share_of_gap(evidence, "body"), _share_of_gap(evidence, "tail")
     given, ideal = evidence.real.given, evidence.ideal.given
     found = [
@@ -85,11 +86,9 @@ def upper_tail(evidence: HeadEvidence, seed: int) -> Judged:
 
 def recency(evidence: HeadEvidence, seed: int) -> Judged:
     """Judge where the largest logits are, and rows without the nearest keys."""
-    far, mid, real = (
-        _share_of_gap(evidence, "far"),
-        _share_of_gap(evidence, "mid"),
-        evidence.real.ratios,
-    )
+    # A row without its nearest keys is shorter as well: "mid" lacks as many from its middle.
+    far, mid = (_share_of_gap(evidence, name) for name in ("far", "mid"))
+    real = evidence.real.ratios
     found = [
         _gap_finding(evidence),
         core(
@@ -116,6 +115,8 @@ def recency(evidence: HeadEvidence, seed: int) -> Judged:
 def content(evidence: HeadEvidence, seed: int) -> Judged:
     """Judge the scores less their distance profile and key bias."""
     own, ideal = evidence.real.ratios["content"], evidence.content.ratios[_WHOLE]
+    # The content is narrower than the row, and a narrow row is near any law. "shape" is the whole
+    # row made as narrow: a control that shows what that alone does.
     shape = evidence.real.ratios["shape"]
     off, other = (abs(np.log(x / ideal)) for x in (own, shape))
     texts = ", ".join(f"{x:.3f}" for x in evidence.by_text)
@@ -147,7 +148,7 @@ def dependence(evidence: HeadEvidence, seed: int) -> Judged:
     ratio, ideal, real = (
         x.ratios[_WHOLE] for x in (evidence.dependent, evidence.ideal, evidence.real)
     )
-    share = np.log(ratio / ideal) / np.log(real / ideal)
+    share = np.log(ratio / ideal) / np.log(real / ideal)  # how far dependence alone goes
     found = [
         _gap_finding(evidence),
         core(
@@ -163,6 +164,8 @@ def dependence(evidence: HeadEvidence, seed: int) -> Judged:
 
 def freezings(evidence: HeadEvidence, seed: int) -> Judged:
     """Compare γ̂ with the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
+    # Beyond γ_c a few of n Gaussian logits hold all of a row. Already beyond γ_c/2 E e^(2s) is due
+    # to logits that no row of n has, and n·e^(−γ²) is no longer its n_eff.
     below, between, above = evidence.real.frozen
     off = max(abs(a - b) for a, b in zip(evidence.real.frozen, evidence.ideal.frozen, strict=True))
     found = [

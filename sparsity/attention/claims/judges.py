@@ -92,6 +92,7 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
     for run in evidence.runs:
         rate = run.table["sink_rate_0.3"]
         findings.append(
+            # Uniform attention gives it H_T/T = 0.07 at T = 64, and less in longer texts.
             core(
                 f"it takes more than 0.3 of the attention in a quarter of the heads or more: "
                 f"{_percents(rate)} ({_named(run)}); uniform attention has a rate of 0",
@@ -125,6 +126,8 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
 
 def _other_sinks(run: ModelRun) -> list[Finding]:
     """Return findings about other keys than the first, and about the rows of the second half."""
+    # "any": any key of a head in place of the first. "late": the rows T/2 < n ≤ T alone, as early
+    # rows give the first token much for want of others. "sinks": all sinks of a head together.
     rate, some, late, joint = (
         run.table[f"{name}_rate_0.3"] for name in ("sink", "any", "late", "sinks")
     )
@@ -153,6 +156,8 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
     findings = []
     for run in evidence.runs:
         sinks = run.sinks
+        # Both are in logits, 0 at the shortest T. Beside Gaussian others they would be equal: what
+        # a sink's logit rose too little, the log odds of its mass lose.
         more, change = sinks.short[1:], sinks.change[1:]
         rates = np.stack([run.table["sink_rate_0.3"], run.table["sink_rate_0.8"]])
         # Without heads that have sinks all columns are empty, and nothing holds.
@@ -213,6 +218,7 @@ def spread(evidence: Evidence, seed: int) -> Judged:
     findings = []
     for run in evidence.runs:
         gamma = run.table["gamma_without_sinks"]
+        # ln n would keep n_eff nearly the same; √(ln n) is what a limit law with n·S² fixed needs.
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
             core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),

@@ -74,7 +74,7 @@ def _they_rise_for(theta: np.ndarray, tau: np.ndarray) -> Judged:
 
 
 def _in_whole_tokens(angle: np.ndarray, theta: np.ndarray, tau: np.ndarray) -> Judged:
-    """Count unit steps until the score first falls, in the fastest planes.
+    """Count unit steps until the score first falls, in the eight fastest planes.
 
     The eighth plane turns by 0.13 radians a token; slower ones rise for too many tokens to count.
     """
@@ -109,7 +109,7 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
     collinear = np.stack([q[0, 0::2] * t, q[0, 1::2] * t], axis=-1).reshape(500, _DIM)
     rise = routes.rising(planes(q), planes(collinear), theta)
     free = routes.rising(planes(q), planes(keys), theta)
-    live = t > 0
+    live = t > 0  # a plane without a key has no score
     # Distances at which the single planes of the definition rise, from unit steps.
     distance = np.arange(33)
     ups = []
@@ -118,9 +118,10 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
         row = routes.coca_by_definition(q, alone, m=[40], n=40 - distance)[0]
         ups.append((np.diff(row) > 1e-12 * row[0]).argmax())  # row[0] is the largest score
     # `argmax` of no True at all is 0, and no plane rises with the very first step (Θ = 0).
-    first = np.where(np.array(ups) > 0, ups, np.inf)
+    first = np.where(np.array(ups) > 0, ups, np.inf)  # ∞: not within these distances
     due = np.pi / theta
     inside = due < 31  # turns that 33 distances must show; later ones they must not
+    # Θ = 0 may be computed as 2π less a rounding: such a plane "rises" for 1e-9 radians at most.
     findings = [
         core(
             f"with k = q∘t no plane of {live.sum()} starts by rising; with free keys "
@@ -151,6 +152,8 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
     rng = np.random.default_rng([seed, 23])
     theta = routes.angles(_DIM)
     distance = np.unique(np.geomspace(1, 32768, 60).astype(int))
+    # One pair of random vectors after another: a bound must hold for each at every distance. Above
+    # the score by 1e-12 is rounding.
     ratios, holds_rope, holds_coca, rises = [], True, True, 0
     for _ in range(40):
         q, k = rng.standard_normal((2, _DIM))
@@ -163,7 +166,7 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
         holds_rope &= bool(np.all(np.abs(score) <= rope * (1 + 1e-12)))
         holds_coca &= bool(np.all(np.abs(collinear) <= coca * (1 + 1e-12)))
         ratios.append(coca / rope)
-        near = np.arange(64)
+        near = np.arange(64)  # every distance, where the others are log-spaced
         row = routes.coca_scores(q[None], np.broadcast_to(t, (64, _DIM // 2)), m=[0], n=-near)[0]
         rises += int((np.diff(row) > 0).any())
     ratio = np.array(ratios)
@@ -243,7 +246,6 @@ CLAIMS: tuple[Claim, ...] = (
         "|l_(i+1) − l_i| ≤ |h_(i+1) − h_i| by the triangle inequality.",
         judge=bounds,
         labels={
-            "largest_ratio": "largest ratio",
             "smallest_ratio": "smallest ratio",
             "distance": "distance, tokens",
             "mean_ratio": "mean ratio of the bounds",

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from sparsity import metric
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.limit.capacity import needle_capacity
 from sparsity.sampling.first_passage import sample_capacity
@@ -19,7 +19,6 @@ _DIMS = (8, 16, 24, 32)
 _QUERIES = (0.25, 1.0, 4.0)  # lengths t of the query
 _STEEP = (2.0, 3.0, 4.0, 8.0)  # of it, at d = 16, from its best place √d/2 on
 _ROUNDING = 1e-12
-_CRITICAL = 4.5  # standard errors, beyond which chance is less than 1e-5
 
 
 def signal_to_noise(routes: Routes, seed: int) -> Judged:
@@ -27,7 +26,8 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
     rng, dim, rows, keys = np.random.default_rng(seed), 512, 40, 64
     off, drawn, law = 0.0, [], []
     for _ in range(rows):
-        others, needle = np.exp(rng.standard_normal(keys)), math.exp(3.0)  # at 3 spreads
+        # Softmax weights of scores N(0, 1), and of a needle three spreads above their mean.
+        others, needle = np.exp(rng.standard_normal(keys)), math.exp(3.0)
         odds = needle / others.sum()
         snr = needle / math.sqrt((others**2).sum())
         off = max(off, abs(odds * math.sqrt(float(metric.n_eff(others))) / snr - 1))
@@ -43,7 +43,7 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
         core(
             f"what {rows} rows read out of values N(0, I) in R^{dim} has that ratio: "
             f"z = {z:+.1f}, at an error of {error:.1%}",
-            abs(z) < _CRITICAL,
+            abs(z) < CHANCE_BELOW_1E5,
         ),
     ]
     return findings, {"rows": rows, "rounding": off, "z": z, "error": error}
@@ -51,6 +51,8 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
 
 def linear_capacity(routes: Routes, seed: int) -> Judged:
     """Judge the capacity of identity scores, whatever the query's length."""
+    # `sample_capacity` lets rows grow key by key until SNR = 1 and takes the median row; the law
+    # under test takes the mean of Σa².
     law = [needle_capacity("identity", dim=d, query=t).value for d in _DIMS for t in _QUERIES]
     drawn = [sample_capacity("identity", dim=d, query=2.0, seed=seed) for d in _DIMS]
     held = [each.value for each in drawn]
@@ -64,7 +66,7 @@ def linear_capacity(routes: Routes, seed: int) -> Judged:
             + listed(f"{x:g} at d = {d}" for x, d in zip(held, _DIMS, strict=True)),
             # The median of whole numbers of keys may be off the mean by one key.
             all(
-                abs(x.value - d) <= _CRITICAL * x.stderr + 1
+                abs(x.value - d) <= CHANCE_BELOW_1E5 * x.stderr + 1
                 for x, d in zip(drawn, _DIMS, strict=True)
             ),
         ),
@@ -116,7 +118,7 @@ def softmax_capacity(routes: Routes, seed: int) -> Judged:
 
 
 def power_capacity(routes: Routes, seed: int) -> Judged:
-    """Judge the capacity of squared ReLU, and of the fourth power."""
+    """Judge the capacity of squared ReLU, and of the fourth power as a control of its degree."""
     law = [needle_capacity("relu2", dim=d).value for d in _DIMS]
     held = {
         name: [sample_capacity(name, dim=d, seed=seed).value for d in _DIMS]

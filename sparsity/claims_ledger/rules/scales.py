@@ -42,7 +42,7 @@ def flat_decades(routes: Routes, seed: int) -> Judged:
     n, tau = 10**6, 10.0  # tau is the rule's distance; the decades go from it to the row's end
     row = Row("exp", beta=0.0, gamma=1.0, steps=(ScaleInvariant(tau),))
     beta, gamma, _ = row.positions(n)
-    t = np.arange(n)[::-1]
+    t = np.arange(n)[::-1]  # the distance of each token: the query's own is the last of the row
     mean = np.exp(beta + gamma**2 / 2)  # E e^s: the annealed weight, which the claim is about
     decades = [(10.0**k, 10.0 ** (k + 1)) for k in range(1, 6)]
     mass = [float(mean[(t >= low) & (t < high)].sum() / mean.sum()) for low, high in decades]
@@ -96,7 +96,8 @@ def sigmoid_bias(routes: Routes, seed: int) -> Judged:
     for n in lengths:
         row = Row("sigmoid", beta=0.0, gamma=1.0, steps=(LengthBias(-1.0),))
         beta, gamma, _ = row.positions(n)
-        weights = 1 / (1 + np.exp(-beta[:1] - gamma[:1] * nodes))  # all tokens are alike
+        # β of a token is −ln n by the step; all tokens are alike, so that the first one serves.
+        weights = 1 / (1 + np.exp(-beta[:1] - gamma[:1] * nodes))
         total.append(float(n * (rule @ weights) / rule.sum()))
         n_eff.append(float(routes.n_eff(row, n)))
     share = [x / n for x, n in zip(n_eff, lengths, strict=True)]

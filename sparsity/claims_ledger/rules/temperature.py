@@ -43,6 +43,7 @@ def why_a_tenth(routes: Routes, seed: int) -> Judged:
     """Compare 1 + 0.1·ln r with the factor that keeps n_eff, at several spreads."""
     factors = {g: [asked_factor(routes, g, r) for r in _RATIOS] for g in _SPREADS}
     rule = [1 + 0.1 * math.log(r) for r in _RATIOS]
+    # A rule 1 + a·ln r has one slope a: that which is exact at the longest ratio.
     slopes = {g: (found[-1] - 1) / math.log(_RATIOS[-1]) for g, found in factors.items()}
     off = max(abs(c / asked - 1) for c, asked in zip(rule, factors[3.0], strict=True))
     plain = [n_eff_under(routes, None, 3.0, n) for n in _LENGTHS]

@@ -12,7 +12,7 @@ import numpy as np
 import sympy
 
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed
-from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.judging import Claim, seeds_of_claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.design_search.monotone import sink_logit
 from sparsity.exact_law.exact import exact
@@ -62,17 +62,17 @@ class SinkRoutes:
     """Routes of the sink claims; a test plants wrong ones to see verdicts flip.
 
     Args:
-        draw: (stack, seed) -> layers.
-        forward: layers -> states.
-        jacobian: layers -> blocks ∂v_j/∂v_i.
+        draw: (stack, seed) -> random layers.
+        forward: layers -> the states of the tokens after each of them.
+        jacobian: layers -> the blocks ∂v_j/∂v_i.
         bound: (attention, strengths, lipschitz, gain) -> the over-squashing bound.
-        collapse: states -> measures.
-        sampled: (stack, draws, seed) -> measures of many draws.
-        average: stack -> exact averages.
-        distances: stack -> exact distances of neighbours, for every length.
-        sink_mass: (logit, n, γ) -> mean mass of a sink beside n softmax logits.
-        sink_logit: (mass, n, γ) -> the logit that takes it.
-        importance: the sink metric.
+        collapse: states -> the measures of rank and representational collapse.
+        sampled: (stack, draws, seed) -> the measures of many drawn stacks.
+        average: stack -> the measures' exact averages.
+        distances: stack -> the exact distances of neighbours, for every length.
+        sink_mass: (logit, n, γ) -> the mean mass of a sink beside n softmax logits.
+        sink_logit: (mass, n, γ) -> the logit of a sink that takes that mass.
+        importance: attention -> the mean weight of each key, the source's sink metric.
         published: the source's sink rates.
     """
 
@@ -134,7 +134,7 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
 
 def less_mixing(routes: SinkRoutes, seed: int) -> Judged:
     """Judge Jacobians and collapse of random stacks with a sink of value zero and without."""
-    seeds = np.random.SeedSequence([seed, 21]).generate_state(6).tolist()
+    seeds = seeds_of_claim(seed, 21, 6)
     return joined(
         _influence_falls(routes, seeds), _tokens_stay_apart(routes, seeds), _of_six_tokens(routes)
     )
@@ -258,6 +258,7 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
         before, after = np.asarray(routes.forward(layers), np.float64)
         return float(np.linalg.norm((after - before)[1:]))
 
+    # A sink of value zero, one with the value of a common token, and one in between.
     zero, full = (np.array([update(m, value) for m in masses]) for value in (0.0, 1.0))
     small = np.array([update(m, 0.01) for m in masses])
     layers = routes.draw(small_stack(LayerSink(mass=_MASS)), seed)
@@ -313,7 +314,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="‖v_n − v_(n−1)‖₂ ≤ √2 ‖V − (1/n)11ᵀV‖_F",
         proof="With a, b the components of v_n and v_(n−1) less the mean, (a − b)² ≤ 2(a² + b²).",
         judge=collapses,
-        labels={"largest_ratio": "largest ratio", "sqrt_2": "√2"},
+        labels={"sqrt_2": "√2"},
     ),
     sink_claim(
         key="no-op",

@@ -10,14 +10,21 @@ import sympy
 
 from sparsity import kernels
 from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.judging import (
+    Claim,
+    Routes,
+    same_function,
+    sampling,
+    seeds_of_claim,
+    z_tests,
+)
 from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import d, decay, n, ratio
 from sparsity.kernels.zoo import taylor
 
 _DIMS = np.array([1, 2, 4, 16, 64, 256, 1024, 4096])
-_RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)  # r = σ̃/μ̃
+_RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)  # r = σ̃/μ̃, on both sides of the S = 1/√2 at r = 1
 _SLACK = 1e-13  # of log S: the rounding of closed forms that should meet a bound exactly
 
 
@@ -49,7 +56,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
     # Σq̃², are positive constants.
     S = S.xreplace({total: sympy.Dummy(positive=True) for total in S.atoms(sympy.Sum)})
     drawn = (("one-hot", 16, 1.0), ("uniform", 16, 1.0), ("half-normal", 64, 1.5))
-    seeds = np.random.SeedSequence([seed, 5]).generate_state(len(drawn))
+    seeds = seeds_of_claim(seed, 5, len(drawn))
     cells = []
     for (name, dim, r), key in zip(drawn, seeds, strict=True):
         estimate = routes.features(

@@ -12,7 +12,14 @@ import sympy
 
 from sparsity import kernels
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.judging import (
+    Claim,
+    Routes,
+    same_function,
+    sampling,
+    seeds_of_claim,
+    z_tests,
+)
 from sparsity.kernels.symbols import beta, gamma
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
@@ -41,11 +48,11 @@ _GRID = np.concatenate([np.arange(-160, 161) / 4, np.geomspace(50, 1e6, 40)])
 
 def isotropy(routes: Routes, seed: int) -> Judged:
     """Compare whole keys in several dimensions with a scalar score at the same β and γ."""
-    seeds = np.random.SeedSequence([seed, 1]).generate_state(len(_KEYS))
+    seeds = seeds_of_claim(seed, 1, len(_KEYS))
 
     def cell(i: int) -> tuple[dict[str, Any], float, Estimate]:
         kernel, bias, spread, dim, sigma = _KEYS[i]
-        key = int(seeds[i])
+        key = seeds[i]
         query, mean = keys_at(bias, spread, dim, key, queries=max(1, dim // 2))
         estimate = routes.full_keys(
             kernel, query / sigma, mean * sigma, sampling(_REL_ERROR, key), spread=sigma
@@ -84,7 +91,7 @@ def exponential(routes: Routes, seed: int) -> Judged:
     limit = {g: float(np.exp(routes.log_S("exp", gamma=g))) for g in spreads}
     exact = {g: float(routes.n_eff("exp", n, gamma=g)) for g in spreads}
     S_rms = {g: math.sqrt(exact[g] / n) for g in spreads}
-    seeds = np.random.SeedSequence([seed, 2]).generate_state(len(spreads))
+    seeds = seeds_of_claim(seed, 2, len(spreads))
     cells = []
     for g, key in zip(spreads, seeds, strict=True):
         drawn = routes.rows(Row("exp", gamma=g), n, sampling(3e-3, key))
