@@ -58,6 +58,11 @@ def listed(values: Iterable[Any], spec: str = "") -> str:
     return ", ".join(format(value, spec) for value in values)
 
 
+def table_rows(**columns: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table of these columns, as a record of a claim has them."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def joined(*parts: Judged) -> Judged:
     """Join the findings of several parts of a claim, sorted by role, and all their numbers."""
     findings = [finding for found, _ in parts for finding in found]

@@ -80,13 +80,13 @@ def listen(listener: Listener, places: Sequence[Place]) -> Callable[[], None]:
                 place.names[place.name] = _REPLACED[key].new
             _REPLACED[key].users += 1
         _LISTENERS.append(listener)
-    left = [listener]
+    active = [listener]
 
     def stop() -> None:
         with _LOCK:
-            if not left:
+            if not active:
                 return
-            _LISTENERS.remove(left.pop())
+            _LISTENERS.remove(active.pop())
             for place in places:
                 replaced = _REPLACED[id(place.names), place.name]
                 replaced.users -= 1

@@ -88,10 +88,11 @@ def entrances(model: Any) -> list[Any]:
     """
     torch = library("torch", "torch")
     fused = [x for x in model.modules() if isinstance(x, torch.nn.TransformerEncoderLayer)]
-    left = {inner for layer in fused for inner in layer.modules()}
-    parts = [x for x in model.modules() if x not in left and (next(x.children(), None) is not None
-             or not type(x).__module__.startswith("torch."))]  # fmt: skip
-    return parts if model in left or model in parts else [model, *parts]
+    unhooked = {inner for layer in fused for inner in layer.modules()}
+    parts = [x for x in model.modules()
+             if x not in unhooked and (next(x.children(), None) is not None
+                                       or not type(x).__module__.startswith("torch."))]  # fmt: skip
+    return parts if model in unhooked or model in parts else [model, *parts]
 
 
 def in_backward() -> bool:
@@ -136,7 +137,7 @@ class Pass:
 
     def __init__(self, entrance: Any, looking: bool) -> None:
         self.entrance, self.looking = entrance, looking
-        self.depth, self.renamed = 1, False
+        self.depth, self.relearnt = 1, False  # calls of the entrance; whether new parts were learnt
         self.stop: Callable[[], None] = lambda: None
         self._calls: Counter[str] = Counter()
         self._last: dict[str, tuple[Any, ...]] = {}

@@ -130,31 +130,31 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     n = seen.sum(-1)
     some = n > 0
     top = torch.where(seen, s, -torch.inf).amax(-1)
-    low = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
+    reference = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
     # Weights are relative to the largest logit. All statistics are the same whatever is subtracted,
     # so that it gets no gradient.
-    low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
-    away = torch.where(seen, s - low, 0.0)
-    e = torch.where(seen, torch.exp(away), 0.0)
-    beside = torch.zeros_like(low) if unit is None else torch.exp(unit[:, None, None] - low)
+    reference = torch.where(torch.isfinite(reference), reference, 0.0).detach()
+    shifted = torch.where(seen, s - reference[..., None], 0.0)
+    e = torch.where(seen, torch.exp(shifted), 0.0)
+    sink = 0.0 if unit is None else torch.exp(unit[:, None] - reference)
     z = torch.where(some, e.sum(-1), 1.0)
-    total = z + beside[..., 0]
+    total = z + sink
     squares = torch.where(some, (e * e).sum(-1), 1.0)
     count = n.clamp(min=1).to(s.dtype)
     beta = torch.where(seen, s, 0.0).sum(-1) / count
-    off = torch.where(seen, s - beta[..., None], 0.0)
-    m2 = (off * off).sum(-1)
+    centred = torch.where(seen, s - beta[..., None], 0.0)
+    square = (centred * centred).sum(-1)
     # The root has no derivative at 0: a row of equal logits takes the branch without it.
-    spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
-    known = (n > 1) & ~torch.isnan(m2)
-    gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    spread = torch.sqrt(torch.where(square > 0, square, 1.0) / (count - 1).clamp(min=1))
+    known = (n > 1) & ~torch.isnan(square)
+    gamma = torch.where(known, torch.where(square > 0, spread, 0.0), torch.nan)
     first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
     found = {
         "n_eff": z * z / squares,
-        "entropy": ((z * torch.log(total) - (e * away).sum(-1)) / total).clamp(min=0),
+        "entropy": ((z * torch.log(total) - (e * shifted).sum(-1)) / total).clamp(min=0),
         "beta": beta,
         "max_logit": top,
-        "sink_mass": (e.gather(-1, first)[..., 0] + beside[..., 0]) / total,
+        "sink_mass": (e.gather(-1, first)[..., 0] + sink) / total,
     }
     found = {name: torch.where(some, x, torch.nan) for name, x in found.items()}
     ratio = gamma / torch.sqrt(2 * torch.log(count.clamp(min=2)))

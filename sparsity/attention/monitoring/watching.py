@@ -117,8 +117,8 @@ class Watch:
         if self._open is not None:
             self._open.close()
             self._open = None
-        for one in list(self._running.values()):
-            one.stop()
+        for current in list(self._running.values()):
+            current.stop()
         self._running.clear()
         if error == (None, None, None):
             self._warn_of_unseen(idle=not self._begun)
@@ -174,15 +174,15 @@ class Watch:
 
     def _enter_module(self, part: Any) -> None:
         """Begin a pass with this module, unless one runs in this thread already."""
-        thread, one = threading.get_ident(), self._pass_of_thread()
-        if one is not None and one.entrance is part:
-            one.depth += 1
-            if depth(part) < one.depth:
+        thread, current = threading.get_ident(), self._pass_of_thread()
+        if current is not None and current.entrance is part:
+            current.depth += 1
+            if depth(part) < current.depth:
                 # Fewer calls run than were counted: an interrupt (Ctrl-C in a notebook) ended the
                 # pass before without its hooks.
-                self._end_pass(one)
-                one = None
-        if one is None:
+                self._end_pass(current)
+                current = None
+        if current is None:
             if in_backward():  # a checkpoint computes a part again, which was seen before
                 return
             with self._lock:
@@ -194,29 +194,29 @@ class Watch:
                     self.unseen[name] = _MAY_NOT_COMPILE
                 self._passes += 1
                 self._looked += looking
-                one = self._running[thread] = Pass(part, looking)
+                current = self._running[thread] = Pass(part, looking)
             if looking:
-                one.stop = interception.listen(self._measure_call, self._places)
+                current.stop = interception.listen(self._measure_call, self._places)
             if looking and part is self.model:
                 # Parts without a hook cannot say that they run: they are taken to.
                 self._ran |= self._attentions.difference(self._entrances)
-        if one.looking and part in self._attentions:
+        if current.looking and part in self._attentions:
             self._ran.add(part)
 
     def _leave_module(self, part: Any) -> None:
         """End the pass if this is the outermost call of the module that it began with."""
-        one = self._pass_of_thread()
-        if one is not None and one.entrance is part:
-            one.depth -= 1
-            if not one.depth:
-                self._end_pass(one)
+        current = self._pass_of_thread()
+        if current is not None and current.entrance is part:
+            current.depth -= 1
+            if not current.depth:
+                self._end_pass(current)
 
     def _pass_of_thread(self) -> Pass | None:
         return self._running.get(threading.get_ident())
 
-    def _end_pass(self, one: Pass) -> None:
+    def _end_pass(self, current: Pass) -> None:
         self._running.pop(threading.get_ident(), None)
-        one.stop()
+        current.stop()
 
     def _measure_call(
         self, reader: Any, function: Any, args: Any, kwargs: Any, output: Any
@@ -227,29 +227,29 @@ class Watch:
             # A model may run parts in threads of its own: their calls belong to the only pass that
             # runs, if there is just one.
             running = list(self._running.values())
-            one = self._pass_of_thread() or (running[0] if len(running) == 1 else None)
-            if one is None or not one.looking or in_backward():
+            current = self._pass_of_thread() or (running[0] if len(running) == 1 else None)
+            if current is None or not current.looking or in_backward():
                 return
             # Attention functions of transformers are given their module, others are not.
             own = args[0] if args else kwargs.get("module")
             is_module = isinstance(own, library("torch", "torch").nn.Module)
             module = own if is_module else next(modules_around(), None)
-            if module not in self._names and not one.renamed and self._open is not None:
-                one.renamed = True  # the model has new parts; learnt at most once in a pass
+            if module not in self._names and not current.relearnt and self._open is not None:
+                current.relearnt = True  # the model has new parts; learnt at most once in a pass
                 self._learn_modules(self._open)
             if module not in self._names:
-                path = self._names.get(one.entrance, path)
+                path = self._names.get(current.entrance, path)
                 raise Unseen(_FOREIGN_MODULE)
             path = self._names[module]
             with without_traces():
                 call, made = reader(function, args, kwargs, output)
-                if one.repeats_last_call(path, call):
+                if current.repeats_last_call(path, call):
                     return
                 device = call.query.device.type
                 # Autocast would make the logits in half precision again.
                 with library("torch", "torch").autocast(device, enabled=False):
                     found = measure_rows(call, self.rows, made)
-            self._keep_rows(one.name_call(path), found)
+            self._keep_rows(current.name_call(path), found)
         except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
             self.note(path, error)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed
+from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed, table_rows
 from sparsity.claims_ledger.judging import Claim, seeds_of_claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.design_search.monotone import sink_logit
@@ -283,9 +283,7 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
             full[-1] > full[0],
         ),
     ]
-    columns = zip(masses, zero, full, strict=True)
-    table = [{"mass": m, "update": z, "with_value": f} for m, z, f in columns]
-    return findings, {"updates": table}
+    return findings, {"updates": table_rows(mass=masses, update=zero, with_value=full)}
 
 
 CLAIMS: tuple[Claim, ...] = (

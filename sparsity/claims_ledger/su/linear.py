@@ -9,7 +9,7 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.findings import Judged, core, instead, letter
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, table_rows
 from sparsity.claims_ledger.judging import (
     Claim,
     Routes,
@@ -141,10 +141,7 @@ def dimension(routes: Routes, seed: int) -> Judged:
             "the one-hot query does not feel d: S = 1/√(1+r²)", np.ptp(series["one-hot"]) <= _SLACK
         ),
     ]
-    table = [
-        {"dim": dim} | {name: np.exp(series[name][k]) for name in queries.NAMES}
-        for k, dim in enumerate(_DIMS)
-    ]
+    table = table_rows(dim=_DIMS, **{name: np.exp(series[name]) for name in queries.NAMES})
     return findings, {"norm_ratio": rows, "S_at_ratio_1": table}
 
 
@@ -184,10 +181,11 @@ def softmax_gap(routes: Routes, seed: int) -> Judged:
             iid.min() >= -0.5 * math.log1p(r * r) - _SLACK,
         ),
     ]
-    table = [
-        {"degree": p, "features_at_64": math.comb(head + p, p), "S": math.exp(x), "excess": e}
-        for p, x, e in zip(degrees, log_S, excess, strict=True)
-    ]
+    # Polynomials of degree ≤ p in d variables have C(d + p, p) coefficients.
+    features = [math.comb(head + p, p) for p in degrees]
+    table = table_rows(
+        degree=degrees, features_at_64=features, S=map(math.exp, log_S), excess=excess
+    )
     numbers = {
         "gamma": spread,
         "softmax": math.exp(softmax),
@@ -243,10 +241,7 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
         ),
         instead("at λ = 1, S = 1 for every n", np.all(flat == 0)),
     ]
-    table = [
-        {"decay": x, "S_at_n_4096": row, "window": w}
-        for x, row, w in zip(decays[:5, 0], rows, n_S2, strict=False)
-    ]
+    table = table_rows(decay=decays[:5, 0], S_at_n_4096=rows, window=n_S2[:5])
     return findings, {"rows": table, "slopes": slopes.ravel()}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
 from sparsity.claims_ledger.judging import (
     Claim,
     Routes,
@@ -130,10 +130,9 @@ def exponential(routes: Routes, seed: int) -> Judged:
             abs(long / float(np.exp(routes.log_S("exp", gamma=2.0))) - 1) < 1e-3,
         ),
     ]
-    table = [
-        {"gamma": g, "formula": limit[g], "exact_S_rms": S_rms[g], "n_eff": exact[g]}
-        for g in spreads
-    ]
+    table = table_rows(
+        gamma=spreads, formula=limit.values(), exact_S_rms=S_rms.values(), n_eff=exact.values()
+    )
     return findings, {"n": n, "floor": n**-0.5, "rows": table, "sampling": test.numbers}
 
 
@@ -199,7 +198,7 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
     shown = (-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
     values = np.exp(routes.log_S("relu2", beta=np.array(shown), gamma=1.0))
     numbers = {
-        "S_of_z": [{"z": a, "S": b} for a, b in zip(shown, values, strict=True)],
+        "S_of_z": table_rows(z=shown, S=values),
         "one_over_sqrt_6": math.exp(floor),
         "smallest_step_of_log_S": np.diff(log_S).min(),
     }

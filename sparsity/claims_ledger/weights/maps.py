@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from sympy import Abs, Expr, Rational, erf, exp, sqrt
 
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
 from sparsity.claims_ledger.judging import Claim, Routes, seeds_of_claim
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import beta, gamma, s
@@ -150,10 +150,7 @@ def few_keys(routes: Routes, seed: int) -> Judged:
             mean_field(_DRAWN, _GAMMA) > 1 > focus,
         ),
     ]
-    rows = [
-        {"n": n, "support": k, "long_rows": x}
-        for n, k, x in zip(_LENGTHS, keys, limit, strict=True)
-    ]
+    rows = table_rows(n=_LENGTHS, support=keys, long_rows=limit)
     return findings, {"rows": rows, "z": z, "participation": focus}
 
 

@@ -11,7 +11,7 @@ import sympy
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.kernels import Kernel, score_kernel
 from sparsity.kernels.functions import relu, sigmoid, softplus
@@ -119,7 +119,7 @@ def focus(routes: Routes, seed: int) -> Judged:
     numbers = {
         "limit_form": [{"log2_n": b, "degree": p, "ratio": p / b} for b, p in degrees.items()],
         "rows": rows,
-        "keys_of_1e12": [{"degree": p, "n_S2": x} for p, x in left.items()],
+        "keys_of_1e12": table_rows(degree=left, n_S2=left.values()),
     }
     return findings, numbers
 
@@ -223,7 +223,7 @@ def dispersed(routes: Routes, seed: int) -> Judged:
             small < 1e-3,
         ),
     ]
-    rows = [{"n": n, "share": x, "exp": y} for n, x, y in zip(_LENGTHS, kept, focused, strict=True)]
+    rows = table_rows(n=_LENGTHS, share=kept, exp=focused)
     return findings, {"floors": table, "rows": rows}
 
 
