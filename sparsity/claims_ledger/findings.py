@@ -33,7 +33,7 @@ class Finding:
             nothing here recomputes), "letter" (what it says if read without conditions) or
             "instead" (what holds in its place, or besides).
         statement: a sentence that is true or false.
-        holds: which of the two, from the numbers.
+        holds: whether it is true, from the numbers.
     """
 
     role: str

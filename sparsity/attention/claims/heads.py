@@ -296,7 +296,7 @@ def judge_heads(data: xarray.Dataset) -> list[dict[str, Any]]:
     """Judge every claim on heads.
 
     Args:
-        data: of `sparsity.attention.measurement.heads.measure_heads`.
+        data: a dataset of `sparsity.attention.measurement.heads.measure_heads`.
 
     Returns:
         Records as those of `sparsity.claims`.

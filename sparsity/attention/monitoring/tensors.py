@@ -296,9 +296,9 @@ def flex_n_eff(
     Args:
         queries: [batch, heads, T, d].
         keys: [batch, kv heads, T, d].
-        score_mod: as FlexAttention takes it; likewise all that follow.
-        block_mask: which keys are seen.
-        scale: of q·k; None for 1/√d.
+        score_mod: the change of a score, as FlexAttention takes it.
+        block_mask: the keys that each query sees, as FlexAttention takes it; None for all.
+        scale: the factor of q·k; None for 1/√d.
         enable_gqa: whether there are fewer key heads than query heads.
         flex_attention: `torch.compile(flex_attention)`, which needs no matrix of scores; None for
             the plain function, which makes it.

@@ -68,7 +68,7 @@ class Watch:
     Args:
         model: a module of PyTorch; of a compiled one, what it was compiled from.
         rows: how many rows of a call, log-spaced with the last; or their positions; None for all.
-        every: of how many passes one is looked at, from the first on.
+        every: one of so many passes is looked at, from the first on.
 
     Attributes:
         unseen: by path of a module, why a call of it could not be seen; empty where all were.

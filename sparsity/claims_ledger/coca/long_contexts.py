@@ -123,6 +123,7 @@ def _new_scores(
     """
     found = np.zeros(len(_LENGTHS))
     for step in (replace(step, scaling=scaling) for step in steps):
+        # Training has seen every distance up to L, under the angles of a context of L tokens.
         seen = routes.mean_scores(step, np.arange(TRAINED), TRAINED)
         for i, n in enumerate(_LENGTHS):
             beta = routes.mean_scores(step, np.arange(n), n)

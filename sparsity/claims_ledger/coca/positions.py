@@ -20,7 +20,7 @@ def anomaly(routes: CocaRoutes, seed: int) -> Judged:
     rng = np.random.default_rng([seed, 21])
     theta = routes.angles(_DIM)
     q, k = (planes(x) for x in rng.standard_normal((2, _PAIRS, _DIM)))
-    tau = routes.rising(q, k, theta)
+    tau = routes.rising(q, k, theta)  # tokens, [pairs, planes]; 0 where a plane starts by falling
     # Keys and queries with a common mean: each vector is paired with another of the same sample.
     mixed = rng.standard_normal((_PAIRS, _DIM)) + 1.0
     aligned = routes.rising(planes(mixed), planes(mixed[::-1]), theta)

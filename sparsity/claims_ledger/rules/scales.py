@@ -11,7 +11,8 @@ from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias, ScalableSoftmax, ScaleInvariant
 
-_PLACES = ((1.0, 128), (1.0, 8192), (3.0, 128), (3.0, 8192))  # γ, n
+# γ and n: a spread as at initialisation and one as in trained heads, in short and in long rows.
+_PLACES = ((1.0, 128), (1.0, 8192), (3.0, 128), (3.0, 8192))
 
 
 def output_scale(routes: Routes, seed: int) -> Judged:

@@ -112,6 +112,7 @@ def longer_context(routes: SinkRoutes, seed: int) -> Judged:
 
 
 def _half_of_the_mass(routes: SinkRoutes, logit: np.ndarray, annealed: np.ndarray) -> Judged:
+    # Of the logit against ln n, between one length and the next.
     slope = np.diff(logit, axis=1) / np.diff(np.log(_LENGTHS))
     # Back from the logits to the mass: a root that the search missed would show here.
     back = [

@@ -221,9 +221,11 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
     found = [routes.collapse(v) for v in states]
     worst = max((x.last_pair / x.rank).max() for x in found)
     count = sum(map(len, states))
+    # a, b: one component of the last two tokens, less the mean. The squared distance of the two and
+    # twice the squares of both differ by a square, component by component.
     a, b = sympy.symbols("a b", real=True)
     identity = sympy.expand(2 * (a**2 + b**2) - (a - b) ** 2 - (a + b) ** 2) == 0
-    extreme = np.zeros((5, 3))
+    extreme = np.zeros((5, 3))  # their mean is 0, and no other token adds to the norm
     extreme[-2:, 0] = -1.0, 1.0
     tight = routes.collapse(extreme)
     counter = np.zeros((5, 3))

@@ -88,6 +88,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
             np.abs(one_hot).max() <= _SLACK,
         ),
     ]
+    # S = 1/√(1 + r²) solved for r, the least noise that any query needs for that S.
     needed = [{"S": x, "ratio_at_least": math.sqrt(1 / x**2 - 1)} for x in (0.5, 0.1, 0.01)]
     return findings, {"ratio_needed": needed, "sampling": test.numbers}
 
@@ -107,6 +108,7 @@ def dimension(routes: Routes, seed: int) -> Judged:
         inside &= low >= dim**-0.5 * (1 - 1e-12) and high <= 1 + 1e-12
         rows.append({"dim": dim, "smallest": low, "largest": high, "sqrt_d": math.sqrt(dim)})
     largest = np.array([row["largest"] for row in rows])
+    # The largest ‖q̃‖₁/‖q̃‖₂ of each dimension.
     inverse = np.array([1 / row["smallest"] for row in rows])
     roots = np.sqrt(dims)
     series = {
@@ -147,7 +149,7 @@ def dimension(routes: Routes, seed: int) -> Judged:
 
 def softmax_gap(routes: Routes, seed: int) -> Judged:
     """Compare Taylor features with softmax at γ = 2, and i.i.d. features at every d."""
-    spread, degrees, head = 2.0, (2, 4, 8, 16, 32), 64
+    spread, degrees, head = 2.0, (2, 4, 8, 16, 32), 64  # 64: the width of a usual head
     softmax = float(routes.log_S("exp", gamma=spread))
     log_S = np.array([routes.polynomial_log_S(taylor(p), spread) for p in degrees])
     # The polynomial rule is exact; quadrature, which shares nothing with it, checks the first few.

@@ -136,7 +136,7 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
             }
         )
     ratios = np.geomspace(1e-2, 1e2, 41)  # of σ̃/μ̃
-    least = routes.share(1 / 3)
+    least = routes.share(1 / 3)  # 1/(1 + 1/9) = 0.9; S² of one such feature is the same number
     findings = [
         core(
             "with i.i.d. features the part of a = q̃·k̃ that is the same for every query holds "

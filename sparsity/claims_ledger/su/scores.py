@@ -53,6 +53,7 @@ def isotropy(routes: Routes, seed: int) -> Judged:
     def cell(i: int) -> tuple[dict[str, Any], float, Estimate]:
         kernel, bias, spread, dim, sigma = _KEYS[i]
         key = seeds[i]
+        # Fewer queries than dimensions, where there are several, so that μ has a part across them.
         query, mean = keys_at(bias, spread, dim, key, queries=max(1, dim // 2))
         estimate = routes.full_keys(
             kernel, query / sigma, mean * sigma, sampling(_REL_ERROR, key), spread=sigma
@@ -90,6 +91,7 @@ def exponential(routes: Routes, seed: int) -> Judged:
     S = routes.derive("exp").S
     limit = {g: float(np.exp(routes.log_S("exp", gamma=g))) for g in spreads}
     exact = {g: float(routes.n_eff("exp", n, gamma=g)) for g in spreads}
+    # S of rows of n by the exact law, √(E n_eff/n).
     S_rms = {g: math.sqrt(exact[g] / n) for g in spreads}
     seeds = seeds_of_claim(seed, 2, len(spreads))
     cells = []
@@ -150,7 +152,7 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
     relu = routes.derive("relu").first_moment
     S = _in_z(relu2.S)
     log_S = routes.log_S("relu2", beta=_GRID, gamma=1.0)
-    other = routes.log_S("relu2", beta=_GRID * 3, gamma=3.0)
+    other = routes.log_S("relu2", beta=_GRID * 3, gamma=3.0)  # the same z at another spread
     floor = -math.log(6) / 2
     # −ln of 2(2π)^(−1/4) e^(−z²/4)/(√24 √|z|) at z = −40, from Mills' m_p ~ p!·φ(z)/|z|^(p+1).
     asymptote = 40**2 / 4 + math.log(math.sqrt(24 * 40) / 2) + math.log(2 * math.pi) / 4
@@ -220,6 +222,7 @@ def identity(routes: Routes, seed: int) -> Judged:
     floor = math.log(2 / math.pi) / 2
     log_S = routes.log_S("identity", beta=_GRID, gamma=1.0)
     mirrored = routes.log_S("identity", beta=-_GRID, gamma=1.0)
+    # S less the expansion that is claimed, up to z⁵.
     quartic = sympy.series(S, _z, 0, 6).removeO() - sympy.sqrt(2 / sympy.pi) * (1 + _z**4 / 12)
     findings = [
         core(
