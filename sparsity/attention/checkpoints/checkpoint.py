@@ -198,6 +198,8 @@ class Metadata:
             shapes: the shape of each stored tensor, by that name.
             unread: names of tensors that a plain model may have and that need no reading.
         """
+        # Sizes that a file may leave out have the defaults of Llama: as many key heads as query
+        # heads, which share the width of the hidden states.
         found = {x: self.whole(names[x]) for x in ("layers", "heads", "dim", "inner", "context")}
         heads = found["heads"]
         kv_heads = self.whole(names["kv_heads"], None) or heads

@@ -128,6 +128,7 @@ def fit_gaussian_rows(n: np.ndarray, gamma: np.ndarray, seed: int = 0) -> LawFit
         with np.errstate(under="ignore"):
             a = np.where(seen, np.exp(s - np.where(seen, s, -np.inf).max(1, keepdims=True)), 0.0)
             S[rows] = a.sum(1) / np.sqrt(count[:, 0] * (a * a).sum(1))
+    # The fit is at the γ̂ that was drawn, as for real rows, whose true spread nobody knows.
     known = drawn <= row_laws.MAX_GAMMA  # a γ̂ near the end of the table may be drawn beyond it
     return fit_laws(n[known], drawn[known], S[known])
 
@@ -163,6 +164,7 @@ class Sinks:
             rows = tables.rows_at(data, int(T)).where(here)
             mass, logit = (_median(rows, f"sinks_{x}") for x in ("mass", "logit"))
             gamma, n = (_median(rows, f"{x}_without_sinks") for x in ("gamma", "length"))
+            # The mass at the shortest T. Log odds are taken of it, which are infinite at 0 and 1.
             keep = float(np.clip(found[0][0] if found else mass, 1e-6, 1 - 1e-6))
             beside = Row("exp", gamma=min(gamma, row_laws.MAX_GAMMA))
             needed = float(sink_logit(keep, beside, length=max(round(n), 1)))
@@ -232,6 +234,7 @@ class ModelRun:
             n, gamma, S = n[known], gamma[known], S[known]
             real.append(fit_laws(n, gamma, S))
             ideal.append(fit_gaussian_rows(n, gamma))
+        # 1/n_eff = Σp²: the first token's m², and the others' (1 − m)²/n_eff′.
         m, rest = data["sink_mass"].astype(float), data["n_eff_without_sink_key"].astype(float)
         identity = abs((m**2 + (1 - m) ** 2 / rest) * data["n_eff"] - 1)
         tested = tables.known_values(data, "departs")

@@ -88,6 +88,7 @@ class Fits:
 
 
 def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
+    # Rows of one key have no γ̂ and so no law: they are NaN and do not count.
     return float(np.exp(np.nanmedian(np.log(S) - np.log(row_laws.exact_law(n, gamma)))))
 
 
@@ -152,6 +153,8 @@ class HeadEvidence:
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
         rows = HeadRows.of(data)
         n, S = rows.length, rows.S
+        # A row without its nearest keys, or as many in the middle, is shorter by that number; "clear"
+        # lacks all further sinks as well, of which each row has its own number.
         fewer = n - heads.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
@@ -243,6 +246,7 @@ def _against_law(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
 
 def gaussian_table(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
     """Return the fits of the laws without a constant to Gaussian rows of some of these n and γ̂."""
+    # The rows that the laws say something of, since the Gaussian ones are to be their control.
     known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= row_laws.MAX_GAMMA))
     take = np.random.default_rng(seed).permutation(known)[:GAUSSIAN_ROWS]
     n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))

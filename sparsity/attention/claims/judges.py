@@ -39,6 +39,7 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
     findings = []
     for run in evidence.runs:
         off, exact_off = (_of_fits(run.real, "off_limit"), _of_fits(run.real, "off_exact"))
+        # Medians over rows at each context length; without sinks, as the laws know of none.
         limit = run.table["ratio_limit_without_sinks"]
         # Each a pair: of real rows, and of Gaussian ones.
         ratio, within, rank, other = (

@@ -158,6 +158,7 @@ def places_of_attention(modules: Sequence[Any]) -> list[Place]:
     found: dict[tuple[int, str], Place] = {}
 
     def add(names: dict[str, Any], name: str, reader: Reader) -> None:
+        # The first finding counts: a name may be found by two of the ways below.
         found.setdefault((id(names), name), Place(names, name, reader))
 
     for home, name, reader in (
@@ -178,6 +179,8 @@ def places_of_attention(modules: Sequence[Any]) -> list[Place]:
         for name in [key for key in names if key.endswith(_EAGER_SUFFIX)]:
             if inspect.isfunction(names[name]):
                 add(names, name, calls.of_interface("eager"))
+    # A model of transformers looks its attention up in a table by name. An entry that a user has
+    # registered stands in the local part of the table, before those of the library.
     hf: Any = sys.modules.get("transformers.modeling_utils")
     for name in INTERFACE if hf else ():
         interface = hf.ALL_ATTENTION_FUNCTIONS
