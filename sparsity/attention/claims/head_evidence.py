@@ -153,8 +153,8 @@ class HeadEvidence:
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
         rows = HeadRows.of(data)
         n, S = rows.length, rows.S
-        # A row without its nearest keys, or as many in the middle, is shorter by that number; "clear"
-        # lacks all further sinks as well, of which each row has its own number.
+        # A row without its nearest keys, or as many in the middle, is shorter by that number; one
+        # without all further sinks ("clear") by a number of its own.
         fewer = n - heads.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
