@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.claims.evidence import GAUSSIAN_ROWS, Law
+from sparsity.attention.claims.evidence import GAUSSIAN_ROWS, SEED, Law
 from sparsity.attention.measurement import heads, row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
 from sparsity.attention.measurement.head_constants import EVERY_ROW, HeadRows, log_law_held_back
@@ -93,7 +93,7 @@ def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
 
 
 def draw_gaussian_rows(
-    n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0, seed: int = 0
+    n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0
 ) -> dict[str, np.ndarray]:
     """Draw Gaussian rows, each scaled to have its γ̂ exactly, and return their `row_figures`.
 
@@ -101,9 +101,8 @@ def draw_gaussian_rows(
         n: the number of keys of each row.
         gamma: γ̂ of each row.
         lag: the correlation of logits one key apart; rows are then autoregressive of order one.
-        seed: the seed of the draws.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     n = n.astype(int)[:, None]
     # The recursion x_j = ρx_(j−1) + √(1−ρ²)ε keeps the variance 1. Rows are centred and scaled to
     # have γ̂ exactly, not on average, so that they differ from real rows in their shape alone.
@@ -147,7 +146,7 @@ class HeadEvidence:
     explained: float
 
     @classmethod
-    def of(cls, data: xarray.Dataset, seed: int = 0) -> HeadEvidence:
+    def of(cls, data: xarray.Dataset) -> HeadEvidence:
         """Take the evidence from a dataset of `measure_heads`."""
         axes = ("text", "layer", "head", "row")
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
@@ -160,14 +159,14 @@ class HeadEvidence:
         real = Fits.of(n, found, lengths)
         # Gaussian rows stand beside a sample of the real ones. All three kinds are drawn with one
         # seed, so that they differ by spread and dependence and not by chance.
-        take = np.random.default_rng(seed).permutation(n.size)[:GAUSSIAN_ROWS]
+        take = np.random.default_rng(SEED).permutation(n.size)[:GAUSSIAN_ROWS]
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
         )
         fewer = length - heads.NEAREST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
-            Fits.of(length, draw_gaussian_rows(length, spread, by, seed), less)
+            Fits.of(length, draw_gaussian_rows(length, spread, by), less)
             for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
         )
         kept = found["gamma_content"] ** 2 / rows.gamma**2  # the content's share of the variance
@@ -244,13 +243,13 @@ def _against_law(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
     return found | {"rows": int(np.isfinite(off).sum()), "texts": texts}
 
 
-def gaussian_table(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
+def gaussian_table(rows: HeadRows) -> dict[str, dict[str, Any]]:
     """Return the fits of the laws without a constant to Gaussian rows of some of these n and γ̂."""
     # The rows that the laws say something of, since the Gaussian ones are to be their control.
     known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= row_laws.MAX_GAMMA))
-    take = np.random.default_rng(seed).permutation(known)[:GAUSSIAN_ROWS]
+    take = np.random.default_rng(SEED).permutation(known)[:GAUSSIAN_ROWS]
     n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))
-    found = draw_gaussian_rows(n, gamma, seed=seed)
+    found = draw_gaussian_rows(n, gamma)
     S, gamma, top = (
         found[f"{name}_without_sink_key"].astype(float) for name in ("S", "gamma", "top_logit")
     )
@@ -260,12 +259,11 @@ def gaussian_table(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
     }
 
 
-def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
+def head_table(data: xarray.Dataset) -> dict[str, Any]:
     """Return the fits of the laws to rows without their sinks, for the page.
 
     Args:
         data: a dataset of `measurement.with_head_law`; of the runs of each text the first counts.
-        seed: the seed of the Gaussian rows.
 
     Returns:
         A JSON-ready dict: "laws", by variable the median of S over the law, Spearman's rank
@@ -280,7 +278,7 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
     kappa, stderr = (tables.known_values(here, name) for name in ("kappa", "kappa_stderr"))
     return {
         "laws": laws,
-        "gaussian": gaussian_table(rows, seed),
+        "gaussian": gaussian_table(rows),
         "kappa": {
             "heads": len(kappa),
             "quantiles": np.quantile(kappa, (0.05, 0.5, 0.95)).tolist(),
