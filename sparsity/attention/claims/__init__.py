@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparsity.attention.claims import head_evidence, judges
-from sparsity.attention.claims.evidence import Evidence, evidence_missing
+from sparsity.attention.claims.evidence import Evidence, claim_on_evidence
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.claims_ledger.judging import Claim
 
@@ -57,7 +57,7 @@ _LABELS = {
     "logit": "logit of the sinks",
     "needed": "logit that would keep their mass",
 }
-_claim = partial(Claim, routes=evidence_missing, labels=_LABELS)
+_claim = partial(claim_on_evidence, labels=_LABELS)
 
 CLAIMS: tuple[Claim, ...] = (
     _claim(
@@ -66,7 +66,7 @@ CLAIMS: tuple[Claim, ...] = (
         statement="Real rows follow the exact law of n Gaussian logits, not the limit law.",
         formula="S_rms = √(E n_eff/n) at the row's own n and γ̂, against S = e^(−γ̂²/2)",
         proof=_NO_SINK,
-        judge=judges.exact_law,
+        find=judges.exact_law,
     ),
     _claim(
         key="first-token-is-a-sink",
@@ -74,7 +74,7 @@ CLAIMS: tuple[Claim, ...] = (
         statement="The first token is an attention sink, whether or not it is BOS.",
         formula="Sink^ε = mean over texts, layers and heads of 1[α₁ > ε], α₁ = (1/T) Σ_t A_(t,1)",
         proof="",
-        judge=judges.first_token,
+        find=judges.first_token,
     ),
     _claim(
         key="sinks-against-context",
@@ -82,7 +82,7 @@ CLAIMS: tuple[Claim, ...] = (
         statement="A longer context needs a stronger sink.",
         formula="E[e^b/(e^b + Σ_j e^(γ z_j))] = m; b = ln n + γ²/2 + ln m/(1 − m) for γ² ≪ ln n",
         proof="Solved for b by quadrature, at the median n and γ̂ of heads that start as sinks.",
-        judge=judges.longer_context,
+        find=judges.longer_context,
     ),
     _claim(
         key="dropping-the-sink",
@@ -90,7 +90,7 @@ CLAIMS: tuple[Claim, ...] = (
         statement="The sink hides how many tokens a head attends to.",
         formula="1/n_eff = m² + (1 − m)²/n_eff′, with mass m on one sink and n_eff′ without it",
         proof="Σp² splits into the sink's and the others'.",
-        judge=judges.dropping,
+        find=judges.dropping,
     ),
     _claim(
         key="spread-against-length",
@@ -98,7 +98,7 @@ CLAIMS: tuple[Claim, ...] = (
         statement="The spread γ̂ of a trained model's logits grows like ln n.",
         formula="γ = s·ln n, which would keep n_eff nearly the same",
         proof=_NO_SINK,
-        judge=judges.spread,
+        find=judges.spread,
     ),
 )
 

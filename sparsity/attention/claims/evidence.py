@@ -7,7 +7,9 @@ same n and γ̂ are drawn and measured alike: what they show as well says nothin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,8 @@ import numpy as np
 from sparsity.attention.measurement import row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
 from sparsity.attention.measurement.heads import centre_rows, row_gamma
+from sparsity.claims_ledger.findings import Finding, Judged
+from sparsity.claims_ledger.judging import Claim
 from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
@@ -29,8 +33,21 @@ SEED = 0  # of all draws here: the same measurement has the same page
 _BLOCK = 2**21  # normal numbers at a time, 16 MiB; fewer cost more calls
 
 
-def evidence_missing() -> Any:
-    """Refuse to judge a claim on a model without evidence: it has no routes of its own."""
+def claim_on_evidence(find: Callable[[Any], list[Finding]], **fields: Any) -> Claim:
+    """Make a claim on a measurement, whose judge finds something in the evidence.
+
+    Args:
+        find: evidence -> findings. All claims on one kind of evidence show the same numbers.
+        fields: the other fields of `Claim`.
+    """
+    return Claim(judge=partial(_judge, find), routes=_refuse_without_evidence, **fields)
+
+
+def _judge(find: Callable[[Any], list[Finding]], evidence: Any, seed: int) -> Judged:
+    return find(evidence), evidence.numbers()
+
+
+def _refuse_without_evidence() -> Any:
     raise ValueError("these claims are judged on a measurement: pass its evidence, X.of(data)")
 
 

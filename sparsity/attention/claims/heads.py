@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.claims.evidence import evidence_missing
+from sparsity.attention.claims.evidence import claim_on_evidence
 from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
 from sparsity.attention.measurement.heads import NEAREST, TAIL
-from sparsity.claims_ledger.findings import Finding, Judged, core, instead, letter
+from sparsity.claims_ledger.findings import Finding, core, instead, letter
 from sparsity.claims_ledger.judging import Claim
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def _gap_finding(evidence: HeadEvidence) -> Finding:
     )
 
 
-def upper_tail(evidence: HeadEvidence, seed: int) -> Judged:
+def upper_tail(evidence: HeadEvidence) -> list[Finding]:
     """Judge rows whose upper tail is exchanged with that of Gaussian rows."""
     # "body": a real row with the tail of a Gaussian one. "tail": a Gaussian row with the real tail.
     body, tail = _share_of_gap(evidence, "body"), _share_of_gap(evidence, "tail")
     given, ideal = evidence.real.given, evidence.ideal.given
-    found = [
+    return [
         _gap_finding(evidence),
         core(
             f"with a Gaussian upper tail ({TAIL:.0%} of the keys) less than half of the gap is "
@@ -81,15 +81,14 @@ def upper_tail(evidence: HeadEvidence, seed: int) -> Judged:
             abs(np.log(given.ratio)) < np.log(1.1),
         ),
     ]
-    return found, evidence.numbers()
 
 
-def recency(evidence: HeadEvidence, seed: int) -> Judged:
+def recency(evidence: HeadEvidence) -> list[Finding]:
     """Judge where the largest logits are, and rows without the nearest keys."""
     # A row without its nearest keys is shorter as well: "mid" lacks as many from its middle.
     far, mid = (_share_of_gap(evidence, name) for name in ("far", "mid"))
     real = evidence.real.ratios
-    found = [
+    return [
         _gap_finding(evidence),
         core(
             f"the largest logit is within {NEAR} tokens in {evidence.real.near:.0%} of the rows, "
@@ -109,10 +108,9 @@ def recency(evidence: HeadEvidence, seed: int) -> Judged:
             abs(np.log(real["clear"])) < _CLOSE,
         ),
     ]
-    return found, evidence.numbers()
 
 
-def content(evidence: HeadEvidence, seed: int) -> Judged:
+def content(evidence: HeadEvidence) -> list[Finding]:
     """Judge the scores less their distance profile and key bias."""
     own, ideal = evidence.real.ratios["content"], evidence.content.ratios[_WHOLE]
     # The content is narrower than the row, and a narrow row is near any law. "shape" is the whole
@@ -120,7 +118,7 @@ def content(evidence: HeadEvidence, seed: int) -> Judged:
     shape = evidence.real.ratios["shape"]
     off, other = (abs(np.log(x / ideal)) for x in (own, shape))
     texts = ", ".join(f"{x:.3f}" for x in evidence.by_text)
-    found = [
+    return [
         core(
             f"the median of its S over the exact law is {own:.3f}, that of Gaussian rows of its "
             f"n and γ̂ to {_CLOSE:.0%} ({ideal:.3f})",
@@ -140,16 +138,15 @@ def content(evidence: HeadEvidence, seed: int) -> Judged:
             evidence.explained > 0.5,
         ),
     ]
-    return found, evidence.numbers()
 
 
-def dependence(evidence: HeadEvidence, seed: int) -> Judged:
+def dependence(evidence: HeadEvidence) -> list[Finding]:
     """Judge Gaussian rows that are correlated from key to key as real rows are."""
     ratio, ideal, real = (
         x.ratios[_WHOLE] for x in (evidence.dependent, evidence.ideal, evidence.real)
     )
     share = np.log(ratio / ideal) / np.log(real / ideal)  # how far dependence alone goes
-    found = [
+    return [
         _gap_finding(evidence),
         core(
             f"logits one key apart have a correlation of {evidence.real.lag:.2f}; Gaussian rows "
@@ -159,16 +156,15 @@ def dependence(evidence: HeadEvidence, seed: int) -> Judged:
         ),
         letter(f"and are within {_CLOSE:.0%} of the exact law", abs(np.log(ratio)) < _CLOSE),
     ]
-    return found, evidence.numbers()
 
 
-def freezings(evidence: HeadEvidence, seed: int) -> Judged:
+def freezings(evidence: HeadEvidence) -> list[Finding]:
     """Compare γ̂ with the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
     # Beyond γ_c a few of n Gaussian logits hold all of a row. Already beyond γ_c/2 E e^(2s) is due
     # to logits that no row of n has, and n·e^(−γ²) is no longer its n_eff.
     below, between, above = evidence.real.frozen
     off = max(abs(a - b) for a, b in zip(evidence.real.frozen, evidence.ideal.frozen, strict=True))
-    found = [
+    return [
         core(
             f"the median of γ̂/γ_c is between ½ and 1: {evidence.real.gamma:.2f}",
             0.5 < evidence.real.gamma < 1,
@@ -180,10 +176,9 @@ def freezings(evidence: HeadEvidence, seed: int) -> Judged:
         letter("less than a quarter are on either side", max(below, above) < 0.25),
         instead(f"a Gaussian row's own γ̂ says the same, to {off:.2f} of a share", off < 0.03),
     ]
-    return found, evidence.numbers()
 
 
-def given_the_largest(evidence: HeadEvidence, seed: int) -> Judged:
+def given_the_largest(evidence: HeadEvidence) -> list[Finding]:
     """Judge the law given the largest logit, with the constants of heads from other texts."""
     # Whoever knows s_max knows much of a row's S. So the exact law, which is not given it, stands
     # beside this one, and Gaussian rows, for which it holds by construction, are the control.
@@ -193,7 +188,7 @@ def given_the_largest(evidence: HeadEvidence, seed: int) -> Judged:
         evidence.ideal.given,
         evidence.real.exact,
     )
-    found = [
+    return [
         core(
             f"on texts held back the median of S over it is within 2 % of 1: {fit.ratio:.3f} "
             f"(exact law {exact.ratio:.3f})",
@@ -220,7 +215,6 @@ def given_the_largest(evidence: HeadEvidence, seed: int) -> Judged:
         ),
         instead(f"without the constant it ranks rows at {plain.rank:.3f}", plain.rank > 0.9),
     ]
-    return found, evidence.numbers()
 
 
 # What `HeadEvidence.numbers` gives, which every claim shows.
@@ -239,9 +233,8 @@ _LABELS = {
     "explained": "variance that profile and bias explain",
 }
 _claim = partial(
-    Claim,
+    claim_on_evidence,
     source="this project's law of rows of finite length, on real heads",
-    routes=evidence_missing,
     labels=_LABELS,
 )
 _ROWS = "Rows of the second half of the text, without the first token."
@@ -254,42 +247,42 @@ HEAD_CLAIMS: tuple[Claim, ...] = (
         formula="n S² = [1 + (n−1) r₁]²/[1 + (n−1) r₂], r_k = R(kγ − ζ)/R(−ζ), γ = κ_h γ̂",
         proof="The others are Gaussian below the largest. A law given the largest logit: no "
         "prediction from the spread alone.",
-        judge=given_the_largest,
+        find=given_the_largest,
     ),
     _claim(
         key="upper-tail",
         statement="Real rows are sparser than the exact law says because of their upper tail.",
         formula="S/S_exact with the largest logits of real and Gaussian rows exchanged",
         proof=_ROWS,
-        judge=upper_tail,
+        find=upper_tail,
     ),
     _claim(
         key="recency",
         statement="The upper tail comes from the nearest tokens.",
         formula=f"S/S_exact of the row without its {NEAREST} nearest keys",
         proof=_ROWS,
-        judge=recency,
+        find=recency,
     ),
     _claim(
         key="content",
         statement="Without distance profile and key bias real rows follow the exact law.",
         formula=_PARTS,
         proof="β from other texts, κ from later queries: neither has seen the row.",
-        judge=content,
+        find=content,
     ),
     _claim(
         key="dependence",
         statement="That neighbouring keys have similar logits plays no part.",
         formula="S(s_1 … s_n) is symmetric",
         proof="Gaussian rows of the same n, γ̂ and correlation from key to key.",
-        judge=dependence,
+        find=dependence,
     ),
     _claim(
         key="between-freezings",
         statement="Real rows sit between the two freezings.",
         formula="½ < γ̂/γ_c < 1, γ_c = √(2 ln n)",
         proof="Below ½ n_eff ≈ n e^(−γ²); above 1 a few keys have all of the mass.",
-        judge=freezings,
+        find=freezings,
     ),
 )
 

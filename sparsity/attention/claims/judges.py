@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun
-from sparsity.claims_ledger.findings import Finding, Judged, core, instead, letter
+from sparsity.claims_ledger.findings import Finding, core, instead, letter
 
 _SMALL_LOGIT = 0.25  # a change of a logit or of log odds below which its sign says nothing
 
@@ -34,7 +34,7 @@ def _of_fits(fits: Sequence[LawFit], name: str) -> np.ndarray:
     return np.array([getattr(fit, name) for fit in fits])
 
 
-def exact_law(evidence: Evidence, seed: int) -> Judged:
+def exact_law(evidence: Evidence) -> list[Finding]:
     """Compare both laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
     findings = []
     for run in evidence.runs:
@@ -84,10 +84,10 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
                 np.all(np.abs(other[0] - rank[0]) < 0.05),
             ),
         ]
-    return findings, evidence.numbers()
+    return findings
 
 
-def first_token(evidence: Evidence, seed: int) -> Judged:
+def first_token(evidence: Evidence) -> list[Finding]:
     """Judge sink rates with and without BOS, beside uniform attention."""
     findings = []
     for run in evidence.runs:
@@ -122,7 +122,7 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
             ),
         )
     )
-    return findings, evidence.numbers()
+    return findings
 
 
 def _other_sinks(run: ModelRun) -> list[Finding]:
@@ -152,7 +152,7 @@ def _other_sinks(run: ModelRun) -> list[Finding]:
     ]
 
 
-def longer_context(evidence: Evidence, seed: int) -> Judged:
+def longer_context(evidence: Evidence) -> list[Finding]:
     """Compare the logit of sinks with that which would keep their mass, and the mass they keep."""
     findings = []
     for run in evidence.runs:
@@ -188,10 +188,10 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
                 np.all(np.diff(rates, axis=1) < 0),
             ),
         ]
-    return findings, evidence.numbers()
+    return findings
 
 
-def dropping(evidence: Evidence, seed: int) -> Judged:
+def dropping(evidence: Evidence) -> list[Finding]:
     """Compare n_eff with the sinks and without them."""
     findings = []
     for run in evidence.runs:
@@ -211,10 +211,10 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
             worst < 1e-3,
         )
     )
-    return findings, evidence.numbers()
+    return findings
 
 
-def spread(evidence: Evidence, seed: int) -> Judged:
+def spread(evidence: Evidence) -> list[Finding]:
     """Compare the growth of γ̂ with that of ln n and of √(ln n)."""
     findings = []
     for run in evidence.runs:
@@ -233,4 +233,4 @@ def spread(evidence: Evidence, seed: int) -> Judged:
                 np.ptp(root) < 0.1 * root.mean(),
             ),
         ]
-    return findings, evidence.numbers()
+    return findings
