@@ -22,9 +22,9 @@ except ImportError:  # Windows
 
 # Memory in bytes and time in seconds for each byte of a tokenizer and of a text. The library takes
 # 10 bytes and 50 ns for each byte of a tokenizer with 260,000 tokens, and 310 bytes and 2 µs for
-# each byte of a text that it cuts into single letters; the rest is for slower machines.
+# each byte of a text that it cuts into single letters; the rest is slack.
 _PER_BYTE_LOADED, _PER_BYTE_CUT = (16, 0.2e-6), (512, 10e-6)
-_SPARE = 2**28, 2.0  # for any question: the interpreter and the library themselves
+_SPARE = 2**28, 2.0  # added to what any question may take
 
 
 def _limit_resources(size: int, each: tuple[int, float]) -> None:
