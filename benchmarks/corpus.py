@@ -16,7 +16,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 from benchmarks.bench.machine import describe
-from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.checkpoints import smollm2
 
 RESULTS = Path(__file__).parent / "results"
 TEXTS, CHARACTERS, KILLED_AFTER = 50, 6000, 10

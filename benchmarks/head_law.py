@@ -24,7 +24,7 @@ import xarray
 from benchmarks import ahead
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
-from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.checkpoints import smollm2
 from sparsity.attention.claims.head_evidence import LAWS, Law, gaussian_table
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.attention.measurement import row_laws

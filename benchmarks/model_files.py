@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.checkpoints import smollm2
 
 PAGES = ("types", "formatstrings", "debugger")
 

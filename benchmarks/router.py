@@ -19,8 +19,7 @@ from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
 from sparsity import Row, exact
 from sparsity.attention import checkpoints
-from sparsity.attention.checkpoints import llama
-from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.checkpoints import llama, smollm2
 from sparsity.attention.measurement.texts import Cut, name_texts, take_windows
 
 RESULTS = Path(__file__).parent / "results"

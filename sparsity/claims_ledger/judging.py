@@ -27,6 +27,7 @@ def _log_S(kernel: str | Kernel, **parameters: Any) -> np.ndarray:
     return evaluation.evaluate(kernel, **parameters).log_S
 
 
+# Two routes and not one with `of="n_eff"`: a test plants a wrong law in one and leaves the other.
 def _n_eff(kernel: str | Kernel, length: Any, **parameters: Any) -> np.ndarray:
     return exact(kernel, length=length, **parameters).value
 
@@ -103,6 +104,7 @@ _COMMON_LABELS = {
     "stderr": "standard error",
     "critical": "|z| allowed",
     "largest_abs_z": "largest |z|",
+    "largest_ratio": "largest ratio",
     "false_alarm_rate": "chance of a false alarm",
     "smallest_detectable": "relative error that would show",
 }
@@ -153,7 +155,10 @@ class Claim:
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
             numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
-        legend: what the numbers are called where they are shown.
+        labels: what its numbers are called where they are shown, as in `Legend`.
+        columns: which of them are the columns of one table, as in `Legend`.
+        grids: which of them are tables of two axes, as in `Legend`.
+        rough: which of them are shown with three digits, as in `Legend`.
     """
 
     key: str
@@ -163,7 +168,15 @@ class Claim:
     proof: str
     judge: Callable[[Any, int], Judged]
     routes: Callable[[], Any] = Routes
-    legend: Legend = Legend()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, ...], ...] = ()
+    grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    rough: tuple[str, ...] = ()
+
+    @property
+    def legend(self) -> Legend:
+        """What the numbers of the judge are called."""
+        return Legend(self.labels, self.columns, self.grids, self.rough)
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.
@@ -172,6 +185,7 @@ class Claim:
             A JSON-ready record: key, source, claim, formula, verdict, explanation, evidence.
         """
         findings, numbers = self.judge(routes or self.routes(), seed)
+        # What speaks against the claim comes first, then what holds in its place.
         failed = [f.statement for f in findings if f.role != "instead" and not f.holds]
         besides = [f.statement for f in findings if f.role == "instead" and f.holds]
         explanation = "All findings hold." if not failed else "Not so: " + "; ".join(failed) + "."
@@ -193,13 +207,24 @@ class Claim:
         }
 
 
+def seeds_of_claim(seed: int, claim: int, count: int) -> list[int]:
+    """Return seeds for the estimates of a claim, unlike those of all other claims.
+
+    Args:
+        seed: the seed of the record.
+        claim: a number of the claim's own; it must stay, as the records' numbers follow from it.
+        count: how many.
+    """
+    return np.random.SeedSequence([seed, claim]).generate_state(count).tolist()
+
+
 def sampling(rel_error: float, key: int) -> Sampling:
     """Return settings for an estimate of this relative error, from the seed `key`.
 
     Draws are in single precision, so that the record is the same whether or not JAX has float64
     enabled. The budget ends a run that cannot reach its error, as in a planted world.
     """
-    return Sampling(rel_error=rel_error, max_samples=5e7, seed=int(key), dtype=np.float32)
+    return Sampling(rel_error=rel_error, max_samples=5e7, seed=key, dtype=np.float32)
 
 
 def same_function(S: Any, log_S: Callable[..., Any], symbol: Any, points: Sequence[float]) -> bool:
@@ -240,6 +265,7 @@ def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest
     rows, detectable, agree = [], 0.0, True
     for labels, theory, estimate in cells:
         z, critical, seen = compare(theory, estimate, ALARM / len(cells))
+        # Where an estimate warns of its own error bar, a small |z| is no agreement.
         ok = bool(estimate.trusted and abs(z) <= critical)
         agree, detectable = agree and ok, max(detectable, seen)
         rows.append(

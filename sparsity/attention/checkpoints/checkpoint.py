@@ -76,8 +76,10 @@ class Config:
 
 
 # What a refusal advises for a model of another family or format.
-ELSE = "measure another in Python: measure_transformers(model, ids), where transformers has it,"
-ELSE += " Watch(model), of PyTorch, or stream(queries, keys)"
+ELSE = (
+    "measure another in Python: measure_transformers(model, ids), where transformers has it, "
+    "Watch(model), of PyTorch, or stream(queries, keys)"
+)
 ONLY_PLAIN = f"only plain models of the Llama family are run; {ELSE}"
 
 
@@ -127,7 +129,7 @@ def _name_of_tensor(name: str, layer: int | None) -> str:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says of its model, each value checked where it is asked for.
+    """The settings that a file gives of its model, each checked where it is asked for.
 
     A value that a file gives wins over the default, also where it is null: `...` alone stands for
     a value that must be there.
@@ -170,6 +172,7 @@ class Metadata:
     def one_of(self, name: str, default: Any, *plain: Any) -> Any:
         """Return the default, or one of the other values that the forward pass honours."""
         value = self(name, default)
+        # Types too: 1 == True, so that a number would pass for a switch.
         if any(type(value) is type(x) and value == x for x in (default, *plain)):
             return value
         raise self.refuse(name, value, ONLY_PLAIN)
@@ -195,6 +198,8 @@ class Metadata:
             shapes: the shape of each stored tensor, by that name.
             unread: names of tensors that a plain model may have and that need no reading.
         """
+        # Sizes that a file may leave out have the defaults of Llama: as many key heads as query
+        # heads, which share the width of the hidden states.
         found = {x: self.whole(names[x]) for x in ("layers", "heads", "dim", "inner", "context")}
         heads = found["heads"]
         kv_heads = self.whole(names["kv_heads"], None) or heads
@@ -221,7 +226,7 @@ class Metadata:
         # head_dim/2 angles, and a file may declare a head_dim that would fill the memory.
         try:
             turning = rotation(head_dim, found["context"])
-            turning.angles(found["context"])
+            turning.angles(found["context"])  # a rule that cannot be computed is refused now
         except InputError as error:
             if error.argument == "model":
                 raise
@@ -250,11 +255,8 @@ class Metadata:
         layers = ((name, layer) for layer in range(config.layers) for name in LAYER)
         known = set()
         for name, layer in itertools.chain(outer, layers):
-            where, full, wanted = (
-                _name_of_tensor(name, layer),
-                full_name(name, layer),
-                config.shape(name),
-            )
+            where, full = _name_of_tensor(name, layer), full_name(name, layer)
+            wanted = config.shape(name)
             if full not in shapes:
                 fix = f"lacks the weights {where}; give a complete model"
                 raise InputError("model", self.path, fix)
@@ -266,11 +268,11 @@ class Metadata:
 
 
 def library(name: str, install: str = "'sparsity[models]'") -> Any:
-    """Import an optional library.
+    """Import an optional library when it is needed.
 
     Args:
-        name: of the module.
-        install: what the refusal advises to pip install.
+        name: the name of the module.
+        install: what the refusal advises to install with pip.
 
     Raises:
         InputError: it is not installed.

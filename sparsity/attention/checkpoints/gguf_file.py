@@ -19,10 +19,11 @@ import numpy as np
 
 from sparsity.errors import InputError
 
+# A hostile file may declare any counts, and each item becomes an object of 28 bytes and more.
 _MAX_ITEMS = 2**22  # of an array: the largest vocabularies have 2¹⁸ tokens and 2¹⁹ merges
 _MAX_ENTRIES = 2**16  # fields, or tensors: a model of 126 layers has 1,136
 _MAX_AXES = 4  # of a tensor, by the format
-_MAX_ROWS = 128  # in one call of `dequantize`, about
+_MAX_ROWS = 128  # joined rows that `dequantize` leaves to the library at most, if it can
 
 # The specification's numbers for the types of metadata.
 _NUMBERS = {
@@ -34,10 +35,10 @@ _BOOLEAN, _STRING, _ARRAY = 7, 8, 9
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as stored.
+    """A tensor as the file stores it.
 
     Args:
-        kind: how it is quantised, as `gguf.GGMLQuantizationType`.
+        kind: its quantisation, a `gguf.GGMLQuantizationType`.
         shape: outputs first, then inputs; the file has the axes in reverse.
         data: its bytes, [..., bytes of a row].
     """
@@ -84,7 +85,7 @@ class _Reader:
         if kind == _STRING:
             return [self.string() for _ in range(count)]
         if kind == _BOOLEAN:
-            return [{0: False, 1: True}[x] for x in self.take(count)]
+            return [{0: False, 1: True}[x] for x in self.take(count)]  # KeyError for another byte
         dtype = np.dtype(_NUMBERS[kind])
         return np.frombuffer(self.take(count * dtype.itemsize), dtype).tolist()
 
@@ -130,6 +131,7 @@ def read(gguf: Any, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         OSError: it cannot be opened.
         ValueError, KeyError: it is not what it declares, or of big-endian numbers.
     """
+    # A map of the file: tensors are views into it, read from disk when a layer is run.
     data = np.asarray(np.memmap(path, np.uint8, "r"))
     file = _Reader(data)
     if bytes(file.take(4)) != b"GGUF" or file.whole("<I") not in (2, 3):

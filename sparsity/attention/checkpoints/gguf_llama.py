@@ -23,7 +23,7 @@ from sparsity.errors import InputError, printable
 from sparsity.rows import rotation as rotary
 from sparsity.rows.rope_scaling import TabledScaling
 
-_NAMES = {
+_NAMES = {  # of the tensors, as llama.cpp's converter calls them, without "blk.N." and ".weight"
     "embed": "token_embd",
     "norm": "output_norm",
     "head": "output",
@@ -37,7 +37,7 @@ _NAMES = {
     "up": "ffn_up",
     "down": "ffn_down",
 }
-_ROPE_TABLE = "rope_freqs.weight"
+_ROPE_TABLE = "rope_freqs.weight"  # by what each plane's angle is divided
 _MATCHED_WHOLE = (3, 4)  # llama.cpp's kinds of tokens: of control, and added by the user
 
 _SIZES = {
@@ -82,7 +82,8 @@ def halves(w: np.ndarray, heads: int) -> np.ndarray:
     """Return q or k with the two entries of a plane of RoPE at rows i and i + d/2 of a head.
 
     llama.cpp turns neighbours, so its converter permutes the rows; the forward pass turns halves,
-    as transformers does. The permutation must be undone: q·k alone would not see it, RoPE does.
+    as transformers does. The permutation must be undone: it leaves q·k of unturned vectors as it
+    is, but would pair the wrong entries with each angle.
     """
     return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
 
@@ -147,7 +148,7 @@ def _scaling(given: Metadata) -> tuple[str, float]:
     names = ("llama.rope.scaling.factor", "llama.rope.scale_linear")  # the second, of older files
     name = next((x for x in names if given(x, None) is not None), names[0])
     factor = given.real(name, 1.0, least=-1.0) or 1.0  # 0 stands for 1 in llama.cpp
-    kind = given("llama.rope.scaling.type", "linear")
+    kind = given("llama.rope.scaling.type", "linear")  # a factor alone means positions over it
     if kind == "none":
         given.one_of(name, 1.0, 0.0)
         return "default", 1.0

@@ -57,7 +57,7 @@ _SIZES = {
 _LLAMA3 = ("low_freq_factor", "high_freq_factor")
 _YARN = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 _TRAINED = "original_max_position_embeddings"
-_OF_RULE = {  # the settings that each rule of RoPE's angles has
+_SETTINGS_OF_RULE = {  # the settings that each rule of RoPE's angles has
     "default": ("factor", *_LLAMA3, _TRAINED),  # older files keep them, without effect
     "linear": ("factor",),
     "dynamic": ("factor",),
@@ -77,12 +77,12 @@ _PLAIN = {
     "partial_rotary_factor", "quantization_config", "layer_types", "is_causal", "pruned_heads",
     "original_max_position_embeddings", "max_window_layers",
 }  # fmt: skip
-_OF_THE_PASS = re.compile(  # words in the names of settings that other families compute with
+_WORDS_OF_THE_PASS = re.compile(  # words in the names of settings that other families compute with
     "attn|attention|rope|rotary|position|window|softcap|cap$|scal|multiplier|norm|bias|expert|moe"
     "|alibi|qk|sink|clip|chunk|residual|parallel|causal|directional|layer|skip|adapter|lora|prun"
     "|sparse|mask|head|quant|yarn"
 )
-_OF_ROPE = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
+_SETTINGS_OF_ROPE = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
 
 
 def _metadata(path: Path, content: Any) -> Metadata:
@@ -111,14 +111,15 @@ def _refuse_unread(given: Metadata) -> None:
     for name in ("attention_bias", "mlp_bias"):
         given.one_of(name, False)
     kinds = given("layer_types", None)
-    if kinds is not None and (
-        not isinstance(kinds, list) or {*map(str, kinds)} != {"full_attention"}
-    ):
+    plain = kinds is None or (
+        isinstance(kinds, list) and set(map(str, kinds)) == {"full_attention"}
+    )
+    if not plain:
         raise given.refuse("layer_types", kinds, ONLY_PLAIN)
     known = {*_SIZES.values(), *_PLAIN}
     for name, value in given.content.items():
         plain = value is None or value is False or name in known
-        if not plain and _OF_THE_PASS.search(name.lower()):
+        if not plain and _WORDS_OF_THE_PASS.search(name.lower()):
             raise given.refuse(name, value, ONLY_PLAIN)
 
 
@@ -129,8 +130,8 @@ def _rotation(given: Metadata) -> Callable[[int, int], Rotation]:
     files do that serve both; the base may stand there or beside them.
 
     Raises:
-        InputError: another rule than those of `_OF_RULE`, a setting that its rule does not have, or
-            rotation of a part of a head, which no Llama of transformers runs.
+        InputError: another rule than those of `_SETTINGS_OF_RULE`, a setting that its rule does not
+            have, or rotation of a part of a head, which no Llama of transformers runs.
     """
     names = ("rope_parameters", "rope_scaling")
     said = [(name, x) for name in names if (x := given(name, None)) not in (None, {})]
@@ -141,10 +142,12 @@ def _rotation(given: Metadata) -> Callable[[int, int], Rotation]:
     for each in (given, inner):
         each.one_of("partial_rotary_factor", None, 1, 1.0)
     kind = inner("rope_type", inner("type", "default"))
-    if not isinstance(kind, str) or kind not in _OF_RULE:
+    if not isinstance(kind, str) or kind not in _SETTINGS_OF_RULE:
         raise inner.refuse("rope_type", kind, ONLY_PLAIN)
+    # A setting that the rule does not have shows that another one may be meant: it is refused
+    # rather than ignored.
     set_here = {name for name, value in rope.items() if value is not None}
-    if others := sorted(set_here.difference(_OF_ROPE, _OF_RULE[kind])):
+    if others := sorted(set_here.difference(_SETTINGS_OF_ROPE, _SETTINGS_OF_RULE[kind])):
         raise inner.refuse(others[0], rope[others[0]], ONLY_PLAIN)
     if kind == "default":
         inner.one_of("factor", None, 1, 1.0)
@@ -176,7 +179,7 @@ def _trained(given: Metadata, inner: Metadata, kind: str, context: int) -> int:
     return inner.whole(_TRAINED, None) or given.whole(_TRAINED, None) or context
 
 
-def _mapped(path: Path) -> dict[str, str]:
+def _read_index(path: Path) -> dict[str, str]:
     """Return the file of each tensor from an index."""
     content = _read_json(path)
     found = content.get("weight_map") if isinstance(content, dict) else None
@@ -206,7 +209,7 @@ def _files(path: Path) -> tuple[list[Path], dict[str, str] | None]:
         return [path], None
     single, index, mapped = path / _SINGLE, path / f"{_SINGLE}.index.json", None
     if index.exists():
-        mapped = _mapped(index)
+        mapped = _read_index(index)
         names = sorted(set(mapped.values()))
         if single.exists() and _SINGLE not in names:
             fix = f"has {_SINGLE} and an index of other files, and one is stale; remove it"

@@ -1,4 +1,4 @@
-"""Text to token ids, by the `tokenizers` library."""
+"""Text to token ids, by the `tokenizers` library in a process of its own."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MAX_TOKENS_PER_BYTE = 11
 
 
 class Tokenizer:
-    """Text to token ids, nothing added, and ids to the words of the vocabulary.
+    """A tokenizer turns text into token ids, adding none, and ids into words of the vocabulary.
 
     The library works in a process of its own: `tokenizing` says why.
 
     Args:
-        path: of the model, for refusals; where `content` is None, the tokenizer.json.
-        content: what else a tokenizer.json would hold.
+        path: the model, for refusals; where `content` is None, the tokenizer.json.
+        content: what a tokenizer.json would hold, for a model that has none.
 
     Raises:
-        InputError: it cannot be read, or draws lots where it cuts a text.
+        InputError: it cannot be read, or cuts texts at random (BPE dropout).
     """
 
     def __init__(self, path: Path, content: dict[str, Any] | None = None) -> None:
@@ -41,6 +41,7 @@ class Tokenizer:
         source = "-" if content is not None else os.fspath(path.absolute())
         own = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAYON_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
+            # -P: else the modules beside the script would stand before all others of their names.
             [sys.executable, "-P", tokenizing.__file__, source],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -48,6 +49,7 @@ class Tokenizer:
             env=os.environ | own,
             start_new_session=True,  # Ctrl-C is for this process, whose end ends the other
         )
+        # Not a method: the finalizer must not hold the object that it waits for.
         weakref.finalize(self, _end, self._process)
         said = self._ask(*(() if content is None else (content,)))
         if said["dropout"]:
@@ -55,16 +57,16 @@ class Tokenizer:
             raise InputError("model", path, fix)
 
     def _ask(self, *question: Any) -> Any:
-        """What the process answers.
+        """Write a question, if one is given, and return what the process answers.
 
         Raises:
-            InputError: it has ended.
+            InputError: the process has ended.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
         try:
-            with self._lock:
+            with self._lock:  # threads share the process: an answer belongs to the last question
                 for each in question:
                     stdin.write(json.dumps(each).encode() + b"\n")
                     stdin.flush()
@@ -77,7 +79,7 @@ class Tokenizer:
         return json.loads(line)
 
     def __call__(self, text: str) -> list[int]:
-        """The ids.
+        """Return the token ids of a text.
 
         Raises:
             InputError: the tokenizer fails, or makes much more of a text than it is.
@@ -89,7 +91,7 @@ class Tokenizer:
         return ids
 
     def words(self, ids: Iterable[int]) -> list[str]:
-        """Each token as the vocabulary spells it: a space before it as Ġ, "" for an unknown id."""
+        """Return tokens as the vocabulary spells them: Ġ for a space before, "" for unknown ids."""
         words = self._ask([int(i) for i in ids])
         return [word.replace("\0", "␀") for word in words]  # netCDF ends a text there
 
@@ -99,6 +101,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
+# How Llama 3 cuts a text before merging, from its tokenizer.json: contractions, words, up to three
+# digits, punctuation, line ends, spaces.
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -106,7 +110,7 @@ _LLAMA3 = (
 
 
 def from_file(path: Path) -> Tokenizer:
-    """The tokenizer of a tokenizer.json; nothing is added to the text.
+    """Return the tokenizer of a tokenizer.json.
 
     Raises:
         InputError: it cannot be read.
@@ -129,14 +133,17 @@ def bpe(
     merges: Sequence[str],
     whole: Sequence[str] = (),
 ) -> Tokenizer:
-    """A byte-level BPE tokenizer as GGUF files carry it.
+    """Return the byte-level BPE tokenizer that a GGUF file carries.
+
+    The file names the rule by which a text is cut before merging and does not hold it, so that each
+    rule must be known here.
 
     Args:
         path: the file; where its tokenizer is of another kind, a tokenizer.json beside it is taken.
-        kind: "gpt2" for byte-level BPE.
-        pre: how text is cut before merging: "smollm" takes digits one by one.
+        kind: the kind of tokenizer; "gpt2" is byte-level BPE.
+        pre: the name of the rule by which a text is cut: "smollm" takes digits one by one.
         tokens: the vocabulary, by id.
-        merges: pairs with a space between, first ones first.
+        merges: pairs with a space between, those merged first first.
         whole: tokens that are found in a text as they are, before it is cut: markers of a chat.
 
     Raises:
@@ -164,6 +171,7 @@ def bpe(
         "type": "BPE",
         "vocab": vocabulary,
         "merges": [pair.split(" ", 1) for pair in merges],
+        # Llama 3 takes a word that is a token as it is, also where merges would not lead there.
         "ignore_merges": pre == "llama-bpe",
     }
     return Tokenizer(
@@ -180,7 +188,7 @@ def bpe(
 
 
 def read_text(path: Path) -> str:
-    """A text file.
+    """Return the content of a text file.
 
     Raises:
         InputError: not there, not UTF-8, or nothing in it.

@@ -1,4 +1,8 @@
-"""The laws of a head against real rows on texts held back, and against Gaussian rows."""
+"""Evidence for the claims on heads: real rows, changed rows and Gaussian rows against the laws.
+
+`HeadEvidence` is what the judges of `heads` take, from `measure_heads`. `head_table` is what the
+page shows of a whole measurement: the laws on texts that the constants of heads were not fitted on.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.attention.claims.evidence import GAUSSIAN_ROWS, SEED, Law
 from sparsity.attention.measurement import heads, row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
 from sparsity.attention.measurement.head_constants import EVERY_ROW, HeadRows, log_law_held_back
@@ -17,52 +22,24 @@ if TYPE_CHECKING:
     import xarray
 
 
-NEAR = 8  # tokens
-WITHIN = 0.25
-_ROWS = 4000  # drawn
-
-
-@dataclass(frozen=True)
-class Law:
-    """How rows lie to a law.
-
-    Args:
-        ratio: median of S over it.
-        rank: Spearman's correlation of S with it.
-        within: share of rows within a quarter of it.
-    """
-
-    ratio: float
-    rank: float
-    within: float
-
-    @classmethod
-    def of(cls, S: np.ndarray, log_law: np.ndarray) -> Law:
-        known = np.isfinite(S) & np.isfinite(log_law)
-        log_S, log_law = np.log(S[known]), log_law[known]
-        off = log_S - log_law
-        return cls(
-            float(np.exp(np.median(off))),
-            float(rank_correlation(log_S, log_law)),
-            float(np.mean(np.abs(off) < np.log1p(WITHIN))),
-        )
+NEAR = 8  # tokens: the largest logit counts as near within so many
 
 
 @dataclass(frozen=True)
 class Fits:
-    """HeadRows against the laws.
+    """The fit of the laws to rows of heads.
 
     Args:
-        ratios: median of S over the exact law, by what is left of the row, as "far" or
-            "without sink key".
-        exact: the rows against the exact law.
-        given: against the law given the largest logit, nothing fitted.
-        near: share of rows whose largest logit is within `NEAR` tokens.
-        zeta: median of ζ = (s_max − β̂)/γ̂.
-        top: rank correlation of log(S/exact law) with ζ.
-        lag: median correlation of logits one key apart.
-        frozen: shares of rows with γ̂/γ_c below ½, between ½ and 1, above.
-        gamma: median of γ̂/γ_c, γ_c = √(2 ln n).
+        ratios: the median of S over the exact law, by the kind of row of `heads.row_figures`:
+            "without sink key", or with further keys left out, replaced or shrunk, such as "far".
+        exact: the fit of the exact law.
+        given: the fit of the law given the largest logit, nothing fitted.
+        near: the share of rows whose largest logit is within `NEAR` tokens.
+        zeta: the median of ζ = (s_max − β̂)/γ̂.
+        top: the rank correlation of log(S/exact law) with ζ.
+        lag: the median correlation of logits one key apart.
+        frozen: the shares of rows with γ̂/γ_c below ½, between ½ and 1, above.
+        gamma: the median of γ̂/γ_c, γ_c = √(2 ln n).
     """
 
     ratios: dict[str, float]
@@ -77,7 +54,14 @@ class Fits:
 
     @classmethod
     def of(cls, n: np.ndarray, found: Mapping[str, np.ndarray], lengths: Mapping[str, Any]) -> Fits:
-        """From n keys of each row, the figures, and the keys where they are fewer."""
+        """Fit the laws to rows.
+
+        Args:
+            n: the number of keys of each row.
+            found: S, γ̂ and more of each row, by the names of `heads.row_figures`.
+            lengths: the numbers of keys of the kinds of rows that have fewer.
+        """
+        # "shape" is the whole row shrunk to the γ̂ of its content, and has no γ̂ of its own.
         names = [name[2:] for name in found if name.startswith("S_") and name != "S_shape"]
         ratios = {
             x.replace("_", " "): _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"])
@@ -85,11 +69,9 @@ class Fits:
         }
         if "S_shape" in found:
             ratios["shape"] = _ratio(found["S_shape"], n, found["gamma_content"])
-        S, gamma, top = (
-            found[x]
-            for x in ("S_without_sink_key", "gamma_without_sink_key", "top_logit_without_sink_key")
-        )
+        S, gamma, top = (found[f"{x}_without_sink_key"] for x in ("S", "gamma", "top_logit"))
         exact = np.log(row_laws.exact_law(n, gamma))
+        # In units of the spread at which the largest logit of a Gaussian row holds its mass.
         unit = gamma / np.sqrt(2 * np.log(n))
         below, above = float(np.mean(unit < 0.5)), float(np.mean(unit > 1))
         return cls(
@@ -106,22 +88,24 @@ class Fits:
 
 
 def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
+    # Rows of one key have no γ̂ and so no law: they are NaN and do not count.
     return float(np.exp(np.nanmedian(np.log(S) - np.log(row_laws.exact_law(n, gamma)))))
 
 
 def draw_gaussian_rows(
-    n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0, seed: int = 0
+    n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0
 ) -> dict[str, np.ndarray]:
-    """The figures of Gaussian rows, each scaled to have the γ̂ that is asked for.
+    """Draw Gaussian rows, each scaled to have its γ̂ exactly, and return their `row_figures`.
 
     Args:
-        n: keys of each row.
-        gamma: γ̂.
-        lag: correlation of logits one key apart, of an autoregressive row.
-        seed: of the draws.
+        n: the number of keys of each row.
+        gamma: γ̂ of each row.
+        lag: the correlation of logits one key apart; rows are then autoregressive of order one.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     n = n.astype(int)[:, None]
+    # The recursion x_j = ρx_(j−1) + √(1−ρ²)ε keeps the variance 1. Rows are centred and scaled to
+    # have γ̂ exactly, not on average, so that they differ from real rows in their shape alone.
     at = np.arange(n.max(initial=1))
     x = rng.standard_normal((len(n), len(at)), np.float32)
     lag = np.broadcast_to(np.asarray(lag, np.float32), len(n))
@@ -135,19 +119,20 @@ def draw_gaussian_rows(
 
 @dataclass(frozen=True)
 class HeadEvidence:
-    """The heads of a model.
+    """The evidence for the claims on the heads of a model.
 
     Args:
-        rows: how many.
-        texts: their names.
-        real: the rows, their content and what is left of them.
-        ideal: Gaussian rows of the same n and γ̂.
-        content: Gaussian rows of the n and γ̂ of the content.
-        dependent: Gaussian rows that are correlated from key to key as the real ones.
-        fitted: the rows against the law given the largest logit, one constant of each head fitted
-            on the other texts.
-        by_text: median of content over the exact law in each text.
-        explained: share of the variance of the scores that profile and bias explain, median row.
+        rows: the number of rows.
+        texts: the names of the texts.
+        real: the fits to real rows, whole, changed, and less distance profile and key bias (their
+            "content").
+        ideal: the fits to Gaussian rows of the same n and γ̂.
+        content: the fits to Gaussian rows of the n and γ̂ of the content.
+        dependent: the fits to Gaussian rows that are correlated from key to key as the real ones.
+        fitted: the fit of the law given the largest logit, with one constant of each head fitted on
+            the other texts.
+        by_text: the median of the content's S over the exact law in each text.
+        explained: the share of the variance of logits that profile and bias explain, median row.
     """
 
     rows: int
@@ -161,26 +146,30 @@ class HeadEvidence:
     explained: float
 
     @classmethod
-    def of(cls, data: xarray.Dataset, seed: int = 0) -> HeadEvidence:
-        """From a dataset of `measure_heads`."""
+    def of(cls, data: xarray.Dataset) -> HeadEvidence:
+        """Take the evidence from a dataset of `measure_heads`."""
         axes = ("text", "layer", "head", "row")
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
         rows = HeadRows.of(data)
         n, S = rows.length, rows.S
+        # A row without its nearest keys, or as many in the middle, is shorter by that number; one
+        # without all further sinks ("clear") by a number of its own.
         fewer = n - heads.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
-        take = np.random.default_rng(seed).permutation(n.size)[:_ROWS]
+        # Gaussian rows stand beside a sample of the real ones. All three kinds are drawn with one
+        # seed, so that they differ by spread and dependence and not by chance.
+        take = np.random.default_rng(SEED).permutation(n.size)[:GAUSSIAN_ROWS]
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
         )
         fewer = length - heads.NEAREST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
-            Fits.of(length, draw_gaussian_rows(length, spread, by, seed), less)
+            Fits.of(length, draw_gaussian_rows(length, spread, by), less)
             for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
         )
-        kept = found["gamma_content"] ** 2 / rows.gamma**2
+        kept = found["gamma_content"] ** 2 / rows.gamma**2  # the content's share of the variance
         return cls(
             n.size,
             tuple(map(str, data["text"].values)),
@@ -189,15 +178,12 @@ class HeadEvidence:
             content,
             dependent,
             Law.of(S, log_law_held_back(data)),
-            tuple(
-                _ratio(*(x[i] for x in (found["S_content"], n, found["gamma_content"])))
-                for i in range(len(n))
-            ),
+            tuple(map(_ratio, found["S_content"], n, found["gamma_content"])),
             float(1 - np.median(kept)),
         )
 
     def numbers(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the evidence JSON-ready."""
         kinds = {
             "real": self.real,
             "Gaussian": self.ideal,
@@ -225,7 +211,7 @@ class HeadEvidence:
         }
 
 
-LAWS = {  # column -> what it is
+LAWS = {  # variable of a dataset -> the law it holds
     "S_exact_without_sinks": "exact law, of n and γ̂",
     "S_given_without_sinks": "given the largest logit, nothing fitted",
     "S_head_without_sinks": "and κ of each head, from all other texts",
@@ -233,7 +219,10 @@ LAWS = {  # column -> what it is
 
 
 def late_rows(data: xarray.Dataset) -> xarray.Dataset:
-    """Every eighth row of the second half of the longest context, of one value of bos."""
+    """Return every eighth row of the second half of the longest context, of the first `bos`.
+
+    Neighbouring rows share their keys and say the same. The last row, n = T, is among them.
+    """
     run = data.isel(bos=0) if "bos" in data.dims else data
     rows = tables.rows_at(run, int(run["context"][-1])).isel(
         row=slice(EVERY_ROW - 1, None, EVERY_ROW)
@@ -242,8 +231,9 @@ def late_rows(data: xarray.Dataset) -> xarray.Dataset:
 
 
 def _against_law(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
-    """HeadRows against a law, their heads, and each text."""
+    """Return the fit of a law to rows, to medians of heads ("heads"), and by text ("texts")."""
     off = np.log(rows.S) - log_law
+    # A head's median over its rows of all texts; a row without the law counts in neither.
     heads = [
         np.nanmedian(np.where(np.isfinite(off), x, np.nan), axis=(0, 3)).ravel()
         for x in (np.log(rows.S), log_law)
@@ -253,15 +243,15 @@ def _against_law(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
     return found | {"rows": int(np.isfinite(off).sum()), "texts": texts}
 
 
-def gaussian_table(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Gaussian rows of the same n and γ̂ as some of these, on the laws without a constant."""
+def gaussian_table(rows: HeadRows) -> dict[str, dict[str, Any]]:
+    """Return the fits of the laws without a constant to Gaussian rows of some of these n and γ̂."""
+    # The rows that the laws say something of, since the Gaussian ones are to be their control.
     known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= row_laws.MAX_GAMMA))
-    take = np.random.default_rng(seed).permutation(known)[:_ROWS]
+    take = np.random.default_rng(SEED).permutation(known)[:GAUSSIAN_ROWS]
     n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))
-    found = draw_gaussian_rows(n, gamma, seed=seed)
+    found = draw_gaussian_rows(n, gamma)
     S, gamma, top = (
-        found[name].astype(float)
-        for name in ("S_without_sink_key", "gamma_without_sink_key", "top_logit_without_sink_key")
+        found[f"{name}_without_sink_key"].astype(float) for name in ("S", "gamma", "top_logit")
     )
     laws = (np.log(row_laws.exact_law(n, gamma)), log_head_law(n, gamma, top))
     return {
@@ -269,18 +259,17 @@ def gaussian_table(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
     }
 
 
-def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
-    """How rows without their sinks lie to the laws.
+def head_table(data: xarray.Dataset) -> dict[str, Any]:
+    """Return the fits of the laws to rows without their sinks, for the page.
 
     Args:
-        data: of `measurement.with_head_law`; of the runs of each text the first.
-        seed: of the Gaussian rows.
+        data: a dataset of `measurement.with_head_law`; of the runs of each text the first counts.
 
     Returns:
-        JSON-ready: "laws", by column median of S over the law, Spearman's rank correlation of rows
-        and of the medians of heads, share of rows within a quarter, count, and the median in each
-        text; "gaussian", the same of Gaussian rows; "kappa", its quantiles over the heads and
-        median standard error; "texts", their names.
+        A JSON-ready dict: "laws", by variable the median of S over the law, Spearman's rank
+        correlation of rows and of the medians of heads, the share of rows within a quarter, the
+        count, and the median in each text; "gaussian", the same of Gaussian rows; "kappa", its
+        quantiles over the heads and its median standard error; "texts", their names.
     """
     here = late_rows(data)
     rows = HeadRows.of(here)
@@ -289,7 +278,7 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
     kappa, stderr = (tables.known_values(here, name) for name in ("kappa", "kappa_stderr"))
     return {
         "laws": laws,
-        "gaussian": gaussian_table(rows, seed),
+        "gaussian": gaussian_table(rows),
         "kappa": {
             "heads": len(kappa),
             "quantiles": np.quantile(kappa, (0.05, 0.5, 0.95)).tolist(),
@@ -302,8 +291,8 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def text(found: dict[str, Any]) -> str:
-    """`head_table` for a terminal."""
+def format_head_table(found: dict[str, Any]) -> str:
+    """Write what `head_table` returned for a terminal."""
     lines = [f"{'rows without sinks against':<54}  S/law   rank  within a quarter"]
     for kind, laws in (("", found["laws"]), ("Gaussian rows: ", found["gaussian"])):
         for name, x in laws.items():

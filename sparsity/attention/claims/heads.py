@@ -1,4 +1,9 @@
-"""What is said of the heads of a real model, judged on rows of `measure_heads`."""
+"""Claims about why heads of a real model depart from the exact law, judged on `measure_heads`.
+
+Real rows are sparser than Gaussian rows of the same n and γ̂: in the median log S lies below theirs
+by a gap. Each judge changes rows in one respect (their largest logits, nearest keys, dependence)
+and asks which share of the gap is still there.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.attention.claims.evidence import claim_on_evidence
 from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
 from sparsity.attention.measurement.heads import NEAREST, TAIL
-from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.findings import Finding, core, instead, letter
+from sparsity.claims_ledger.judging import Claim
 
 if TYPE_CHECKING:
     import xarray
 
-_CLOSE = 0.05  # of a log ratio, that is next to none
+_WHOLE = "without sink key"  # the unchanged rows
+_CLOSE = 0.05  # a log ratio below which two medians count as equal
 
 
-def _left(of: HeadEvidence, name: str) -> float:
-    """The share of the gap between real and Gaussian rows that is left."""
-    gap = np.log(of.real.ratios["without sink key"] / of.ideal.ratios["without sink key"])
-    beside = of.ideal.ratios.get(name, of.ideal.ratios["without sink key"])
-    return float(np.log(of.real.ratios[name] / beside) / gap) if gap else np.nan
+def _share_of_gap(evidence: HeadEvidence, name: str) -> float:
+    """Return the share of the gap that is still there in rows changed in one respect.
+
+    Args:
+        evidence: the evidence.
+        name: the kind of changed rows, as in `Fits.ratios`; Gaussian rows changed alike stand
+            beside them, or plain ones where the change says nothing for Gaussian rows.
+    """
+    real, ideal = evidence.real.ratios, evidence.ideal.ratios
+    gap = np.log(real[_WHOLE] / ideal[_WHOLE])
+    return float(np.log(real[name] / ideal.get(name, ideal[_WHOLE])) / gap) if gap else np.nan
 
 
-def _gap(of: HeadEvidence) -> Any:
-    real, ideal = of.real.ratios["without sink key"], of.ideal.ratios["without sink key"]
+def _gap_finding(evidence: HeadEvidence) -> Finding:
+    real, ideal = (x.ratios[_WHOLE] for x in (evidence.real, evidence.ideal))
     return core(
         f"the median of S over the exact law is {real:.3f}, of Gaussian rows of the same n and γ̂ "
         f"{ideal:.3f}: more than {_CLOSE:.0%} apart",
@@ -34,31 +47,33 @@ def _gap(of: HeadEvidence) -> Any:
     )
 
 
-def upper_tail(of: HeadEvidence, seed: int) -> Judged:
-    """The upper tails of real and Gaussian rows exchanged."""
-    body, tail = _left(of, "body"), _left(of, "tail")
-    given, ideal = of.real.given, of.ideal.given
-    found = [
-        _gap(of),
+def upper_tail(evidence: HeadEvidence) -> list[Finding]:
+    """Judge rows whose upper tail is exchanged with that of Gaussian rows."""
+    # "body": a real row with the tail of a Gaussian one. "tail": a Gaussian row with the real tail.
+    body, tail = _share_of_gap(evidence, "body"), _share_of_gap(evidence, "tail")
+    given, ideal = evidence.real.given, evidence.ideal.given
+    return [
+        _gap_finding(evidence),
         core(
             f"with a Gaussian upper tail ({TAIL:.0%} of the keys) less than half of the gap is "
-            f"left: the median is {of.real.ratios['body']:.3f}, {body:.0%} of the gap",
+            f"left: the median is {evidence.real.ratios['body']:.3f}, {body:.0%} of the gap",
             body < 0.5,
         ),
         core(
             "a Gaussian row with the real tail has more than half of the gap: "
-            f"{of.real.ratios['tail']:.3f}, {tail:.0%} of it",
+            f"{evidence.real.ratios['tail']:.3f}, {tail:.0%} of it",
             tail > 0.5,
         ),
         letter(
             "the largest logit stands higher than in Gaussian rows: in the median "
-            f"{of.real.zeta:.2f} γ̂ above the mean, {of.ideal.zeta:.2f} in those",
-            of.real.zeta > 1.05 * of.ideal.zeta,
+            f"{evidence.real.zeta:.2f} γ̂ above the mean, {evidence.ideal.zeta:.2f} in those",
+            evidence.real.zeta > 1.05 * evidence.ideal.zeta,
         ),
         instead(
             "the higher it stands, the lower S over the exact law: rank correlation "
-            f"{of.real.top:.2f}, which alone tells nothing (Gaussian rows {of.ideal.top:.2f})",
-            of.real.top < -0.8,
+            f"{evidence.real.top:.2f}, which alone tells nothing (Gaussian rows "
+            f"{evidence.ideal.top:.2f})",
+            evidence.real.top < -0.8,
         ),
         instead(
             "given the largest logit, nothing fitted, the median is within a tenth of its law: "
@@ -66,18 +81,19 @@ def upper_tail(of: HeadEvidence, seed: int) -> Judged:
             abs(np.log(given.ratio)) < np.log(1.1),
         ),
     ]
-    return found, of.numbers()
 
 
-def recency(of: HeadEvidence, seed: int) -> Judged:
-    """Where the largest logits are, and the rows without the nearest keys."""
-    far, mid, real = _left(of, "far"), _left(of, "mid"), of.real.ratios
-    found = [
-        _gap(of),
+def recency(evidence: HeadEvidence) -> list[Finding]:
+    """Judge where the largest logits are, and rows without the nearest keys."""
+    # A row without its nearest keys is shorter as well: "mid" lacks as many from its middle.
+    far, mid = (_share_of_gap(evidence, name) for name in ("far", "mid"))
+    real = evidence.real.ratios
+    return [
+        _gap_finding(evidence),
         core(
-            f"the largest logit is within {NEAR} tokens in {of.real.near:.0%} of the rows, more "
-            f"than five times as often as in Gaussian ones ({of.ideal.near:.1%})",
-            of.real.near > 5 * of.ideal.near,
+            f"the largest logit is within {NEAR} tokens in {evidence.real.near:.0%} of the rows, "
+            f"more than five times as often as in Gaussian ones ({evidence.ideal.near:.1%})",
+            evidence.real.near > 5 * evidence.ideal.near,
         ),
         core(
             f"without the {NEAREST} nearest keys at least a third of the gap is closed: the median "
@@ -92,16 +108,17 @@ def recency(of: HeadEvidence, seed: int) -> Judged:
             abs(np.log(real["clear"])) < _CLOSE,
         ),
     ]
-    return found, of.numbers()
 
 
-def content(of: HeadEvidence, seed: int) -> Judged:
-    """What is left of the scores without distance profile and key bias."""
-    own, ideal = of.real.ratios["content"], of.content.ratios["without sink key"]
-    shape = of.real.ratios["shape"]
+def content(evidence: HeadEvidence) -> list[Finding]:
+    """Judge the scores less their distance profile and key bias."""
+    own, ideal = evidence.real.ratios["content"], evidence.content.ratios[_WHOLE]
+    # The content is narrower than the row, and a narrow row is near any law. "shape" is the whole
+    # row made as narrow: a control that shows what that alone does.
+    shape = evidence.real.ratios["shape"]
     off, other = (abs(np.log(x / ideal)) for x in (own, shape))
-    texts = ", ".join(f"{x:.3f}" for x in of.by_text)
-    found = [
+    texts = ", ".join(f"{x:.3f}" for x in evidence.by_text)
+    return [
         core(
             f"the median of its S over the exact law is {own:.3f}, that of Gaussian rows of its "
             f"n and γ̂ to {_CLOSE:.0%} ({ideal:.3f})",
@@ -113,66 +130,65 @@ def content(of: HeadEvidence, seed: int) -> Judged:
         ),
         letter(
             f"so it is in every text, to {_CLOSE:.0%}: {texts}",
-            all(abs(np.log(x / ideal)) < _CLOSE for x in of.by_text),
+            all(abs(np.log(x / ideal)) < _CLOSE for x in evidence.by_text),
         ),
         instead(
-            f"profile and bias explain {of.explained:.0%} of the variance in the median row, more "
-            "than half",
-            of.explained > 0.5,
+            f"profile and bias explain {evidence.explained:.0%} of the variance in the median "
+            "row, more than half",
+            evidence.explained > 0.5,
         ),
     ]
-    return found, of.numbers()
 
 
-def dependence(of: HeadEvidence, seed: int) -> Judged:
-    """Gaussian rows, correlated from key to key as real rows are."""
-    ratio, ideal, real = (x.ratios["without sink key"] for x in (of.dependent, of.ideal, of.real))
-    share = np.log(ratio / ideal) / np.log(real / ideal)
-    found = [
-        _gap(of),
+def dependence(evidence: HeadEvidence) -> list[Finding]:
+    """Judge Gaussian rows that are correlated from key to key as real rows are."""
+    ratio, ideal, real = (
+        x.ratios[_WHOLE] for x in (evidence.dependent, evidence.ideal, evidence.real)
+    )
+    share = np.log(ratio / ideal) / np.log(real / ideal)  # how far dependence alone goes
+    return [
+        _gap_finding(evidence),
         core(
-            f"logits one key apart have a correlation of {of.real.lag:.2f}; Gaussian rows with it "
-            f"have a median of {ratio:.3f}, which goes less than a quarter of the way from "
+            f"logits one key apart have a correlation of {evidence.real.lag:.2f}; Gaussian rows "
+            f"with it have a median of {ratio:.3f}, which goes less than a quarter of the way from "
             f"{ideal:.3f} to {real:.3f}",
             share < 0.25,
         ),
-        letter(
-            f"and are within {_CLOSE:.0%} of the exact law",
-            abs(np.log(ratio)) < _CLOSE,
-        ),
+        letter(f"and are within {_CLOSE:.0%} of the exact law", abs(np.log(ratio)) < _CLOSE),
     ]
-    return found, of.numbers()
 
 
-def freezings(of: HeadEvidence, seed: int) -> Judged:
-    """γ̂ against the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
-    below, between, above = of.real.frozen
-    off = max(abs(a - b) for a, b in zip(of.real.frozen, of.ideal.frozen, strict=True))
-    found = [
+def freezings(evidence: HeadEvidence) -> list[Finding]:
+    """Compare γ̂ with the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
+    # Beyond γ_c a few of n Gaussian logits hold all of a row. Already beyond γ_c/2 E e^(2s) is due
+    # to logits that no row of n has, and n·e^(−γ²) is no longer its n_eff.
+    below, between, above = evidence.real.frozen
+    off = max(abs(a - b) for a, b in zip(evidence.real.frozen, evidence.ideal.frozen, strict=True))
+    return [
         core(
-            f"the median of γ̂/γ_c is between ½ and 1: {of.real.gamma:.2f}",
-            0.5 < of.real.gamma < 1,
+            f"the median of γ̂/γ_c is between ½ and 1: {evidence.real.gamma:.2f}",
+            0.5 < evidence.real.gamma < 1,
         ),
         core(
             f"more than half of the rows are: {between:.0%} (below {below:.0%}, above {above:.0%})",
             between > 0.5,
         ),
-        letter(
-            "less than a quarter are on either side",
-            max(below, above) < 0.25,
-        ),
-        instead(
-            f"a Gaussian row's own γ̂ says the same, to {off:.2f} of a share",
-            off < 0.03,
-        ),
+        letter("less than a quarter are on either side", max(below, above) < 0.25),
+        instead(f"a Gaussian row's own γ̂ says the same, to {off:.2f} of a share", off < 0.03),
     ]
-    return found, of.numbers()
 
 
-def given_the_largest(of: HeadEvidence, seed: int) -> Judged:
-    """The law given the largest logit, its constants from other texts."""
-    fit, plain, ideal, exact = of.fitted, of.real.given, of.ideal.given, of.real.exact
-    found = [
+def given_the_largest(evidence: HeadEvidence) -> list[Finding]:
+    """Judge the law given the largest logit, with the constants of heads from other texts."""
+    # Whoever knows s_max knows much of a row's S. So the exact law, which is not given it, stands
+    # beside this one, and Gaussian rows, for which it holds by construction, are the control.
+    fit, plain, ideal, exact = (
+        evidence.fitted,
+        evidence.real.given,
+        evidence.ideal.given,
+        evidence.real.exact,
+    )
+    return [
         core(
             f"on texts held back the median of S over it is within 2 % of 1: {fit.ratio:.3f} "
             f"(exact law {exact.ratio:.3f})",
@@ -199,35 +215,27 @@ def given_the_largest(of: HeadEvidence, seed: int) -> Judged:
         ),
         instead(f"without the constant it ranks rows at {plain.rank:.3f}", plain.rank > 0.9),
     ]
-    return found, of.numbers()
-
-
-def _none() -> Any:
-    raise ValueError("these claims are judged on heads: pass HeadEvidence.of(data)")
 
 
 # What `HeadEvidence.numbers` gives, which every claim shows.
-_LEGEND = Legend(
-    {
-        "ratio": "median S/law",
-        "rank": "rank correlation of S with it",
-        "within": "share within a quarter of it",
-        "near": f"share with the largest logit within {NEAR} tokens",
-        "zeta": "median ζ of the largest logit",
-        "top": "rank correlation of S/exact law with ζ",
-        "lag": "correlation of logits one key apart",
-        "gamma": "median γ̂/γ_c",
-        "below": "share γ̂/γ_c < ½",
-        "between": "share ½ < γ̂/γ_c < 1",
-        "above": "share γ̂/γ_c > 1",
-        "explained": "variance that profile and bias explain",
-    }
-)
+_LABELS = {
+    "ratio": "median S/law",
+    "rank": "rank correlation of S with it",
+    "within": "share within a quarter of it",
+    "near": f"share with the largest logit within {NEAR} tokens",
+    "zeta": "median ζ of the largest logit",
+    "top": "rank correlation of S/exact law with ζ",
+    "lag": "correlation of logits one key apart",
+    "gamma": "median γ̂/γ_c",
+    "below": "share γ̂/γ_c < ½",
+    "between": "share ½ < γ̂/γ_c < 1",
+    "above": "share γ̂/γ_c > 1",
+    "explained": "variance that profile and bias explain",
+}
 _claim = partial(
-    Claim,
+    claim_on_evidence,
     source="this project's law of rows of finite length, on real heads",
-    routes=_none,
-    legend=_LEGEND,
+    labels=_LABELS,
 )
 _ROWS = "Rows of the second half of the text, without the first token."
 _PARTS = "s_ij = (row) + β_(i−j) + κ_j + ε_ij"
@@ -239,42 +247,42 @@ HEAD_CLAIMS: tuple[Claim, ...] = (
         formula="n S² = [1 + (n−1) r₁]²/[1 + (n−1) r₂], r_k = R(kγ − ζ)/R(−ζ), γ = κ_h γ̂",
         proof="The others are Gaussian below the largest. A law given the largest logit: no "
         "prediction from the spread alone.",
-        judge=given_the_largest,
+        find=given_the_largest,
     ),
     _claim(
         key="upper-tail",
         statement="Real rows are sparser than the exact law says because of their upper tail.",
         formula="S/S_exact with the largest logits of real and Gaussian rows exchanged",
         proof=_ROWS,
-        judge=upper_tail,
+        find=upper_tail,
     ),
     _claim(
         key="recency",
         statement="The upper tail comes from the nearest tokens.",
         formula=f"S/S_exact of the row without its {NEAREST} nearest keys",
         proof=_ROWS,
-        judge=recency,
+        find=recency,
     ),
     _claim(
         key="content",
         statement="Without distance profile and key bias real rows follow the exact law.",
         formula=_PARTS,
         proof="β from other texts, κ from later queries: neither has seen the row.",
-        judge=content,
+        find=content,
     ),
     _claim(
         key="dependence",
         statement="That neighbouring keys have similar logits plays no part.",
         formula="S(s_1 … s_n) is symmetric",
         proof="Gaussian rows of the same n, γ̂ and correlation from key to key.",
-        judge=dependence,
+        find=dependence,
     ),
     _claim(
         key="between-freezings",
         statement="Real rows sit between the two freezings.",
         formula="½ < γ̂/γ_c < 1, γ_c = √(2 ln n)",
         proof="Below ½ n_eff ≈ n e^(−γ²); above 1 a few keys have all of the mass.",
-        judge=freezings,
+        find=freezings,
     ),
 )
 
@@ -283,7 +291,7 @@ def judge_heads(data: xarray.Dataset) -> list[dict[str, Any]]:
     """Judge every claim on heads.
 
     Args:
-        data: of `sparsity.attention.measurement.heads.measure_heads`.
+        data: a dataset of `sparsity.attention.measurement.heads.measure_heads`.
 
     Returns:
         Records as those of `sparsity.claims`.

@@ -1,4 +1,8 @@
-"""Judges of the claims: from the numbers of a measurement to findings."""
+"""Judges of the claims on rows: from the evidence of a measurement to findings.
+
+Every threshold stands in the words of its finding and says how far apart counts as far. Rows are
+compared with Gaussian rows of the same n and γ̂, or one context with another, where that can be.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun
-from sparsity.claims_ledger.findings import Finding, Judged, core, instead, letter
+from sparsity.claims_ledger.findings import Finding, core, instead, letter
 
-_SMALL_LOGIT = 0.25  # a logit, or log odds, that is next to none
+_SMALL_LOGIT = 0.25  # a change of a logit or of log odds below which its sign says nothing
 
 
 def _list(values: Any, form: str = ".2f") -> str:
@@ -30,15 +34,14 @@ def _of_fits(fits: Sequence[LawFit], name: str) -> np.ndarray:
     return np.array([getattr(fit, name) for fit in fits])
 
 
-def exact_law(evidence: Evidence, seed: int) -> Judged:
-    """The two laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
+def exact_law(evidence: Evidence) -> list[Finding]:
+    """Compare both laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
     findings = []
     for run in evidence.runs:
-        off, exact_off = (
-            _of_fits(run.real, "off_limit"),
-            _of_fits(run.real, "off_exact"),
-        )
+        off, exact_off = (_of_fits(run.real, "off_limit"), _of_fits(run.real, "off_exact"))
+        # Medians over rows at each context length; without sinks, as the laws know of none.
         limit = run.table["ratio_limit_without_sinks"]
+        # Each a pair: of real rows, and of Gaussian ones.
         ratio, within, rank, other = (
             (_of_fits(run.real, name), _of_fits(run.ideal, name))
             for name in ("ratio", "within", "rank_exact", "rank_limit")
@@ -81,15 +84,16 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
                 np.all(np.abs(other[0] - rank[0]) < 0.05),
             ),
         ]
-    return findings, evidence.numbers()
+    return findings
 
 
-def first_token(evidence: Evidence, seed: int) -> Judged:
-    """Sink rates with and without BOS, beside uniform attention."""
+def first_token(evidence: Evidence) -> list[Finding]:
+    """Judge sink rates with and without BOS, beside uniform attention."""
     findings = []
     for run in evidence.runs:
         rate = run.table["sink_rate_0.3"]
         findings.append(
+            # Uniform attention gives it H_T/T = 0.07 at T = 64, and less in longer texts.
             core(
                 f"it takes more than 0.3 of the attention in a quarter of the heads or more: "
                 f"{_percents(rate)} ({_named(run)}); uniform attention has a rate of 0",
@@ -118,11 +122,13 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
             ),
         )
     )
-    return findings, evidence.numbers()
+    return findings
 
 
 def _other_sinks(run: ModelRun) -> list[Finding]:
-    """What the first token's rate leaves out: other keys, and the rows of the second half."""
+    """Return findings about other keys than the first, and about the rows of the second half."""
+    # "any": any key of a head in place of the first. "late": the rows T/2 < n ≤ T alone, as early
+    # rows give the first token much for want of others. "sinks": all sinks of a head together.
     rate, some, late, joint = (
         run.table[f"{name}_rate_0.3"] for name in ("sink", "any", "late", "sinks")
     )
@@ -146,13 +152,16 @@ def _other_sinks(run: ModelRun) -> list[Finding]:
     ]
 
 
-def longer_context(evidence: Evidence, seed: int) -> Judged:
-    """The logit of sinks against the one that would keep their mass, and the mass they keep."""
+def longer_context(evidence: Evidence) -> list[Finding]:
+    """Compare the logit of sinks with that which would keep their mass, and the mass they keep."""
     findings = []
     for run in evidence.runs:
         sinks = run.sinks
+        # Both are in logits, 0 at the shortest T. Beside Gaussian others they would be equal: what
+        # a sink's logit rose too little, the log odds of its mass lose.
         more, change = sinks.short[1:], sinks.change[1:]
         rates = np.stack([run.table["sink_rate_0.3"], run.table["sink_rate_0.8"]])
+        # Without heads that have sinks all columns are empty, and nothing holds.
         some, size = sinks.heads > 0, np.maximum(abs(more), abs(change))
         findings += [
             core(
@@ -179,11 +188,11 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
                 np.all(np.diff(rates, axis=1) < 0),
             ),
         ]
-    return findings, evidence.numbers()
+    return findings
 
 
-def dropping(evidence: Evidence, seed: int) -> Judged:
-    """n_eff with the sink and without it."""
+def dropping(evidence: Evidence) -> list[Finding]:
+    """Compare n_eff with the sinks and without them."""
     findings = []
     for run in evidence.runs:
         gain = run.table["n_eff_without_sinks"] / run.table["n_eff"]
@@ -202,20 +211,18 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
             worst < 1e-3,
         )
     )
-    return findings, evidence.numbers()
+    return findings
 
 
-def spread(evidence: Evidence, seed: int) -> Judged:
-    """γ̂ against ln n and √(ln n)."""
+def spread(evidence: Evidence) -> list[Finding]:
+    """Compare the growth of γ̂ with that of ln n and of √(ln n)."""
     findings = []
     for run in evidence.runs:
         gamma = run.table["gamma_without_sinks"]
+        # ln n would keep n_eff nearly the same; √(ln n) is what a limit law with n·S² fixed needs.
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
-            core(
-                f"γ̂ rises with n: {_list(gamma)} ({_named(run)})",
-                np.all(np.diff(gamma) > 0),
-            ),
+            core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),
             core(
                 f"γ̂/ln n is the same at every length, to 10 %: {_list(log)}",
                 np.ptp(log) < 0.1 * log.mean(),
@@ -226,4 +233,4 @@ def spread(evidence: Evidence, seed: int) -> Judged:
                 np.ptp(root) < 0.1 * root.mean(),
             ),
         ]
-    return findings, evidence.numbers()
+    return findings

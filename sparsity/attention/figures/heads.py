@@ -48,6 +48,7 @@ def _bin_by_length(data: xarray.Dataset) -> dict[str, np.ndarray]:
     return {key: np.array(values) for key, values in out.items()}
 
 
+EPSILON = tables.THRESHOLDS[0]  # Gu et al.'s
 RATES = (  # of the third panel: name in the table, in the legend, dashes, and the rate
     ("all sinks, rows above T/2", "all sinks", "-",
      lambda run, T: tables.late_rate(run, T, EPSILON, "sinks_mass")),
@@ -56,7 +57,6 @@ RATES = (  # of the third panel: name in the table, in the legend, dashes, and t
     ("first token, all rows, as published", "as published", (0, (1.2, 1.2)),
      lambda run, T: tables.sink_rate(run, T, EPSILON)),
 )  # fmt: skip
-EPSILON = tables.THRESHOLDS[0]
 
 
 def _rates(data: xarray.Dataset, b: Any, rate: Any) -> list[float]:

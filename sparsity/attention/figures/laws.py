@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
+def _head_means(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Return geometric means over the rows of each head, [layer, head]: measured, by both laws.
 
     Laws are compared by ratios, so means are of logarithms: an arithmetic mean would be that of the
@@ -48,7 +48,7 @@ def _laws_title(data: xarray.Dataset) -> str:
 
 def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
     """Draw measured S of every head against each law, coloured by layer."""
-    found = _heads(data)
+    found = _head_means(data)
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     every = [x[np.isfinite(x)] for x in found.values()]
     lowest = min((float(np.quantile(x, 0.02)) for x in every if len(x)), default=1e-3)
@@ -81,7 +81,7 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_laws(data: xarray.Dataset) -> Rows:
-    found = _heads(data)
+    found = _head_means(data)
     cells = (
         (i, j, *(float(found[key][i, j]) for key in ("measured", "limit", "exact")))
         for i, j in np.ndindex(found["exact"].shape)

@@ -1,4 +1,4 @@
-"""What a picture of a measurement is, and the runs and rows that it is drawn from."""
+"""The record of a picture of a measurement, and the choice of the runs and rows that it shows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of a measurement.
+    """A picture of a measurement.
 
     Args:
-        name: of its files.
+        name: the name of its files, without a suffix.
         title: (data) -> the finding, with its numbers.
         subtitle: (data) -> what is shown, one line.
         caption: what to see and how it was computed.
-        alt: the picture in words.
-        draw: (data, canvas) -> None.
-        table: (data) -> (columns, rows), what is drawn.
+        alt: the picture in words, for those who do not see it.
+        draw: (data, canvas) -> None; it draws everything but title and subtitle.
+        table: (data) -> (columns, rows) of the numbers that are drawn.
         size: width and height in inches.
-        needs: a variable without which there is nothing to draw.
+        needs: a variable of the dataset without which there is nothing to draw.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Picture:
     needs: str = "gamma"
 
     def render(self, data: xarray.Dataset) -> dict[str, bytes]:
-        """Return its files by suffix: svg, png, csv; the same bytes for the same data."""
+        """Return the picture's files by suffix, svg, png and csv: same data, same bytes."""
         title, subtitle = self.title(data), self.subtitle(data)
         draw: Any = self.draw
         files = plotting.render(draw, data, title, subtitle, self.size)  # type: ignore[arg-type]
@@ -61,10 +61,10 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A picture that was drawn.
+    """A picture that was drawn, for notebooks.
 
     Args:
-        png: the file.
+        png: the content of the file.
         alt: the picture in words.
     """
 
@@ -72,7 +72,7 @@ class Drawn:
     alt: str
 
     def __repr__(self) -> str:
-        """The picture in words."""
+        """Return the picture in words."""
         return self.alt
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:

@@ -1,7 +1,8 @@
-"""One call of attention in PyTorch: what it is given, its logits, and what it made of them.
+"""One call of attention in PyTorch: its arguments, the logits they make, and its output.
 
-A reading of a call counts only if its weights make the output of the call: `Output.check_rows` is
-the gate.
+The arguments that are read off a call may be misunderstood: a scale by another name, a mask that
+the function replaces by its own. Statistics of a call therefore count only if the logits, computed
+again from its arguments, also make its output: `Output.check_rows` is that gate.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import Any, NamedTuple
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.attention_layers import HIDDEN_AT, HIDDEN_BELOW_TOP
 
-# Relative to the largest value or weight: float32 kernels stay below 1e-5, a wrong mask or scale
-# is far above. Half precision rounds logits, by as much as they are large.
+# How far an output may be off, relative to the largest value or weight. Float32 kernels stay below
+# 1e-5, a wrong mask or scale is far above.
 _TOLERANCE = 1e-4
-_ROUNDINGS = 8  # of a logit in the type that the model computes in
+# A logit s rounded to a type whose numbers are `step` apart near 1 is off by step·|s|, and so is
+# its weight, relatively. A logit is a sum of many products, and the output one of many weights:
+# more roundings than 8 accept more wrong readings in half precision, fewer refuse right ones.
+_MAX_ROUNDINGS = 8
 
 
 class Unseen(Exception):
-    """Why a call of attention is not measured, in words that follow "…: it "."""
+    """A call of attention is not measured; the message follows the words "…: it "."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,12 @@ class Call:
 
     Args:
         query: [batch, heads, T, d].
-        key: [batch, kv heads, keys, d], each shared by consecutive query heads.
-        scale: of q·k; None for 1/√d.
+        key: [batch, kv heads, keys, d]; a key head serves as many consecutive query heads.
+        scale: the factor of q·k; None for 1/√d.
         causal: whether query i sees the keys up to i only.
         mask: [batch or 1, heads or 1, T or 1, keys], bool (true: seen) or numbers to add.
-        bias: numbers to add, likewise.
-        softcap: the cap.
+        bias: numbers to add, of the same shape.
+        softcap: the cap, which bounds |s| before bias and mask; None for no cap.
         unit: logits of learned sinks beside the keys, [heads].
         score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
         mask_mod: (batch, head, i, j) -> bool, likewise.
@@ -56,11 +60,14 @@ class Call:
 def logits(call: Call, at: Any) -> tuple[Any, Any]:
     """Return logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
 
+    What is not seen has the logit 0: −∞ there would make NaN of gradients through `where`.
+
     Args:
         call: the call.
         at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
     """
     torch = library("torch", "torch")
+    # Numbers of float16 near 10 are 1/128 apart: logits are made in float32 at least.
     wide = torch.promote_types(call.query.dtype, torch.float32)
     q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
     k = call.key.to(wide)
@@ -75,6 +82,7 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
     place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
     seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
     if call.score_mod is not None:
+        # FlexAttention knows two ways to hide a key: its mask, and a score of −∞.
         s = over_axes(torch, call.score_mod, _ROWS_OF_EACH_TEXT, scored=True)(s, *place)
         seen = seen & (s > -torch.inf)
     if call.mask_mod is not None:
@@ -98,11 +106,15 @@ _ROWS_OF_EACH_TEXT = ("j", "i", "h", "bi")  # rows of each text for themselves, 
 def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
     """Return a function of one entry, as FlexAttention takes it, on [batch, heads, rows, keys].
 
+    FlexAttention calls such functions with one entry's indices b, h, i, j. `vmap` adds one axis at
+    a time, the last axis first, over those of the four that have it; the others stay as they are.
+
     Args:
         torch: the module.
-        function: of batch, head, query and key, after a logit where it is `scored`.
-        places: for each of the axes, last first, which of the four have it: "bhij".
-        scored: whether a logit comes first.
+        function: a function of batch, head, query and key, after a logit where it is `scored`.
+        places: for each of the axes, last first, the letters of "bhij" that vary along it: "bi" is
+            an axis of texts with rows of their own.
+        scored: whether the function takes a logit first.
     """
     for axis in places:
         own = tuple(0 if x in axis else None for x in "bhij")
@@ -113,7 +125,8 @@ def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool)
 def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
     """Return what masks and biases add to rows [batch or 1, rows], and the keys they leave seen.
 
-    Float masks hide as `measure` says it.
+    Numbers that a mask adds hide keys by the rule of `attention_layers.HIDDEN_AT`, that of
+    `measure`: relative to the largest one, as an ALiBi bias may be far below zero everywhere.
     """
     torch, total = library("torch", "torch"), 0.0
     for added in (call.bias, call.mask):
@@ -130,14 +143,14 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
 
 
 class Output(NamedTuple):
-    """What an attention function gave for a call: its output, or the weights themselves.
+    """What an attention function returned for a call, against which its logits are checked.
 
     Args:
         value: [batch, kv heads, keys, dim].
-        output: [batch, heads, T, dim]; None where there are weights.
-        weights: [batch, heads, T, keys] that it returned; None for none.
-        dropped: whether some of the weights may have been dropped, and the others raised.
-        step: how far apart numbers of the type that it computed in are, near 1.
+        output: [batch, heads, T, dim]; not looked at where there are weights.
+        weights: the weights it returned, [batch, heads, T, keys]; None if it returned none.
+        dropped: whether dropout may have zeroed some of the weights and scaled up the others.
+        step: the distance of neighbouring numbers near 1 in the type that it computed in.
     """
 
     value: Any
@@ -170,6 +183,9 @@ class Output(NamedTuple):
         if self.weights is not None:
             want = torch.take_along_dim(self.weights[..., : p.shape[-1]].to(p), at, 2)
             if self.dropped:
+                # Dropout divides what it keeps by the chance to be kept, which a layer need not
+                # tell: the factor that fits best, by least squares, undoes it. What it dropped
+                # cannot be checked.
                 kept = torch.where(some, p, 0.0)[want > 0]
                 want = want * ((kept * want[want > 0]).sum() / want.square().sum().clamp(min=1e-30))
                 p = torch.where(want > 0, p, 0.0)
@@ -178,12 +194,13 @@ class Output(NamedTuple):
             batch, heads, rows, keys = p.shape
             v = self.value.to(p)
             grouped = p.reshape(batch, v.shape[1], -1, keys)
-            p = (grouped @ v).reshape(batch, heads, rows, -1)
+            p = (grouped @ v).reshape(batch, heads, rows, -1)  # the output, no longer weights
             want = torch.take_along_dim(self.output.to(p), at, 2)
             size = v.abs().amax((-2, -1), keepdim=True)
             size = size.repeat_interleave(heads // v.shape[1], 1)
+        # `not (off <= most)` rather than `off > most`: an output of NaN fails.
         largest = s.abs().amax(-1, keepdim=True)
-        most = size * (_TOLERANCE + _ROUNDINGS * self.step * (1 + largest))
+        most = size * (_TOLERANCE + _MAX_ROUNDINGS * self.step * (1 + largest))
         off = (p - want).abs()
         if bool((some & ~(off <= most)).any()):
             raise Unseen("computes something else than softmax attention of its arguments")

@@ -1,7 +1,9 @@
 """What the attention functions of PyTorch and of transformers are called with, as a `Call`.
 
-Each reader takes the function, what it was given and what it returned; it raises `Unseen` for a
-call that it cannot read.
+Each reader takes the function, the arguments of a call and what it returned; it raises `Unseen` for
+a call that it cannot read. Dropout has random numbers of its own, so that the output of a call with
+dropout says nothing about its weights: the function is called again without it, and that output is
+the one to check against.
 """
 
 from __future__ import annotations
@@ -15,25 +17,34 @@ from typing import Any
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring.call import Call, Output, Unseen
 
-# In which the output of many heads may differ from that by another kernel: products of the widths
-# of models, added in another order.
-_MAX_ROUNDINGS = 256
+# By how many roundings the output of all heads may differ from that of another kernel, which adds
+# products as many as a model is wide in another order. float32 counts as 2⁻²⁰, eight of its own
+# roundings, so that 256 of them are 2.4e-4 of the largest output, near `call`'s 1e-4 for one head.
+_MAX_ROUNDINGS, _FINEST_STEP = 256, 2.0**-20
 
 Reader = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], tuple[Call, Output]]
 
 
-def read_sdpa(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
     """Read a call of `torch.nn.functional.scaled_dot_product_attention`."""
-    torch, bound = library("torch", "torch"), _SDPA.bind(*given, **more)
+    torch, bound = library("torch", "torch"), _SDPA.bind(*args, **kwargs)
     bound.apply_defaults()
     q, k, v, mask, dropout, causal, scale, grouped = bound.arguments.values()
     plain = {**bound.arguments, "dropout_p": 0.0}
     mask_mod = None
-    if isinstance(mask, library("torch.nn.attention.bias", "torch").CausalBias):
-        mask, causal, mask_mod = None, *_read_causal_bias(mask, k.shape[-2] - q.shape[-2])
+    bias = library("torch.nn.attention.bias", "torch")
+    if isinstance(mask, bias.CausalBias):
+        # It is a tensor without numbers of its own. Its variants differ where there are more keys
+        # than queries: the triangle starts at the first key, as `is_causal` has it, or ends at the
+        # last.
+        ahead = k.shape[-2] - q.shape[-2]
+        causal = mask.variant == bias.CausalVariant.UPPER_LEFT or not ahead
+        mask_mod = None if causal else (lambda batch, head, i, j: j <= i + ahead)
+        mask = None
     refuse_unreadable(q, k, v, mask)
+    # The axes before the last two broadcast, all but that of heads where key heads may be fewer.
     leads = [tuple(x.shape[:-2]) for x in (q, k, v)]
-    own = 1 if grouped else 0  # the last axis of these, where key heads may be fewer
+    own = 1 if grouped else 0
     common = torch.broadcast_shapes(*(lead[: len(lead) - own] for lead in leads))
     leads = [common + lead[len(lead) - own :] for lead in leads]
     if mask is not None and mask.ndim > 4:
@@ -61,23 +72,15 @@ def _sdpa(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> None:
-    """The arguments of the function, which is built in and says none."""
+    """Stand for the signature of the function, which is built in and has none to inspect."""
 
 
 _SDPA = inspect.signature(_sdpa)
 
 
-def _read_causal_bias(bias: Any, ahead: int) -> tuple[bool, Any]:
-    """Whether a causal bias starts at the first key, else the mask that ends at the last."""
-    variants = library("torch.nn.attention.bias", "torch").CausalVariant
-    if bias.variant == variants.UPPER_LEFT or not ahead:
-        return True, None
-    return False, lambda batch, head, i, j: j <= i + ahead
-
-
-def read_flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+def read_flex(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
     """Read a call of `torch.nn.attention.flex_attention.flex_attention`."""
-    named = _arguments_by_name(function, given, more)
+    named = _arguments_by_name(function, args, kwargs)
     q, k, v = (named[x] for x in ("query", "key", "value"))
     output = output[0] if isinstance(output, tuple) else output
     refuse_unreadable(q, k, v, output)
@@ -87,12 +90,15 @@ def read_flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, 
     return call, Output(v, output, step=_step_near_one(output, q))
 
 
-@functools.cache  # so that the function around an interface is one, whatever watch asks for it
+# `interception` makes one function around each (function, reader): the reader must be the same
+# object whichever watch asks for it.
+@functools.cache
 def of_interface(name: str) -> Reader:
     """Return the reader of an attention function of transformers, by its implementation's name."""
 
-    def attention(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
-        named = _arguments_by_name(function, given, more)
+    def attention(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
+        named = _arguments_by_name(function, args, kwargs)
+        # Only the order of these four is relied on: names are each model's own.
         module, q, k, v, *others = named.values()
         mask = others[0] if others else None
         if named.get("cache") is not None:
@@ -101,11 +107,14 @@ def of_interface(name: str) -> Reader:
         array = mask if mask_mod is None else None
         causal = name == "sdpa" and mask is None and _causal(module, q, named)
         weights = None
+        # Eager attention of some models takes the rate from the module: training may drop then.
         dropped = bool(named.get("dropout")) or (name == "eager" and module.training)
         if name == "eager":
             weights = output[1]
         elif dropped:
-            output = _without_dropout(function, given, more)
+            bound = inspect.signature(function).bind(*args, **kwargs)
+            bound.arguments["dropout"] = 0.0
+            output = function(*bound.args, **bound.kwargs)
         refuse_unreadable(q, k, v, array, output[0], weights)
         call = Call(
             q, k,
@@ -126,51 +135,49 @@ def _causal(module: Any, query: Any, named: dict[str, Any]) -> bool:
     return query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if said is None else said)
 
 
-def makes_weights(function: Any, given: Any, more: Any) -> bool:
-    """Whether a call of `multi_head_attention_forward` makes the weights by itself."""
-    return bool(_arguments_by_name(function, given, more)["need_weights"])
+def makes_weights(function: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether `multi_head_attention_forward` makes the weights by itself in this call."""
+    return bool(_arguments_by_name(function, args, kwargs)["need_weights"])
 
 
-def read_multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+def read_multi_head(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
     """Read a call of `multi_head_attention_forward` that makes the weights by itself.
 
-    It is computed again without them, by a copy of the function whose inner attention is kept.
+    It is computed again without them: then it projects queries and keys, and calls PyTorch's own
+    attention on them, which is read. Weights that it returns may be averaged over heads, and so
+    could not be checked head by head; the outputs of both ways are compared instead.
     """
-    torch, named = library("torch", "torch"), _arguments_by_name(function, given, more)
+    torch, named = library("torch", "torch"), _arguments_by_name(function, args, kwargs)
     refuse_unreadable(*(x for x in named.values() if isinstance(x, torch.Tensor)))
     inner: list[Any] = []
     attend = torch.nn.functional.scaled_dot_product_attention
 
-    def kept(*given: Any, **more: Any) -> Any:
-        inner.append((given, more, attend(*given, **more)))
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        inner.append((args, kwargs, attend(*args, **kwargs)))
         return inner[0][2]
 
-    known = function.__globals__ | {attend.__name__: kept}  # a copy of it calls `kept`
+    # A copy of the function that finds `kept` by the name of the inner attention: replacing that in
+    # the module itself would be seen by other threads.
+    known = function.__globals__ | {attend.__name__: kept}
     again = types.FunctionType(function.__code__, known, argdefs=function.__defaults__)
     made = again(**named | {"need_weights": False, "dropout_p": 0.0, "is_causal": False})[0]
     found = read_sdpa(attend, *inner[0])
     if not (named["training"] and named["dropout_p"]):
-        most = _MAX_ROUNDINGS * max(found[1].step, 2.0**-20) * made.abs().max()
+        most = _MAX_ROUNDINGS * max(found[1].step, _FINEST_STEP) * made.abs().max()
         if bool(((made - output[0]).abs() > most).any()):
             raise Unseen("computes something else than PyTorch's own attention of many heads")
     return found
 
 
-def _arguments_by_name(function: Any, given: Any, more: Any) -> dict[str, Any]:
+def _arguments_by_name(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of a call by name, in their order, with defaults."""
-    bound = inspect.signature(function).bind(*given, **more)
+    bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     named = dict(bound.arguments)
     for name, parameter in bound.signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             named |= named.pop(name)
     return named
-
-
-def _without_dropout(function: Any, given: Any, more: Any) -> Any:
-    bound = inspect.signature(function).bind(*given, **more)
-    bound.arguments["dropout"] = 0.0
-    return function(*bound.args, **bound.kwargs)
 
 
 def _with_four_axes(x: Any, lead: tuple[int, ...]) -> Any:
@@ -180,12 +187,13 @@ def _with_four_axes(x: Any, lead: tuple[int, ...]) -> Any:
 
 
 def _step_near_one(output: Any, query: Any) -> float:
-    """Return how far apart numbers are, near 1, in the coarsest type that made the output."""
+    """Return the distance of numbers near 1 in the coarsest type that may have made the output."""
     torch, device = library("torch", "torch"), query.device.type
     types = [output.dtype, query.dtype]
     if torch.is_autocast_enabled(device):
         types.append(torch.get_autocast_dtype(device))
     coarse = max(torch.finfo(x).eps for x in types)
+    # TF32, which GPUs may multiply float32 in, has ten bits after the point.
     rounded = device != "cpu" and torch.get_float32_matmul_precision() != "highest"
     return max(coarse, 2.0**-10) if rounded else coarse
 
@@ -193,8 +201,11 @@ def _step_near_one(output: Any, query: Any) -> float:
 def refuse_unreadable(*tensors: Any) -> None:
     """Refuse what is no plain array of numbers; None stands for no array.
 
+    Subclasses may compute anything by their operators, and their numbers may be elsewhere
+    (distributed, quantised, fake), so that only PyTorch's own two types are read.
+
     Raises:
-        Unseen: one of them is not.
+        Unseen: one of them is not a plain array.
     """
     torch = library("torch", "torch")
     for x in tensors:
@@ -206,7 +217,7 @@ def refuse_unreadable(*tensors: Any) -> None:
             raise Unseen("is given nested or sparse tensors, which are not read")
         if x.device.type == "meta":
             raise Unseen("is given tensors without numbers (of the device meta)")
-        try:
+        try:  # tensors of `vmap` and `grad` are of the plain type, but have no storage
             x.untyped_storage()
         except (RuntimeError, NotImplementedError):
             raise Unseen("runs inside a transform of torch.func, where no numbers are") from None

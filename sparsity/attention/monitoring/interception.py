@@ -1,8 +1,12 @@
-"""Stands between models and the attention functions that they call, while a pass is looked at.
+"""Interception of the calls of attention functions, while a pass is looked at.
 
-A function is replaced where it is known by name, in the dictionary of a module of Python or of
-transformers, by one around it that calls it and shows the call to who listens. There is one such
-function for each, so that code compiled in a pass stays valid in the next.
+A function is replaced where it is known by name, in the dictionary of a Python module or in the
+table of implementations of transformers. Its replacement calls it and shows the call to all
+listeners. There is one replacement for each function, whatever pass needs it, so that code that
+PyTorch compiled in a pass (and guards by the identity of functions) stays valid in the next.
+
+Hooks of modules would not do: they see what a module is given, not what it makes of that for its
+attention function.
 """
 
 from __future__ import annotations
@@ -21,16 +25,15 @@ from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import calls
 from sparsity.attention.monitoring.calls import Reader
 
-INTERFACE = ("sdpa", "flex_attention")  # implementations of transformers that have a name there
-_EAGER_SUFFIX = (
-    "eager_attention_forward"  # the end of the name of the one that a model's file has itself
-)
+INTERFACE = ("sdpa", "flex_attention")  # the entries of transformers' table that can be read
+# The end of the name under which each model's file of transformers defines its own eager attention.
+_EAGER_SUFFIX = "eager_attention_forward"
 
 Listener = Callable[[Reader, Any, tuple[Any, ...], dict[str, Any], Any], None]
 
 
 class Place(NamedTuple):
-    """Where a function is known: under which name, and who reads its calls."""
+    """A name in a dictionary under which a function is found, and the reader of its calls."""
 
     names: dict[str, Any]
     name: str
@@ -38,8 +41,8 @@ class Place(NamedTuple):
 
 
 @dataclass
-class _Opened:
-    """A place whose function is replaced, and by how many passes."""
+class _Replaced:
+    """A place whose function is replaced, and how many passes need it so."""
 
     place: Place
     old: Any
@@ -48,81 +51,93 @@ class _Opened:
 
 
 class _Thread(threading.local):
-    """Of one thread: whether it is in an attention function, whose inner calls are not shown."""
+    """Whether a thread is in an attention function: calls inside it are not shown."""
 
     inside: bool = False
 
 
 _THREAD = _Thread()
 _LOCK = threading.RLock()
-_OPENED: dict[tuple[int, str], _Opened] = {}
+_REPLACED: dict[tuple[int, str], _Replaced] = {}
 _LISTENERS: list[Listener] = []
 
 
 def listen(listener: Listener, places: Sequence[Place]) -> Callable[[], None]:
-    """Show a listener the calls of functions at these places, until what is returned is called."""
+    """Show a listener the calls of functions at these places.
+
+    Passes may overlap in threads and nest, so that places are counted: a function is put back when
+    the last pass that needs its place ends.
+
+    Returns:
+        A function that ends it; further calls of it do nothing.
+    """
     with _LOCK:
         for place in places:
             key = id(place.names), place.name
-            if key not in _OPENED:
+            if key not in _REPLACED:
                 old = place.names[place.name]
-                _OPENED[key] = _Opened(place, old, _showing_calls(old, place.reader))
-                place.names[place.name] = _OPENED[key].new
-            _OPENED[key].users += 1
+                _REPLACED[key] = _Replaced(place, old, _showing_calls(old, place.reader))
+                place.names[place.name] = _REPLACED[key].new
+            _REPLACED[key].users += 1
         _LISTENERS.append(listener)
-    left = [listener]
+    active = [listener]
 
     def stop() -> None:
         with _LOCK:
-            if not left:
+            if not active:
                 return
-            _LISTENERS.remove(left.pop())
+            _LISTENERS.remove(active.pop())
             for place in places:
-                opened = _OPENED[id(place.names), place.name]
-                opened.users -= 1
-                if not opened.users:
-                    del _OPENED[id(place.names), place.name]
-                    if place.names.get(place.name) is opened.new:
-                        place.names[place.name] = opened.old
+                replaced = _REPLACED[id(place.names), place.name]
+                replaced.users -= 1
+                if not replaced.users:
+                    del _REPLACED[id(place.names), place.name]
+                    # Someone else may have replaced it in the meantime: that stays.
+                    if place.names.get(place.name) is replaced.new:
+                        place.names[place.name] = replaced.old
 
     return stop
 
 
 @contextmanager
-def _original_functions(given: tuple[Any, ...], more: dict[str, Any]) -> Iterator[None]:
-    """Put the functions back for a call with tensors or modes that ask which function it is."""
+def _original_functions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
+    """Put the functions back for a call with tensors or modes that ask which function it is.
+
+    `__torch_function__` is given the function that was called and compares it with those it knows.
+    Functions of PyTorch hand over what their name in the module stands for: the replacement.
+    """
     torch = library("torch", "torch")
-    if not torch.overrides.has_torch_function((*given, *more.values())):
+    if not torch.overrides.has_torch_function((*args, *kwargs.values())):
         yield
         return
     with _LOCK:
-        hidden = list(_OPENED.values())
-        for opened in hidden:
-            opened.place.names[opened.place.name] = opened.old
+        hidden = list(_REPLACED.values())
+        for replaced in hidden:
+            replaced.place.names[replaced.place.name] = replaced.old
         try:
             yield
         finally:
-            for opened in hidden:
-                opened.place.names[opened.place.name] = opened.new
+            for replaced in hidden:
+                replaced.place.names[replaced.place.name] = replaced.new
 
 
 @functools.cache
 def _showing_calls(function: Any, reader: Reader) -> Any:
-    """The function, which shows its calls to who listens."""
+    """Return a function that does the same and shows its calls to the listeners."""
     torch = library("torch", "torch")
 
     @functools.wraps(function)
-    def shown(*given: Any, **more: Any) -> Any:
+    def shown(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or _THREAD.inside or not _LISTENERS:
-            return function(*given, **more)
-        if reader is calls.read_multi_head and not calls.makes_weights(function, given, more):
-            return function(*given, **more)  # it calls a function that is shown
+            return function(*args, **kwargs)
+        if reader is calls.read_multi_head and not calls.makes_weights(function, args, kwargs):
+            return function(*args, **kwargs)  # it calls a function that is shown
         _THREAD.inside = True
         try:
-            with _original_functions(given, more):
-                output = function(*given, **more)
+            with _original_functions(args, kwargs):
+                output = function(*args, **kwargs)
             for listener in dict.fromkeys(_LISTENERS):  # a watch has one pass in each thread
-                listener(reader, function, given, more, output)
+                listener(reader, function, args, kwargs, output)
         finally:
             _THREAD.inside = False
         return output
@@ -131,7 +146,11 @@ def _showing_calls(function: Any, reader: Reader) -> Any:
 
 
 def places_of_attention(modules: Sequence[Any]) -> list[Place]:
-    """Where the attention functions are known that these modules of PyTorch may call."""
+    """Return where the attention functions are known that these modules of PyTorch may call.
+
+    A function is found under any name in the files that define the modules' classes, and under its
+    own name in every other imported file, where a helper may have it by `from … import`.
+    """
     files = {kind.__module__ for part in modules for kind in type(part).__mro__}
     own = [vars(sys.modules[name]) for name in sorted(files) if name in sys.modules]
     others = [vars(each) for name, each in list(sys.modules.items())
@@ -139,6 +158,7 @@ def places_of_attention(modules: Sequence[Any]) -> list[Place]:
     found: dict[tuple[int, str], Place] = {}
 
     def add(names: dict[str, Any], name: str, reader: Reader) -> None:
+        # The first finding counts: a name may be found by two of the ways below.
         found.setdefault((id(names), name), Place(names, name, reader))
 
     for home, name, reader in (
@@ -159,6 +179,8 @@ def places_of_attention(modules: Sequence[Any]) -> list[Place]:
         for name in [key for key in names if key.endswith(_EAGER_SUFFIX)]:
             if inspect.isfunction(names[name]):
                 add(names, name, calls.of_interface("eager"))
+    # A model of transformers looks its attention up in a table by name. An entry that a user has
+    # registered stands in the local part of the table, before those of the library.
     hf: Any = sys.modules.get("transformers.modeling_utils")
     for name in INTERFACE if hf else ():
         interface = hf.ALL_ATTENTION_FUNCTIONS

@@ -1,7 +1,8 @@
-"""The passes of a model: where they begin and end, what runs around a call, and how it is read.
+"""The passes of a model: where they begin and end, and which module makes a call.
 
-Hooks of modules tell when a pass begins and ends; the frames of Python tell which module makes a
-call. What is computed for a watch leaves no trace in the pass itself.
+Hooks of modules show when a pass begins and ends. An attention function is not told which module
+calls it: the frames of Python are searched for methods of modules. What is computed for a watch
+leaves no trace in the pass itself.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Hook:
     """A hook of a module, which does nothing while code is compiled or compiled code runs.
 
     Args:
-        watch: whose it is.
-        act: what it does with a module.
-        only: the one module that it is for; None for the one that it is registered with.
+        watch: the watch that it belongs to.
+        act: what it does with the module that runs.
+        only: the one module that a hook of all modules is for; None for a hook of one module.
     """
 
     def __init__(self, watch: Any, act: Callable[[Any], None], only: Any = None) -> None:
@@ -44,29 +45,32 @@ class Hook:
             self.watch.note("model", error)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In a copy of the model or its file: what does nothing, and needs nothing to be read."""
+        """Pickle as a function that does nothing, so that models are copied and saved meanwhile.
+
+        It is one of the standard library: the file can be read without this package.
+        """
         return getattr, (contextlib.nullcontext(), "__exit__")
 
 
 @functools.cache
 def _compiler_around() -> Callable[[], Any]:
-    """Return a function that tells whether PyTorch's compiler takes the frames of calls.
+    """Return a function that returns the compiler of frames, if PyTorch's is active in a thread.
 
-    The compiler is told to leave the frames of hooks alone. Else it compiled them, which with the
-    stance "fail_on_recompile" is an error.
+    The compiler is set to leave the frames of hooks alone. Else it would compile them, which with
+    the stance "fail_on_recompile" is an error.
     """
     frames = library("torch", "torch")._C._dynamo.eval_frame
     try:
         action = frames._FrameAction
         strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
         frames.set_code_exec_strategy(Hook.__call__.__code__, strategy)
-    except AttributeError:  # of an older PyTorch, which compiles them
+    except AttributeError:  # an older PyTorch has no such setting and compiles them
         return lambda: None
     return frames.get_eval_frame_callback
 
 
 def may_recompile() -> bool:
-    """Return whether compiled code may be compiled again, as replaced functions make it."""
+    """Return whether PyTorch may compile code again, as it does when a function is replaced."""
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return True
@@ -76,17 +80,19 @@ def may_recompile() -> bool:
 
 
 def entrances(model: Any) -> list[Any]:
-    """Modules that a pass may begin with: all but those that cannot attend, or must not be hooked.
+    """Return the modules that a pass may begin with: those that may attend and may be hooked.
 
-    A hook in PyTorch's encoder layer would turn its fused path off, and so change the output by
-    rounding; it has none, unless it is the model itself.
+    PyTorch's own modules without parts, such as Linear, cannot attend. A hook in PyTorch's encoder
+    layer would turn its fused path off, and so change the output by rounding: neither it nor its
+    parts are hooked, and if it is the model itself, `Watch` hooks all modules of the process.
     """
     torch = library("torch", "torch")
     fused = [x for x in model.modules() if isinstance(x, torch.nn.TransformerEncoderLayer)]
-    left = {inner for layer in fused for inner in layer.modules()}
-    parts = [x for x in model.modules() if x not in left and (next(x.children(), None) is not None
-             or not type(x).__module__.startswith("torch."))]  # fmt: skip
-    return parts if model in left or model in parts else [model, *parts]
+    unhooked = {inner for layer in fused for inner in layer.modules()}
+    parts = [x for x in model.modules()
+             if x not in unhooked and (next(x.children(), None) is not None
+                                       or not type(x).__module__.startswith("torch."))]  # fmt: skip
+    return parts if model in unhooked or model in parts else [model, *parts]
 
 
 def in_backward() -> bool:
@@ -96,7 +102,11 @@ def in_backward() -> bool:
 
 
 def _frames() -> Iterator[tuple[Any, Any]]:
-    """The code that runs, innermost first, each with its first argument."""
+    """Iterate over the code that runs, innermost first, each with its first argument.
+
+    The first argument of a method is the module. It is taken from `f_locals` by its name, which
+    need not be "self".
+    """
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -112,13 +122,13 @@ def modules_around() -> Iterator[Any]:
 
 
 def depth(part: Any) -> int:
-    """Return how often a module is being called, one call inside the other."""
+    """Return how many calls of a module are running, one inside the other."""
     call = library("torch", "torch").nn.Module._call_impl.__code__
     return sum(code is call and first is part for code, first in _frames())
 
 
 class Pass:
-    """A pass of a model in one thread.
+    """A pass is a call of a model, or of a part of it, from outside, in one thread.
 
     Args:
         entrance: the module that it begins with.
@@ -127,7 +137,7 @@ class Pass:
 
     def __init__(self, entrance: Any, looking: bool) -> None:
         self.entrance, self.looking = entrance, looking
-        self.depth, self.renamed = 1, False
+        self.depth, self.relearnt = 1, False  # calls of the entrance; whether new parts were learnt
         self.stop: Callable[[], None] = lambda: None
         self._calls: Counter[str] = Counter()
         self._last: dict[str, tuple[Any, ...]] = {}
@@ -136,6 +146,7 @@ class Pass:
         """Return whether a module attends from the same queries to the same keys as just before.
 
         Differential attention does so for each half of its values: its weights are one matrix.
+        Weak references keep no memory alive, and a tensor in place of one that died is another.
         """
         own = tuple(weakref.ref(x) for x in (call.query, call.key))
         same = self._last.get(path)
@@ -150,7 +161,7 @@ class Pass:
 
 @contextlib.contextmanager
 def without_traces() -> Iterator[None]:
-    """Computing that leaves no trace in gradients, in modes of others, or in what is traced.
+    """Leave no trace, in this context, in gradients, in modes of others, or in what is traced.
 
     Raises:
         Unseen: the call is part of a trace.

@@ -1,4 +1,8 @@
-"""The focus of attention inside a step in JAX: numbers of some rows, and a penalty on them."""
+"""The focus of attention inside a training step in JAX: `monitor` some rows, or penalise them.
+
+Both are `stream` on a sample of rows: sums over all keys for a few queries cost little beside the
+layer itself. `Bounds` and `mean_square_outside` serve the penalty in PyTorch too.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,12 @@ from sparsity.errors import InputError
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which rows cost nothing.
+    """Rows within these bounds cost nothing.
 
     Args:
-        of: "n_eff" or "gamma".
-        low: the least; None for no such bound.
-        high: the most.
+        of: the quantity, "n_eff" or "gamma".
+        low: the least value without cost; None for no such bound.
+        high: the largest value without cost; None for no such bound.
     """
 
     of: str
@@ -50,17 +54,20 @@ class Bounds:
 
 
 def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
-    """Return the mean square of how far rows lie outside, over the rows that have a value; else 0.
+    """Return the mean square distance of rows to the bounds, of the rows with a value; else 0.
+
+    n_eff is compared by its logarithm: a factor of two too few costs the same at 4 and at 400.
 
     Args:
         xp: `jax.numpy` or `torch`.
-        bounds: between which they cost nothing.
+        bounds: the bounds.
         found: n_eff or γ̂ of rows, NaN where there is none.
-        length: keys n of each.
+        length: the number of keys n of each row, which caps the lower bound on n_eff.
     """
     some = ~xp.isnan(found)
+    # NaN is replaced before any arithmetic: its gradient would be NaN also where `where` drops it.
     x = xp.where(some, found, 1.0)
-    zero = xp.zeros_like(x)
+    zero = xp.zeros_like(x)  # numbers added to it get the type and the device of `found`
     low, high = (None if b is None else zero + b for b in (bounds.low, bounds.high))
     if bounds.of == "n_eff":
         x = xp.log(x)
@@ -72,12 +79,17 @@ def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any
     return squares.sum() / xp.maximum(zero.sum() + some.sum(), zero.sum() + 1)
 
 
+# Rows are few, so many keys fit in a tile of logits: the loop over tiles is short.
+_BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time
 OF = ("length", "n_eff", "entropy", "beta", "gamma", "gamma_ratio", "max_logit", "sink_mass")
-BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time: few rows, so many keys
 
 
 def sample_rows(length: int, rows: Any) -> Any:
-    """Return the positions of the rows to look at: at most so many, log-spaced; or as given.
+    """Return the positions of the rows to look at, or None for all of `length` rows.
+
+    Args:
+        length: the number of rows there are.
+        rows: how many at most, log-spaced, or their positions; None for all.
 
     Raises:
         InputError: neither a number of rows nor positions below `length`.
@@ -99,7 +111,7 @@ def monitor(
     when: Any = True,
     **options: Any,
 ) -> dict[str, jax.Array]:
-    """How focused attention is in some rows: a pure function for a training step.
+    """Measure how focused attention is in some rows: a pure function for a training step.
 
     Works under `jax.jit`, `vmap` and `grad`, and has no gradient of its own. `log` turns a tree of
     what it returns, one a layer, into names and floats. `monitoring.torch_monitor` is its twin for
@@ -129,46 +141,45 @@ def monitor(
     elif when.shape != () or getattr(when.dtype, "kind", "V") not in "bi":
         fix = "give True, False, or one traced bool such as step % 50 == 0"
         raise InputError("when", f"array of {when.dtype}", fix)
-    q, k = (
-        jax.lax.stop_gradient(jnp.asarray(reals(name, x, traced=True)))
-        for name, x in (("queries", queries), ("keys", keys))
-    )
-    options = {
-        "block": BLOCK_OF_FEW_ROWS,
-        "rows": _rows_of_each_text(q, k, rows, options),
-    } | options
+    q, k, options = _sampled_inputs(queries, keys, rows, options)
+    q, k = jax.lax.stop_gradient((q, k))
 
     def look(q: Any, k: Any) -> dict[str, jax.Array]:
+        # Masks and biases among the options may have gradients too.
         return jax.lax.stop_gradient(stream(q, k, of, **options))
 
     def pass_by(q: Any, k: Any) -> dict[str, jax.Array]:
+        # Both branches of `cond` must return the same shapes and types.
         like = jax.eval_shape(look, q, k)
-        return {name: _without_value(x) for name, x in like.items()}
+        empty = {name: -1 if x.dtype.kind in "iu" else jnp.nan for name, x in like.items()}
+        return {name: jnp.full(x.shape, empty[name], x.dtype) for name, x in like.items()}
 
     if isinstance(when, bool):
         return look(q, k) if when else pass_by(q, k)
     return jax.lax.cond(when, look, pass_by, q, k)
 
 
-def _rows_of_each_text(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
-    """Return rows for `stream`: so many of each text, where segments tell it from padding."""
+def _sampled_inputs(
+    queries: Any, keys: Any, rows: Any, options: dict[str, Any]
+) -> tuple[jax.Array, jax.Array, dict[str, Any]]:
+    """Return queries, keys and the options of `stream` that make it look at some rows only.
+
+    Where segments say what is padding, a number of rows is taken of each text by itself.
+    """
+    q = jnp.asarray(reals("queries", queries, traced=True))
+    k = jnp.asarray(reals("keys", keys, traced=True))
     for name, x in (("queries", q), ("keys", k)):
         if x.ndim < 3:
             fix = "give [..., heads, tokens, dim]"
             raise InputError(name, f"array of shape {x.shape}", fix)
     length, segments = q.shape[-2], options.get("segments")
     at = sample_rows(length, rows)
-    if segments is None or rows is None or np.ndim(rows):
-        return at
-    text = segments_of(segments, k) > 0
-    positions = options.get("positions")
-    text = text[..., jnp.arange(length) if positions is None else jnp.asarray(positions)]
-    return spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
-
-
-def _without_value(like: Any) -> Any:
-    whole = jnp.issubdtype(like.dtype, jnp.integer)
-    return jnp.full(like.shape, -1 if whole else jnp.nan, like.dtype)
+    if not (segments is None or rows is None or np.ndim(rows)):
+        positions = options.get("positions")  # of the queries among the keys
+        positions = jnp.arange(length) if positions is None else jnp.asarray(positions)
+        text = (segments_of(segments, k) > 0)[..., positions]
+        at = spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
+    return q, k, {"block": _BLOCK_OF_FEW_ROWS, "rows": at} | options
 
 
 def penalty(
@@ -181,29 +192,25 @@ def penalty(
     rows: Any = 16,
     **options: Any,
 ) -> jax.Array:
-    """How far rows lie outside bounds on n_eff or γ̂: a term of a loss, 0 where all lie inside.
+    """Penalise rows outside bounds on n_eff or γ̂: a term of a loss, 0 where all lie inside.
 
-    The mean over rows of x², x the distance to the nearer bound: of ln n_eff, or of γ̂ itself. A
-    row of n keys is never asked for an n_eff above n. Rows with too few keys do not count; its
+    It is the mean over rows of x², x the distance to the nearer bound, of ln n_eff or of γ̂ itself.
+    A row of n keys is never asked for an n_eff above n. Rows with too few keys do not count; the
     derivatives are finite everywhere, and 0 where all logits of a row are equal.
 
     Args:
         queries: [..., heads, T, d].
         keys: [..., kv heads, T, d].
-        of: "n_eff" or "gamma".
-        low: the least that costs nothing; None for no such bound.
-        high: the most that costs nothing.
+        of: the quantity that is bounded, "n_eff" or "gamma".
+        low: the least value without cost; None for no such bound.
+        high: the largest value without cost; None for no such bound.
         rows: as `monitor` takes them.
         options: as `monitor` takes them.
 
     Raises:
         InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
-    bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries, traced=True))
-    keys = jnp.asarray(reals("keys", keys, traced=True))
-    options = {
-        "block": BLOCK_OF_FEW_ROWS,
-        "rows": _rows_of_each_text(q, keys, rows, options),
-    } | options
-    found = stream(q, keys, ("length", of), **options)
+    bounds = Bounds(of, low, high)
+    q, k, options = _sampled_inputs(queries, keys, rows, options)
+    found = stream(q, k, ("length", of), **options)
     return mean_square_outside(jnp, bounds, found[of], found["length"])

@@ -1,4 +1,8 @@
-"""The numbers of sample_rows rows in PyTorch, from what an attention function was called with."""
+"""Statistics of some rows of a call of attention in PyTorch, and the penalty on them.
+
+The logits of a few rows fit in memory, so that the definitions are written out here without blocks
+of keys: nothing is shared with `streaming`, which computes the same for JAX.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +25,21 @@ from sparsity.attention.monitoring.call import (
 from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.errors import InputError
 
-MAX_LOGITS_AT_ONCE = 2**22  # 16 MiB in single precision
+# Rows are taken a few at a time, of so many logits in all: 16 MiB in single precision, for each of
+# several arrays. More cost memory, fewer cost launches of kernels.
+MAX_LOGITS_AT_ONCE = 2**22
 _SPARSE_MASK = (
     "is given a mask that hides tokens from themselves and shows them to others, as sparse "
+    "attention does, and cannot tell which are padding"
 )
-_SPARSE_MASK += "attention does, and cannot tell which are padding"
 
 
 def text_tokens(call: Call) -> Any:
     """Return which queries are tokens of a text, [batch or 1, heads or 1, T]; None for all.
 
-    In a call with as many queries as keys a query is padding where the masks hide the key at its
-    own position from itself and from the queries beside it, if any query of that text sees its own.
+    PyTorch's masks do not say what is padding, so it is inferred. In a call with as many queries as
+    keys a query is padding where the masks hide the key at its own position from itself and from
+    the queries beside it, if any query of that text sees its own.
     """
     torch = library("torch", "torch")
     (batch, heads, length, _), keys = call.query.shape, call.key.shape[-2]
@@ -44,7 +51,7 @@ def text_tokens(call: Call) -> Any:
         place = [torch.arange(n, device=at.device) for n in (batch, heads)]
 
         def seen(i: Any) -> Any:
-            return own(*place, i, at)
+            return own(*place, i, at)  # only these entries, not the matrix
     else:
         before = at <= at[:, None] if call.causal else torch.ones_like(at, dtype=torch.bool)
         shown = added_to_rows(call, at[None], before)[1]
@@ -60,19 +67,22 @@ def text_tokens(call: Call) -> Any:
 
 
 def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
-    """Whether a mask tells nothing of padding: of some of its rows, which see keys here and there.
+    """Return whether a mask is that of sparse attention, from which padding cannot be inferred.
 
-    Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
-    neighbours, but for rows that see none, and the key is one of a text.
+    Masks made of order, windows, several texts in a row and padding show a key to rows that are
+    neighbours, but for rows that see no key at all, and that key is a token of a text. Sparse
+    patterns break one or the other: their rows see keys here and there.
 
     Args:
         seen: which keys the rows see, [batch, heads, rows, keys].
-        of_text: which of the rows are no padding, [batch or 1, heads or 1, rows].
-        text: which of all tokens are none, likewise.
+        of_text: which of the rows are tokens of a text, [batch or 1, heads or 1, rows].
+        text: which of all tokens are, [batch or 1, heads or 1, tokens].
     """
     torch = library("torch", "torch")
     if bool(text.all()):
         return False
+    # Rows that see anything are numbered 1, 2, …; those that see one key are neighbours if their
+    # numbers from the first to the last are as many as they.
     count = (of_text & seen.any(-1)).cumsum(-1)[..., None].expand(seen.shape)
     first = torch.where(seen, count, count.shape[-2] + 1).amin(-2)
     last = torch.where(seen, count, 0).amax(-2)
@@ -83,8 +93,9 @@ def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
 def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
     """Return the positions of the rows to look at, [batch or 1, rows], and which of them count.
 
-    A number of rows is taken of each text without its padding, so that they are those of the text
-    alone; what one text has fewer than another does not count.
+    A number of rows is taken of each text without its padding, so that the statistics of a text do
+    not depend on the texts beside it. Where a text has fewer rows than another, the rest of its
+    places hold row 0 and do not count.
     """
     torch = library("torch", "torch")
     length, device, own = call.query.shape[-2], call.query.device, text_tokens(call)
@@ -105,35 +116,45 @@ def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
 
 
 def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
-    """Return what `monitor` gives, of logits [batch, heads, rows, keys], with finite gradients."""
+    """Return the statistics of `monitor` of logits [batch, heads, rows, keys].
+
+    Gradients are finite everywhere: where a branch has none (rows without a key, equal logits), its
+    argument is replaced before it, since a `where` behind it would multiply ∞ by 0.
+
+    Args:
+        s: logits, finite also where they are not seen.
+        seen: which keys are seen.
+        unit: logits of learned sinks, [heads], or None.
+    """
     torch = library("torch", "torch")
     n = seen.sum(-1)
     some = n > 0
     top = torch.where(seen, s, -torch.inf).amax(-1)
-    low = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
-    # Weights are taken relative to the largest logit, which gets no gradient of its own.
-    low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
-    away = torch.where(seen, s - low, 0.0)
-    e = torch.where(seen, torch.exp(away), 0.0)
-    beside = torch.zeros_like(low) if unit is None else torch.exp(unit[:, None, None] - low)
+    reference = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
+    # Weights are relative to the largest logit. All statistics are the same whatever is subtracted,
+    # so that it gets no gradient.
+    reference = torch.where(torch.isfinite(reference), reference, 0.0).detach()
+    shifted = torch.where(seen, s - reference[..., None], 0.0)
+    e = torch.where(seen, torch.exp(shifted), 0.0)
+    sink = 0.0 if unit is None else torch.exp(unit[:, None] - reference)
     z = torch.where(some, e.sum(-1), 1.0)
-    total = z + beside[..., 0]
+    total = z + sink
     squares = torch.where(some, (e * e).sum(-1), 1.0)
     count = n.clamp(min=1).to(s.dtype)
     beta = torch.where(seen, s, 0.0).sum(-1) / count
-    off = torch.where(seen, s - beta[..., None], 0.0)
-    m2 = (off * off).sum(-1)
+    centred = torch.where(seen, s - beta[..., None], 0.0)
+    square = (centred * centred).sum(-1)
     # The root has no derivative at 0: a row of equal logits takes the branch without it.
-    spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
-    known = (n > 1) & ~torch.isnan(m2)
-    gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    spread = torch.sqrt(torch.where(square > 0, square, 1.0) / (count - 1).clamp(min=1))
+    known = (n > 1) & ~torch.isnan(square)
+    gamma = torch.where(known, torch.where(square > 0, spread, 0.0), torch.nan)
     first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
     found = {
         "n_eff": z * z / squares,
-        "entropy": ((z * torch.log(total) - (e * away).sum(-1)) / total).clamp(min=0),
+        "entropy": ((z * torch.log(total) - (e * shifted).sum(-1)) / total).clamp(min=0),
         "beta": beta,
         "max_logit": top,
-        "sink_mass": (e.gather(-1, first)[..., 0] + beside[..., 0]) / total,
+        "sink_mass": (e.gather(-1, first)[..., 0] + sink) / total,
     }
     found = {name: torch.where(some, x, torch.nan) for name, x in found.items()}
     ratio = gamma / torch.sqrt(2 * torch.log(count.clamp(min=2)))
@@ -141,11 +162,16 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
 
 
 def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict[str, Any]:
-    """Return `statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
+    """Return `statistics` of some rows, [batch, heads, rows]; rows of padding see no key.
+
+    Args:
+        call: the call.
+        rows: how many, log-spaced with the last; or their positions; None for all.
+        made: what the call returned, to check the logits against; None for no check.
 
     Raises:
-        Unseen: they are not those of what was `made` of the call, or tokens of a text see what
-            would be padding.
+        Unseen: the logits do not make what the call returned, or the mask does not tell which
+            tokens are padding.
     """
     torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
@@ -170,10 +196,10 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
 def torch_monitor(
     queries: Any, keys: Any, *, rows: Any = 16, causal: bool = True, **given: Any
 ) -> dict[str, Any]:
-    """`monitor` for tensors of PyTorch, on their device, without gradient: all its statistics.
+    """Measure what `monitor` measures, for tensors of PyTorch, on their device, without gradient.
 
-    Nothing is brought to the host but which rows are padding, where there is a mask; `log` does
-    that for what is returned.
+    Only which rows are padding is brought to the host, where there is a mask. `log` brings over
+    what is returned.
 
     Args:
         queries: [batch, heads, T, d].
@@ -195,6 +221,13 @@ def torch_monitor(
 
 def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, Any]) -> Call:
     """Return the call of attention that a user describes.
+
+    Args:
+        taker: the name of the function that takes the arguments, for refusals.
+        queries: [batch, heads, T, d].
+        keys: [batch, kv heads, T, d].
+        causal: whether a query sees only itself and the keys before it.
+        given: the options.
 
     Raises:
         InputError: an option it does not take, or arrays of other shapes.
@@ -225,14 +258,14 @@ def torch_penalty(
     causal: bool = True,
     **given: Any,
 ) -> Any:
-    """`penalty` for PyTorch, with its gradients.
+    """Penalise rows outside bounds on n_eff or γ̂ as `penalty` does, for tensors of PyTorch.
 
     Args:
         queries: [batch, heads, T, d].
         keys: [batch, kv heads, T, d].
-        of: "n_eff" or "gamma".
-        low: the least that costs nothing; None for no such bound.
-        high: the most that costs nothing.
+        of: the quantity that is bounded, "n_eff" or "gamma".
+        low: the least value without cost; None for no such bound.
+        high: the largest value without cost; None for no such bound.
         rows: how many, log-spaced with the last; or their positions; None for all.
         causal: whether a query sees only itself and the keys before it.
         given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
@@ -263,11 +296,12 @@ def flex_n_eff(
     Args:
         queries: [batch, heads, T, d].
         keys: [batch, kv heads, T, d].
-        score_mod: as FlexAttention takes it; likewise all that follow.
-        block_mask: which keys are seen.
-        scale: of q·k; None for 1/√d.
+        score_mod: the change of a score, as FlexAttention takes it.
+        block_mask: the keys that each query sees, as FlexAttention takes it; None for all.
+        scale: the factor of q·k; None for 1/√d.
         enable_gqa: whether there are fewer key heads than query heads.
-        flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
+        flex_attention: `torch.compile(flex_attention)`, which needs no matrix of scores; None for
+            the plain function, which makes it.
 
     Returns:
         [batch, heads, T]; NaN for rows without a key, and for padding, as `text_tokens` knows it.
@@ -283,13 +317,8 @@ def flex_n_eff(
         )  # fmt: skip
         return beside.lse
 
-    def twice(s: Any, *place: Any) -> Any:
-        return 2 * scored(s, *place)
-
-    found = (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
-    own = (
-        None
-        if block_mask is None
-        else text_tokens(Call(queries, keys, mask_mod=block_mask.mask_mod))
-    )
+    twice = log_sum_exp(lambda s, *place: 2 * scored(s, *place))
+    found = (2 * log_sum_exp(scored) - twice).exp()
+    mask_mod = None if block_mask is None else block_mask.mask_mod
+    own = text_tokens(Call(queries, keys, mask_mod=mask_mod))
     return found if own is None else found.where(own, math.nan)

@@ -1,4 +1,9 @@
-"""A watch over a PyTorch model: it measures the calls of attention, and changes nothing."""
+"""A watch over a PyTorch model: it measures the calls of attention, and changes nothing.
+
+Hooks of modules open and close a pass, in which attention functions are replaced; each call is read
+into a `Call`, checked against its output and measured. All of it runs inside the user's training
+step, so that no error leaves this file there: what fails is noted in `unseen` with its reason.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +43,14 @@ _NO_PASS = (
     "did not run, or ran as compiled code; call the watched model itself, and run the steps to be "
     'watched in torch.compiler.set_stance("force_eager")'
 )
-_FIXED = "is not looked at while PyTorch must not compile again"
-_STRANGER = "is called inside it by a module that is no part of the watched model"
+_MAY_NOT_COMPILE = "is not looked at while PyTorch must not compile again"
+_FOREIGN_MODULE = "is called inside it by a module that is no part of the watched model"
 
 
 class Watch:
     """A context in which the attention of a model is measured while it trains or runs.
 
-    It sees modules that call `scaled_dot_product_attention`, `flex_attention` or PyTorch's
+    A watch sees modules that call `scaled_dot_product_attention`, `flex_attention` or PyTorch's
     `MultiheadAttention`, and models of transformers with the attention "sdpa", "eager" or
     "flex_attention". Some rows of every call are computed again beside it, without gradient and
     without random numbers, and must make what the call made. Outputs, gradients and the state of
@@ -63,7 +68,7 @@ class Watch:
     Args:
         model: a module of PyTorch; of a compiled one, what it was compiled from.
         rows: how many rows of a call, log-spaced with the last; or their positions; None for all.
-        every: how often: at every so many-th pass, from the first on.
+        every: one of so many passes is looked at, from the first on.
 
     Attributes:
         unseen: by path of a module, why a call of it could not be seen; empty where all were.
@@ -76,6 +81,7 @@ class Watch:
         torch = library("torch", "torch")
         if not isinstance(model, torch.nn.Module):
             raise InputError("model", type(model).__name__, "give a torch.nn.Module")
+        # Lengths are not known yet: a number of rows is checked here, positions at each call.
         sample_rows(1, rows if np.ndim(rows) == 0 else None)
         while isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
             model = model._orig_mod
@@ -86,13 +92,15 @@ class Watch:
         self._lock = threading.RLock()
         self._names: dict[Any, str] = {}
         self._running: dict[int, Pass] = {}  # by thread
-        self._begun: Counter[str] = Counter()  # passes, by the module that they enter
+        self._begun: Counter[str] = Counter()  # passes, by the module that they begin with
         self._hooked: set[Any] = set()
-        self._ran: set[Any] = set()  # modules that are named as attention
-        self._passes = self._looked = 0  # since the last reading
-        self.compiled = False  # whether compiled code ran since
+        self._warned: set[str] = set()  # reasons, without their details
+        # Since the last reading: modules named as attention that ran, how many passes there were,
+        # how many were looked at, whether compiled code ran, and statistics of calls by module.
+        self._ran: set[Any] = set()
+        self._passes = self._looked = 0
+        self.compiled = False
         self._seen: dict[str, list[dict[str, Any]]] = {}
-        self._said: set[str] = set()
 
     def __enter__(self) -> Watch:
         if self._open is not None:
@@ -109,14 +117,14 @@ class Watch:
         if self._open is not None:
             self._open.close()
             self._open = None
-        for one in list(self._running.values()):
-            one.stop()
+        for current in list(self._running.values()):
+            current.stop()
         self._running.clear()
         if error == (None, None, None):
             self._warn_of_unseen(idle=not self._begun)
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
-        """What was seen since the last reading: by module and name, arrays [heads, rows].
+        """Return what was seen since the last reading: by module and name, arrays [heads, rows].
 
         Raises:
             InputError: the watch was never entered.
@@ -130,12 +138,13 @@ class Watch:
             self._passes = self._looked = 0
             self.compiled = False
             self._ran.clear()
+        # Only now is it known which modules attended several times in a pass.
         several = {path.partition("#")[0] for path in seen if "#" in path}
         named = {f"{path}#0" if path in several else path: x for path, x in seen.items()}
         return {path: _join_calls(parts) for path, parts in named.items()}
 
     def log(self) -> dict[str, float]:
-        """The same as names and floats (see `sparsity.monitoring.log`); empty for no new pass."""
+        """Return the same as names and floats (`sparsity.monitoring.log`); {} if nothing is new."""
         found = self.read()
         return log(found) if found else {}
 
@@ -152,6 +161,8 @@ class Watch:
             opened.callback(part.register_forward_pre_hook(begin).remove)
             opened.callback(part.register_forward_hook(end, always_call=True).remove)
         if self.model not in self._entrances | self._hooked:
+            # One that no hook may be put into (`entrances`): hooks of all modules of the process
+            # leave its fused path on, and act on this one alone.
             everywhere = library("torch.nn.modules.module", "torch")
             begin, end = (
                 Hook(self, x, self.model) for x in (self._enter_module, self._leave_module)
@@ -163,14 +174,16 @@ class Watch:
 
     def _enter_module(self, part: Any) -> None:
         """Begin a pass with this module, unless one runs in this thread already."""
-        thread, one = threading.get_ident(), self._pass_of_thread()
-        if one is not None and one.entrance is part:
-            one.depth += 1
-            if depth(part) < one.depth:  # an interrupt left the pass before
-                self._end_pass(one)
-                one = None
-        if one is None:
-            if in_backward():
+        thread, current = threading.get_ident(), self._pass_of_thread()
+        if current is not None and current.entrance is part:
+            current.depth += 1
+            if depth(part) < current.depth:
+                # Fewer calls run than were counted: an interrupt (Ctrl-C in a notebook) ended the
+                # pass before without its hooks.
+                self._end_pass(current)
+                current = None
+        if current is None:
+            if in_backward():  # a checkpoint computes a part again, which was seen before
                 return
             with self._lock:
                 name = self._names.get(part, "model")
@@ -178,58 +191,65 @@ class Watch:
                 self._begun[name] += 1
                 if looking and not may_recompile():
                     looking = False
-                    self.unseen[name] = _FIXED
+                    self.unseen[name] = _MAY_NOT_COMPILE
                 self._passes += 1
                 self._looked += looking
-                one = self._running[thread] = Pass(part, looking)
+                current = self._running[thread] = Pass(part, looking)
             if looking:
-                one.stop = interception.listen(self._measure_call, self._places)
-            if looking and part is self.model:  # of parts without a hook it is not known
+                current.stop = interception.listen(self._measure_call, self._places)
+            if looking and part is self.model:
+                # Parts without a hook cannot say that they run: they are taken to.
                 self._ran |= self._attentions.difference(self._entrances)
-        if one.looking and part in self._attentions:
+        if current.looking and part in self._attentions:
             self._ran.add(part)
 
     def _leave_module(self, part: Any) -> None:
         """End the pass if this is the outermost call of the module that it began with."""
-        one = self._pass_of_thread()
-        if one is not None and one.entrance is part:
-            one.depth -= 1
-            if not one.depth:
-                self._end_pass(one)
+        current = self._pass_of_thread()
+        if current is not None and current.entrance is part:
+            current.depth -= 1
+            if not current.depth:
+                self._end_pass(current)
 
     def _pass_of_thread(self) -> Pass | None:
         return self._running.get(threading.get_ident())
 
-    def _end_pass(self, one: Pass) -> None:
+    def _end_pass(self, current: Pass) -> None:
         self._running.pop(threading.get_ident(), None)
-        one.stop()
+        current.stop()
 
-    def _measure_call(self, reader: Any, function: Any, given: Any, more: Any, output: Any) -> None:
+    def _measure_call(
+        self, reader: Any, function: Any, args: Any, kwargs: Any, output: Any
+    ) -> None:
         """Measure a call; never raises."""
         path = "model"
         try:
+            # A model may run parts in threads of its own: their calls belong to the only pass that
+            # runs, if there is just one.
             running = list(self._running.values())
-            one = self._pass_of_thread() or (running[0] if len(running) == 1 else None)
-            if one is None or not one.looking or in_backward():
+            current = self._pass_of_thread() or (running[0] if len(running) == 1 else None)
+            if current is None or not current.looking or in_backward():
                 return
-            own = given[0] if given else more.get("module")
+            # Attention functions of transformers are given their module, others are not.
+            own = args[0] if args else kwargs.get("module")
             is_module = isinstance(own, library("torch", "torch").nn.Module)
             module = own if is_module else next(modules_around(), None)
-            if module not in self._names and not one.renamed and self._open is not None:
-                one.renamed = True
+            if module not in self._names and not current.relearnt and self._open is not None:
+                current.relearnt = True  # the model has new parts; learnt at most once in a pass
                 self._learn_modules(self._open)
             if module not in self._names:
-                path = self._names.get(one.entrance, path)
-                raise Unseen(_STRANGER)
+                path = self._names.get(current.entrance, path)
+                raise Unseen(_FOREIGN_MODULE)
             path = self._names[module]
             with without_traces():
-                call, made = reader(function, given, more, output)
-                if one.repeats_last_call(path, call):
+                call, made = reader(function, args, kwargs, output)
+                if current.repeats_last_call(path, call):
                     return
                 device = call.query.device.type
+                # Autocast would make the logits in half precision again.
                 with library("torch", "torch").autocast(device, enabled=False):
                     found = measure_rows(call, self.rows, made)
-            self._keep_rows(one.name_call(path), found)
+            self._keep_rows(current.name_call(path), found)
         except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
             self.note(path, error)
 
@@ -241,7 +261,7 @@ class Watch:
             kept.append(found)
 
     def note(self, path: str, error: Exception) -> None:
-        """Keep why a call of a module could not be seen."""
+        """Keep the reason why a call of a module could not be seen."""
         reason = str(error)
         if not isinstance(error, Unseen):
             words = " ".join(reason.split())[:100]
@@ -250,10 +270,10 @@ class Watch:
             self.unseen[path] = reason
 
     def _warn_of_unseen(self, idle: bool) -> None:
-        """Say once what was not seen, each reason in a line.
+        """Warn once of what was not seen: one warning a reason, naming one of its modules.
 
         Args:
-            idle: whether it is to be said that there was no pass since the last reading.
+            idle: whether to warn as well if there was no pass since the last reading.
         """
         with self._lock:
             if self.compiled or (idle and not self._passes):
@@ -262,42 +282,46 @@ class Watch:
             kinds: dict[str, tuple[str, list[str]]] = {}
             for path, reason in self.unseen.items():
                 kind = reason.partition(": ")[0]
-                if kind not in self._said:
+                if kind not in self._warned:
                     kinds.setdefault(kind, (reason, []))[1].append(path)
-            self._said |= kinds.keys()
+            self._warned |= kinds.keys()
         for reason, paths in kinds.values():
             more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
             where = f"{paths[0]}{more} of {type(self.model).__name__}"
             warnings.warn(f"Watch: {where} is not seen: it {reason}", stacklevel=3)
 
     def _silent_modules(self) -> list[str]:
-        """Modules of attention that ran since the last reading without a call that was seen."""
-        seen = {path.partition("#")[0] for path in self._seen}
-        own = {self._names[x] for x in self._attentions}
-        found = {self._names[x] for x in self._ran if x in self._names} - self.unseen.keys()
+        """Return attention modules that ran since the last reading without a call that was seen.
+
+        Attention modules may stand inside each other, and either may make the call: one is silent
+        only if nothing is known (seen, or a reason why not) of it, of a part of it, or of an
+        attention module around it. Of silent ones inside each other the innermost is returned.
+        """
+        known = {path.partition("#")[0] for path in self._seen} | self.unseen.keys()
+        attentions = {self._names[x] for x in self._attentions}
+        ran = {self._names[x] for x in self._ran if x in self._names}
         found = {
             x
-            for x in found
-            if not any(
-                _is_within(y, x) or (_is_within(x, y) and y in own)
-                for y in seen | self.unseen.keys()
-            )
+            for x in ran
+            if not any(_is_within(y, x) or (_is_within(x, y) and y in attentions) for y in known)
         }
-        if self._looked and not (found or seen or self.unseen):
+        if self._looked and not (found or known):
             return ["model"]
         return sorted(x for x in found if not any(x != y and _is_within(y, x) for y in found))
 
 
 def _is_attention(part: Any) -> bool:
+    # Modules without parameters are those that only hold the function, inside one that projects.
     return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
 
 
 def _is_within(path: str, other: str) -> bool:
+    """Return whether a module is another one or a part of it, by their paths."""
     return path == other or path.startswith(f"{other}.")
 
 
 def _join_calls(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Calls of one module together: [heads, batch · rows]."""
+    """Join the statistics of the calls of one module: [heads, batch · rows]."""
 
     def flat(x: Any) -> np.ndarray:
         x = np.moveaxis(x.cpu().numpy(), 1, 0)

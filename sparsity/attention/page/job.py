@@ -14,7 +14,7 @@ from sparsity import report
 from sparsity.attention import claims as claims_model
 from sparsity.attention import figures as pictures
 from sparsity.attention.checkpoints import Checkpoint
-from sparsity.attention.claims.head_evidence import head_table, text
+from sparsity.attention.claims.head_evidence import format_head_table, head_table
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.attention.measurement import SHAPE, tables, with_head_law
 from sparsity.attention.measurement.datasets import save
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-MIN_TOKENS = 128  # for a report, which compares contexts: of 64 and 128 tokens
+MIN_TOKENS = 128  # A report compares contexts: the shortest is of 64 tokens, the next of 128.
 
 
 def written_places(home: str | None) -> list[Path]:
@@ -41,7 +41,9 @@ def written_places(home: str | None) -> list[Path]:
 
 
 def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
-    """Return the data over text and bos: one of each where it is of one run, bos −1 if not said.
+    """Return the data with axes of text and bos, of length one where it is of a single run.
+
+    Where it is not said whether the text begins with BOS, `bos` is −1.
 
     Raises:
         InputError: weights without logits, or a single context length.
@@ -68,9 +70,9 @@ def write_report(
     """Write pictures with their data, claims.json and index.html, each whole or not at all.
 
     Args:
-        data: from `measure_model`, or of one run, as `measure` and `measure_transformers` give it.
+        data: a dataset of `measure_model`, or of one run by `measure` or `measure_transformers`.
         out: the folder, made if need be.
-        command: that the page names to compute everything again.
+        command: the command that the page names to compute everything again.
         head_claims: the judged claims on heads, to stand with the others.
 
     Returns:
@@ -100,8 +102,10 @@ def write_report(
     return tuple(out / name for name in contents), claims
 
 
-_MAX_COMMAND = 2000  # letters on a page; a command may name thousands of texts
-_GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
+_MAX_COMMAND = 2000  # letters of a command on a page: it may name thousands of texts
+# The bias of a key is estimated from queries at least so many tokens after the row that is judged,
+# in texts of 512 tokens and more.
+_GAP = 64
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class Job:
 
     Args:
         data: the measurement.
-        files: everything written.
+        files: all files that were written, the dataset first.
         claims: the judged claims; empty without a report and without the law of heads.
     """
 
@@ -156,7 +160,7 @@ class Job:
         lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
         lines += [tables.text(tables.summary(self.data)), ""]
         if "S_head_without_sinks" in self.data:
-            lines += [text(head_table(self.data)), ""]
+            lines += [format_head_table(head_table(self.data)), ""]
         lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
         lines += [f"Passed over: {line}" for line in self.passed_over()]
         places = self.files[:1] + self.files[1:][-1:]
@@ -186,9 +190,10 @@ def run(
         model: GGUF or safetensors file, or a folder of the latter.
         texts: folders and files, of text or of token ids (.npy).
         out: the netCDF file.
-        tokens: of each window.
-        offset: tokens of a text before its first window.
-        stride: tokens from one window to the next; None for one window a text.
+        tokens: the length of each window in tokens.
+        offset: the tokens of a text to pass over before its first window.
+        stride: the tokens from the start of one window to that of the next; None for one window a
+            text.
         bos: whether to begin each text with the model's first token.
         of: what else to measure, as `sparsity.measure` has it; a report adds the shape of logits.
         head_law: whether to add the law of heads, fitted on texts and judged on others, and judge

@@ -35,7 +35,7 @@ COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
 
 
 def _list_sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
-    """Return the sinks of each text, those of most heads first."""
+    """Return the sinks of each text, in the first way of running it, those of most heads first."""
     found = []
     for i in range(data.sizes["text"]):
         run = data.isel(text=i, bos=0)
@@ -92,7 +92,7 @@ def _texts_section(data: xarray.Dataset) -> str:
 
 
 HEAD_LAW_TITLE = "The law of a real head"
-_SHORT = {
+_SHORT = {  # the laws of `LAWS` in words short enough for a table's first column
     "S_exact_without_sinks": "exact law",
     "S_given_without_sinks": "given the largest logit",
     "S_head_without_sinks": "with κ",
@@ -254,7 +254,7 @@ def render(
         plates: the pictures.
         claims: the judged claims.
         meta: versions and device, by name.
-        command: that computes everything again.
+        command: the command that computes everything again.
     """
     # Sections that a measurement has no variables for are left out, in the list of contents too.
     rows = tables.summary(data)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.claims_ledger.findings import Judged, core, instead
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rotation import planes
 
@@ -20,15 +20,15 @@ class CocaRoutes:
     """Routes of the CoCA claims; a test plants wrong ones to see verdicts flip.
 
     Args:
-        angles: θ_i of (dim, base).
-        rope_scores: rotated keys.
-        coca_by_definition: keys q∘t, rotated.
-        coca_scores: the exact score at RoPE's cost.
-        slack_scores: the published code's.
-        decay_bounds: RoPE's and CoCA's.
-        rising: tokens over which a plane's score rises.
-        mean_scores: β_m of a step, (step, distances, length).
-        n_eff: the exact law, (row, length).
+        angles: (dim, base) -> θ_i of the planes.
+        rope_scores: RoPE's scores, of rotated queries and keys.
+        coca_by_definition: CoCA's scores, of rotated queries and keys q∘t.
+        coca_scores: CoCA's scores at RoPE's cost.
+        slack_scores: CoCA's scores as the published code has them.
+        decay_bounds: both bounds on the score at a distance, RoPE's and CoCA's.
+        rising: the tokens over which each plane's score rises from distance 0 on.
+        mean_scores: (step, distances, length) -> β at each distance.
+        n_eff: (row, length) -> n_eff by the exact law.
         rows: averages over sampled rows of rotated vectors.
     """
 
@@ -63,6 +63,7 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
     even = np.repeat(q[:, 0::2], 2, axis=1)  # q₁ = q₂ in every plane
 
     def along(form: Any, query: np.ndarray) -> np.ndarray:
+        # A key at each start, and a query five tokens after it.
         pairs = ((start + distance, start) for start in starts)
         return np.array([form(query, t, m=[m], n=[n])[0, 0] for m, n in pairs])
 
@@ -151,7 +152,7 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
             slack > 0.05,
         ),
     ]
-    n, d = 4096, 128
+    n, d = 4096, 128  # a head of a usual model, to say what the definition would cost
     numbers = {
         "largest_error": worst,
         "smallest_error_of_slack": slack,
@@ -173,19 +174,17 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Each plane of the definition is t_i|q_i|² cos((m−n)θ_i), which depends on |q_i| "
         "alone: it is also the score of RoPE between (|q_i|², 0) and (t_i, 0).",
         judge=dual,
-        legend=Legend(
-            {
-                "largest_error": "Largest error, of the largest score",
-                "dual": "dual form",
-                "redundant": "definition without the constraint",
-                "any query": "RoPE between planes, any query",
-                "smallest_error_of_slack": "smallest error of the slack form",
-                "numbers_by_definition": "numbers by the definition",
-                "numbers_of_vectors": "numbers by the dual form",
-                "at": "Counted at",
-                "d": "dimension d",
-            },
-        ),
+        labels={
+            "largest_error": "Largest error, of the largest score",
+            "dual": "dual form",
+            "redundant": "definition without the constraint",
+            "any query": "RoPE between planes, any query",
+            "smallest_error_of_slack": "smallest error of the slack form",
+            "numbers_by_definition": "numbers by the definition",
+            "numbers_of_vectors": "numbers by the dual form",
+            "at": "Counted at",
+            "d": "dimension d",
+        },
     ),
     coca_claim(
         key="slack",
@@ -194,15 +193,13 @@ CLAIMS: tuple[Claim, ...] = (
         formula="t[|q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ] a plane",
         proof="It is t|q|² cos((m−n)θ) for all m, n only if q₂² = q₁² and 2q₁q₂ = |q|²: q₁ = q₂.",
         judge=slack,
-        legend=Legend(
-            {
-                "starts": "position of the key",
-                "slack": "slack form",
-                "exact": "exact score",
-                "scale": "Σt|q|²",
-                "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
-            },
-            columns=(("starts", "slack", "exact"),),
-        ),
+        labels={
+            "starts": "position of the key",
+            "slack": "slack form",
+            "exact": "exact score",
+            "scale": "Σt|q|²",
+            "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
+        },
+        columns=(("starts", "slack", "exact"),),
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Legend, ZTest, sampling, z_tests
+from sparsity.claims_ledger.judging import Claim, ZTest, sampling, z_tests
 from sparsity.rows.rope_scaling import DynamicNtkScaling, RopeScaling
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.row import Row
@@ -17,7 +17,7 @@ from sparsity.rows.steps import Coca, Rope
 
 TRAINED = 512  # as in the source
 _LENGTHS = (512, 2048, 8192)
-_QUERIES = 8
+_QUERIES = 8  # random ones; all findings hold for each, or for their mean
 _DIM, _STRENGTH = 64, 6.0  # mean collinear score of a key beside the query
 # Trained and actual length of sampled rows: at, twice and four times the trained length. They are
 # short as each row draws whole vectors; the law under test is the same at any length.
@@ -55,11 +55,11 @@ def extends(routes: CocaRoutes, seed: int) -> Judged:
     outside, outside_plain = (_new_scores(routes, coca, x) for x in (rule, None))
     outside_rope = _new_scores(routes, rope, None)
     test = _sampled(routes, coca[0], seed)
+    # n_eff in the longest context over that in the trained one, of each query.
     tokens = _LENGTHS[-1] / TRAINED * scaled[:, -1] / scaled[:, 0]
     findings = [
         core(
-            f"n_eff is that of sampled rows of rotated vectors in {len(_CELLS)} cells",
-            test.agree,
+            f"n_eff is that of sampled rows of rotated vectors in {len(_CELLS)} cells", test.agree
         ),
         core(
             "with the rule a key's mean score is one that training has seen: at "
@@ -123,6 +123,7 @@ def _new_scores(
     """
     found = np.zeros(len(_LENGTHS))
     for step in (replace(step, scaling=scaling) for step in steps):
+        # Training has seen every distance up to L, under the angles of a context of L tokens.
         seen = routes.mean_scores(step, np.arange(TRAINED), TRAINED)
         for i, n in enumerate(_LENGTHS):
             beta = routes.mean_scores(step, np.arange(n), n)
@@ -150,23 +151,21 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The slowest plane turns by n·θ_min·L/n = L·θ_min from end to end, as at L; the "
         "fastest by a radian a token, as ever. What lies between is computed.",
         judge=extends,
-        legend=Legend(
-            {
-                "length": "context length n",
-                "trained": "trained length L",
-                "CoCA": "mean share n_eff/n, CoCA",
-                "CoCA + dynamic NTK": "n_eff/n, CoCA with dynamic NTK",
-                "RoPE": "n_eff/n, RoPE with mean keys of random direction",
-                "RoPE + dynamic NTK": "n_eff/n, RoPE with dynamic NTK",
-                "new": "keys with a mean score outside those up to 512 tokens, CoCA",
-                "new + dynamic NTK": "the same, CoCA with dynamic NTK",
-                "new, RoPE": "the same, RoPE",
-            },
-            columns=(
-                ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
-                ("length", "new", "new + dynamic NTK", "new, RoPE"),
-            ),
-            rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+        labels={
+            "length": "context length n",
+            "trained": "trained length L",
+            "CoCA": "mean share n_eff/n, CoCA",
+            "CoCA + dynamic NTK": "n_eff/n, CoCA with dynamic NTK",
+            "RoPE": "n_eff/n, RoPE with mean keys of random direction",
+            "RoPE + dynamic NTK": "n_eff/n, RoPE with dynamic NTK",
+            "new": "keys with a mean score outside those up to 512 tokens, CoCA",
+            "new + dynamic NTK": "the same, CoCA with dynamic NTK",
+            "new, RoPE": "the same, RoPE",
+        },
+        columns=(
+            ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+            ("length", "new", "new + dynamic NTK", "new, RoPE"),
         ),
+        rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
     ),
 )

@@ -7,7 +7,7 @@ from scipy.special import bdtr
 
 from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.rows.rotation import planes
 
@@ -20,7 +20,7 @@ def anomaly(routes: CocaRoutes, seed: int) -> Judged:
     rng = np.random.default_rng([seed, 21])
     theta = routes.angles(_DIM)
     q, k = (planes(x) for x in rng.standard_normal((2, _PAIRS, _DIM)))
-    tau = routes.rising(q, k, theta)
+    tau = routes.rising(q, k, theta)  # tokens, [pairs, planes]; 0 where a plane starts by falling
     # Keys and queries with a common mean: each vector is paired with another of the same sample.
     mixed = rng.standard_normal((_PAIRS, _DIM)) + 1.0
     aligned = routes.rising(planes(mixed), planes(mixed[::-1]), theta)
@@ -74,7 +74,7 @@ def _they_rise_for(theta: np.ndarray, tau: np.ndarray) -> Judged:
 
 
 def _in_whole_tokens(angle: np.ndarray, theta: np.ndarray, tau: np.ndarray) -> Judged:
-    """Count unit steps until the score first falls, in the fastest planes.
+    """Count unit steps until the score first falls, in the eight fastest planes.
 
     The eighth plane turns by 0.13 radians a token; slower ones rise for too many tokens to count.
     """
@@ -109,7 +109,7 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
     collinear = np.stack([q[0, 0::2] * t, q[0, 1::2] * t], axis=-1).reshape(500, _DIM)
     rise = routes.rising(planes(q), planes(collinear), theta)
     free = routes.rising(planes(q), planes(keys), theta)
-    live = t > 0
+    live = t > 0  # a plane without a key has no score
     # Distances at which the single planes of the definition rise, from unit steps.
     distance = np.arange(33)
     ups = []
@@ -118,9 +118,10 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
         row = routes.coca_by_definition(q, alone, m=[40], n=40 - distance)[0]
         ups.append((np.diff(row) > 1e-12 * row[0]).argmax())  # row[0] is the largest score
     # `argmax` of no True at all is 0, and no plane rises with the very first step (Θ = 0).
-    first = np.where(np.array(ups) > 0, ups, np.inf)
+    first = np.where(np.array(ups) > 0, ups, np.inf)  # ∞: not within these distances
     due = np.pi / theta
     inside = due < 31  # turns that 33 distances must show; later ones they must not
+    # Θ = 0 may be computed as 2π less a rounding: such a plane "rises" for 1e-9 radians at most.
     findings = [
         core(
             f"with k = q∘t no plane of {live.sum()} starts by rising; with free keys "
@@ -151,6 +152,8 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
     rng = np.random.default_rng([seed, 23])
     theta = routes.angles(_DIM)
     distance = np.unique(np.geomspace(1, 32768, 60).astype(int))
+    # One pair of random vectors after another: a bound must hold for each at every distance. Above
+    # the score by 1e-12 is rounding.
     ratios, holds_rope, holds_coca, rises = [], True, True, 0
     for _ in range(40):
         q, k = rng.standard_normal((2, _DIM))
@@ -163,7 +166,7 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
         holds_rope &= bool(np.all(np.abs(score) <= rope * (1 + 1e-12)))
         holds_coca &= bool(np.all(np.abs(collinear) <= coca * (1 + 1e-12)))
         ratios.append(coca / rope)
-        near = np.arange(64)
+        near = np.arange(64)  # every distance, where the others are log-spaced
         row = routes.coca_scores(q[None], np.broadcast_to(t, (64, _DIM // 2)), m=[0], n=-near)[0]
         rises += int((np.diff(row) > 0).any())
     ratio = np.array(ratios)
@@ -209,17 +212,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="d/dm cos(Θ + mθ) = −θ sin(Θ + mθ) > 0 exactly while Θ + mθ is in (π, 2π); "
         "E[2π − Θ | Θ > π] = π/2.",
         judge=anomaly,
-        legend=Legend(
-            {
-                "share": "share of planes with Θ_i > π",
-                "mean_rise": "mean rise, tokens",
-                "expected_rise": "π/(2θ_i)",
-                "z_of_all": "z of all planes together",
-                "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
-            },
-            columns=(("mean_rise", "expected_rise", "z"),),
-            rough=("z_of_all",),
-        ),
+        labels={
+            "share": "share of planes with Θ_i > π",
+            "mean_rise": "mean rise, tokens",
+            "expected_rise": "π/(2θ_i)",
+            "z_of_all": "z of all planes together",
+            "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
+        },
+        columns=(("mean_rise", "expected_rise", "z"),),
+        rough=("z_of_all",),
     ),
     coca_claim(
         key="k-border",
@@ -229,14 +230,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="arg(t_i q_i) = arg q_i for t_i > 0, so that Θ_i = 0; cos(mθ_i) falls until mθ_i = π "
         "and then rises, whatever t.",
         judge=border,
-        legend=Legend(
-            {
-                "share_of_free_keys": "share of planes that rise with free keys",
-                "first_rise": "first rise, tokens (−1: none seen)",
-                "due": "π/θ_i",
-            },
-            columns=(("first_rise", "due"),),
-        ),
+        labels={
+            "share_of_free_keys": "share of planes that rise with free keys",
+            "first_rise": "first rise, tokens (−1: none seen)",
+            "due": "π/θ_i",
+        },
+        columns=(("first_rise", "due"),),
     ),
     coca_claim(
         key="decay-bound",
@@ -246,14 +245,11 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Summation by parts with l, h ending in a zero. |C_j| ≤ |S_j| as C_j = Re S_j, and "
         "|l_(i+1) − l_i| ≤ |h_(i+1) − h_i| by the triangle inequality.",
         judge=bounds,
-        legend=Legend(
-            {
-                "largest_ratio": "largest ratio",
-                "smallest_ratio": "smallest ratio",
-                "distance": "distance, tokens",
-                "mean_ratio": "mean ratio of the bounds",
-            },
-            columns=(("distance", "mean_ratio"),),
-        ),
+        labels={
+            "smallest_ratio": "smallest ratio",
+            "distance": "distance, tokens",
+            "mean_ratio": "mean ratio of the bounds",
+        },
+        columns=(("distance", "mean_ratio"),),
     ),
 )

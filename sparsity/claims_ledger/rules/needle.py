@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from sparsity import metric
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.limit.capacity import needle_capacity
 from sparsity.sampling.first_passage import sample_capacity
 
@@ -19,15 +19,16 @@ _DIMS = (8, 16, 24, 32)
 _QUERIES = (0.25, 1.0, 4.0)  # lengths t of the query
 _STEEP = (2.0, 3.0, 4.0, 8.0)  # of it, at d = 16, from its best place √d/2 on
 _ROUNDING = 1e-12
-_CRITICAL = 4.5  # standard errors, beyond which chance is less than 1e-5
 
 
 def signal_to_noise(routes: Routes, seed: int) -> Judged:
     """Compare the SNR of drawn rows with values with odds and n_eff of the other keys."""
+    # ln of the root mean square of 512 numbers scatters by 1/√1024 = 0.03, over 40 rows by ½ %.
     rng, dim, rows, keys = np.random.default_rng(seed), 512, 40, 64
     off, drawn, law = 0.0, [], []
     for _ in range(rows):
-        others, needle = np.exp(rng.standard_normal(keys)), math.exp(3.0)  # at 3 spreads
+        # Softmax weights of scores N(0, 1), and of a needle three spreads above their mean.
+        others, needle = np.exp(rng.standard_normal(keys)), math.exp(3.0)
         odds = needle / others.sum()
         snr = needle / math.sqrt((others**2).sum())
         off = max(off, abs(odds * math.sqrt(float(metric.n_eff(others))) / snr - 1))
@@ -43,7 +44,7 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
         core(
             f"what {rows} rows read out of values N(0, I) in R^{dim} has that ratio: "
             f"z = {z:+.1f}, at an error of {error:.1%}",
-            abs(z) < _CRITICAL,
+            abs(z) < CHANCE_BELOW_1E5,
         ),
     ]
     return findings, {"rows": rows, "rounding": off, "z": z, "error": error}
@@ -51,6 +52,8 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
 
 def linear_capacity(routes: Routes, seed: int) -> Judged:
     """Judge the capacity of identity scores, whatever the query's length."""
+    # `sample_capacity` lets rows grow key by key until SNR = 1 and takes the median row; the law
+    # under test takes the mean of Σa².
     law = [needle_capacity("identity", dim=d, query=t).value for d in _DIMS for t in _QUERIES]
     drawn = [sample_capacity("identity", dim=d, query=2.0, seed=seed) for d in _DIMS]
     held = [each.value for each in drawn]
@@ -64,7 +67,7 @@ def linear_capacity(routes: Routes, seed: int) -> Judged:
             + listed(f"{x:g} at d = {d}" for x, d in zip(held, _DIMS, strict=True)),
             # The median of whole numbers of keys may be off the mean by one key.
             all(
-                abs(x.value - d) <= _CRITICAL * x.stderr + 1
+                abs(x.value - d) <= CHANCE_BELOW_1E5 * x.stderr + 1
                 for x, d in zip(drawn, _DIMS, strict=True)
             ),
         ),
@@ -78,7 +81,7 @@ def softmax_capacity(routes: Routes, seed: int) -> Judged:
     law = [needle_capacity("exp", dim=d, query=math.sqrt(d) / 2).log_value for d in dims]
     drawn = [sample_capacity("exp", dim=d, query=math.sqrt(d) / 2, seed=seed) for d in dims]
     held = [x.value for x in drawn]
-    slopes = np.diff(np.log(held)) / np.diff(dims)
+    slopes = np.diff(np.log(held)) / np.diff(dims)  # ½ for e^(d/2), whatever stands before it
     steep = [sample_capacity("exp", dim=16, query=t, seed=seed).value for t in _STEEP]
     annealed = [needle_capacity("exp", dim=16, query=t).value for t in _STEEP]
     # The largest possible: the needle scores t√d, the others N(0, t²). None of n others is above it
@@ -116,7 +119,7 @@ def softmax_capacity(routes: Routes, seed: int) -> Judged:
 
 
 def power_capacity(routes: Routes, seed: int) -> Judged:
-    """Judge the capacity of squared ReLU, and of the fourth power."""
+    """Judge the capacity of squared ReLU, and of the fourth power as a control of its degree."""
     law = [needle_capacity("relu2", dim=d).value for d in _DIMS]
     held = {
         name: [sample_capacity(name, dim=d, seed=seed).value for d in _DIMS]
@@ -154,14 +157,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="n_eff = (Σ|a|)²/Σa². Values of zero mean that are independent from key to key add "
         "up to noise of variance Σa².",
         judge=signal_to_noise,
-        legend=Legend(
-            {
-                "rows": "rows drawn",
-                "rounding": "largest difference of both sides",
-                "z": "z of the noise that was read",
-                "error": "its relative error",
-            }
-        ),
+        labels={
+            "rows": "rows drawn",
+            "rounding": "largest difference of both sides",
+            "z": "z of the noise that was read",
+            "error": "its relative error",
+        },
     ),
     Claim(
         key="linear-capacity",
@@ -170,7 +171,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n = (t√d)²/E s² = d for s ∼ N(0, t²)",
         proof="The query's length multiplies the needle's score and all others alike.",
         judge=linear_capacity,
-        legend=Legend({"held": "keys held, drawn"}),
+        labels={"held": "keys held, drawn"},
     ),
     Claim(
         key="softmax-capacity",
@@ -180,13 +181,11 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(2s) = e^(2t²) of s ~ N(0, t²). For t > √d/2 the mean of a² is that of weights "
         "which no row meets: Σa² is frozen, and the annealed law says too little.",
         judge=softmax_capacity,
-        legend=Legend(
-            {
-                "held": "keys held at t = √d/2, drawn",
-                "queries": "length t of the query",
-                "steep": "keys held at d = 16, drawn",
-            }
-        ),
+        labels={
+            "held": "keys held at t = √d/2, drawn",
+            "queries": "length t of the query",
+            "steep": "keys held at d = 16, drawn",
+        },
     ),
     Claim(
         key="power-capacity",
@@ -195,6 +194,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n = d²/E max(x, 0)⁴ = 2d²/3",
         proof="The query's length cancels, and E max(x, 0)⁴ = 3/2 for x ~ N(0, 1).",
         judge=power_capacity,
-        legend=Legend({"relu2": "keys held, squared ReLU", "power4": "fourth power"}),
+        labels={"relu2": "keys held, squared ReLU", "power4": "fourth power"},
     ),
 )

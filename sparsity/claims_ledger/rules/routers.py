@@ -7,8 +7,8 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.kernels.router import correlation_of_blocks
 
 _LENGTH, _READ, _GAMMA = 4096, 512, 2.0  # an eighth of the keys is read
@@ -27,10 +27,11 @@ def snr(dim: int, size: int, margin: float, relevant: int) -> float:
 
     Args:
         dim: d of a key; the score of a key that is not meant has the variance 1/d.
-        size: keys B of a block.
-        margin: Δ by which the score of a key that is meant is higher.
+        size: the number of keys B of a block.
+        margin: Δ, by which the score of a key that is meant is higher.
         relevant: how many of those stand in one block, so that Δ_eff is that many Δ.
     """
+    # The difference of the means of two blocks has the variance 2/(dB): hence the 2.
     return relevant * margin * math.sqrt(dim / (2 * size))
 
 
@@ -68,7 +69,7 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
         core(
             "of independent scores a block without the meant key has the larger mean with the "
             f"chance Φ(−SNR): largest |z| of {len(z)} settings {max(map(abs, z)):.1f}",
-            max(map(abs, z)) < 4.5,  # beyond which chance is less than 1e-5
+            max(map(abs, z)) < CHANCE_BELOW_1E5,
         ),
         core(
             "of independent scores smaller blocks read more of the mass with as many keys: "
@@ -97,6 +98,7 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
 
 def halving_blocks(routes: Routes, seed: int) -> Judged:
     """Judge what halving the blocks is worth, at the same number of keys read."""
+    # As many keys are read at each size, so that only the choice differs.
     masses = {c: [_of_blocks(routes, size, c) for size in _HALVINGS] for c in _WITHIN}
     gains = {c: found[1] / found[0] - 1 for c, found in masses.items()}
     findings = [
@@ -127,6 +129,8 @@ def halving_blocks(routes: Routes, seed: int) -> Judged:
 def eviction_by_past_attention(routes: Routes, seed: int) -> Judged:
     """Judge the keys kept by past attention, a proxy of correlation ρ with the score now."""
     share = _KEPT / _OF
+    # A router keeps the keys of the largest proxy scores, here those of the past, which have the
+    # correlation ρ with the scores now. The best keys are those of ρ = 1.
     best = float(routes.mean("exp", _OF, of=f"top_k_mass:{_KEPT}", gamma=_MEDIAN))
     row = {"of": "abs_sum", "gamma": _MEDIAN}
     kept = {rho: float(routes.mean(f"router:{_KEPT}", _OF, **row, rho=rho)) for rho in (0.5, 0.9)}
@@ -172,18 +176,15 @@ CLAIMS: tuple[Claim, ...] = (
         "of a block with m meant keys is mΔ/B higher. The captured mass goes by the correlation of "
         "a score with the mean of its block, ρ² = c + (1 − c)/B, and tends to Φ(ργ + Φ⁻¹(q)).",
         judge=signal_to_noise,
-        legend=Legend(
-            {
-                "single": "A wrong block has the larger mean",
-                "size": "keys of a block B",
-                "relevant": "meant keys in it",
-                "law": "Φ(−SNR)",
-                "drawn": "drawn",
-                "alone": "mass read, c = 0",
-                "alike": "mass read at B = 64, c = 0.3",
-            },
-            columns=(("sizes", "alone"),),
-        ),
+        labels={
+            "single": "A wrong block has the larger mean",
+            "size": "keys of a block B",
+            "relevant": "meant keys in it",
+            "law": "Φ(−SNR)",
+            "alone": "mass read, c = 0",
+            "alike": "mass read at B = 64, c = 0.3",
+        },
+        columns=(("sizes", "alone"),),
     ),
     Claim(
         key="halving-blocks",
@@ -193,7 +194,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="ρ² = c + (1 − c)/B grows as B falls, at any c < 1, and the captured mass with it; "
         "but it is never below c, so that size matters little from B = (1 − c)/c on.",
         judge=halving_blocks,
-        legend=Legend({"mass": "Mass of an eighth of 4096 keys, by c"}),
+        labels={"mass": "Mass of an eighth of 4096 keys, by c"},
     ),
     Claim(
         key="past-attention",
@@ -204,12 +205,10 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Accumulated attention is a proxy of the score now. Where a key's scores at "
         "different queries have the correlation c, the mean of many has ρ = √c with the next one.",
         judge=eviction_by_past_attention,
-        legend=Legend(
-            {
-                "best": "mass of the best fifth",
-                "kept": "Mass of the fifth that is kept, by ρ",
-                "asked": "ρ that keeps 95 % in long rows, by γ",
-            }
-        ),
+        labels={
+            "best": "mass of the best fifth",
+            "kept": "Mass of the fifth that is kept, by ρ",
+            "asked": "ρ that keeps 95 % in long rows, by γ",
+        },
     ),
 )

@@ -7,11 +7,12 @@ import math
 import numpy as np
 
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias, ScalableSoftmax, ScaleInvariant
 
-_PLACES = ((1.0, 128), (1.0, 8192), (3.0, 128), (3.0, 8192))  # γ, n
+# γ and n: a spread as at initialisation and one as in trained heads, in short and in long rows.
+_PLACES = ((1.0, 128), (1.0, 8192), (3.0, 128), (3.0, 8192))
 
 
 def output_scale(routes: Routes, seed: int) -> Judged:
@@ -42,7 +43,7 @@ def flat_decades(routes: Routes, seed: int) -> Judged:
     n, tau = 10**6, 10.0  # tau is the rule's distance; the decades go from it to the row's end
     row = Row("exp", beta=0.0, gamma=1.0, steps=(ScaleInvariant(tau),))
     beta, gamma, _ = row.positions(n)
-    t = np.arange(n)[::-1]
+    t = np.arange(n)[::-1]  # the distance of each token: the query's own is the last of the row
     mean = np.exp(beta + gamma**2 / 2)  # E e^s: the annealed weight, which the claim is about
     decades = [(10.0**k, 10.0 ** (k + 1)) for k in range(1, 6)]
     mass = [float(mean[(t >= low) & (t < high)].sum() / mean.sum()) for low, high in decades]
@@ -96,7 +97,8 @@ def sigmoid_bias(routes: Routes, seed: int) -> Judged:
     for n in lengths:
         row = Row("sigmoid", beta=0.0, gamma=1.0, steps=(LengthBias(-1.0),))
         beta, gamma, _ = row.positions(n)
-        weights = 1 / (1 + np.exp(-beta[:1] - gamma[:1] * nodes))  # all tokens are alike
+        # β of a token is −ln n by the step; all tokens are alike, so that the first one serves.
+        weights = 1 / (1 + np.exp(-beta[:1] - gamma[:1] * nodes))
         total.append(float(n * (rule @ weights) / rule.sum()))
         n_eff.append(float(routes.n_eff(row, n)))
     share = [x / n for x, n in zip(n_eff, lengths, strict=True)]
@@ -124,13 +126,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Independent values of unit variance leave Σp² of variance in a row's output, so its "
         "scale is √(E Y₂); in long rows that is e^(γ²/2)/√n.",
         judge=output_scale,
-        legend=Legend(
-            {
-                "scales": "Scale of a row's output",
-                "fit": "n^(−2/(γ²+4))",
-                "scale": "√(E Y₂)",
-            }
-        ),
+        labels={"scales": "Scale of a row's output", "fit": "n^(−2/(γ²+4))", "scale": "√(E Y₂)"},
     ),
     Claim(
         key="scale-invariant",
@@ -140,12 +136,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(c s) = e^(c²/2) for s ~ N(0, 1). The sum of 1/(t/τ + 1) over a decade tends to "
         "τ·ln 10 as t/τ grows.",
         judge=flat_decades,
-        legend=Legend(
-            {
-                "decades": "Distances, in tokens",
-                "share": "Share of the mean weight",
-            }
-        ),
+        labels={"decades": "Distances, in tokens", "share": "Share of the mean weight"},
     ),
     Claim(
         key="ssmax-start",
@@ -154,7 +145,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="γ = 0.43·ln n",
         proof="n_eff of n Gaussian scores of spread s·ln n, by the exact law.",
         judge=ssmax_at_the_start,
-        legend=Legend({}),
     ),
     Claim(
         key="sigmoid-bias",
@@ -163,10 +153,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n·E σ(s − ln n) → E e^s",
         proof="σ(s − ln n) ~ e^s/n where e^s is small beside n.",
         judge=sigmoid_bias,
-        legend=Legend(
-            {
-                "sum": "sum of a row's weights",
-            }
-        ),
+        labels={"sum": "sum of a row's weights"},
     ),
 )

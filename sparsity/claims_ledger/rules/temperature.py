@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, Temperature
 
@@ -43,6 +43,7 @@ def why_a_tenth(routes: Routes, seed: int) -> Judged:
     """Compare 1 + 0.1·ln r with the factor that keeps n_eff, at several spreads."""
     factors = {g: [asked_factor(routes, g, r) for r in _RATIOS] for g in _SPREADS}
     rule = [1 + 0.1 * math.log(r) for r in _RATIOS]
+    # A rule 1 + a·ln r has one slope a: that which is exact at the longest ratio.
     slopes = {g: (found[-1] - 1) / math.log(_RATIOS[-1]) for g, found in factors.items()}
     off = max(abs(c / asked - 1) for c, asked in zip(rule, factors[3.0], strict=True))
     plain = [n_eff_under(routes, None, 3.0, n) for n in _LENGTHS]
@@ -65,10 +66,7 @@ def why_a_tenth(routes: Routes, seed: int) -> Judged:
             "the slope is 0.1 whatever the spread of the scores",
             max(slopes.values()) - min(slopes.values()) < 0.01,
         ),
-        letter(
-            "the factor grows smoothly with the position",
-            abs(at / before - 1) < 0.01,
-        ),
+        letter("the factor grows smoothly with the position", abs(at / before - 1) < 0.01),
         instead(
             "the slope that keeps n_eff falls with the spread: "
             + listed(f"{s:.3f} at γ = {g:g}" for g, s in slopes.items()),
@@ -128,14 +126,12 @@ CLAIMS: tuple[Claim, ...] = (
         "that keeps it solves one equation of the exact law. No published derivation of 0.1 was "
         "found; 2.9 is the median spread of SmolLM2's heads at 2048 tokens.",
         judge=why_a_tenth,
-        legend=Legend(
-            {
-                "rule": "1 + 0.1·ln r",
-                "factors": "Factor that keeps n_eff, by γ",
-                "slopes": "Slope at r = 128, by γ",
-                "n_eff": "n_eff at γ = 3",
-            }
-        ),
+        labels={
+            "rule": "1 + 0.1·ln r",
+            "factors": "Factor that keeps n_eff, by γ",
+            "slopes": "Slope at r = 128, by γ",
+            "n_eff": "n_eff at γ = 3",
+        },
     ),
     Claim(
         key="yarn-square",
@@ -146,11 +142,9 @@ CLAIMS: tuple[Claim, ...] = (
         "factor that keeps n_eff is about 1 + 0.1·ln r at γ = 3, and its square is too much, "
         "unless interpolation has narrowed the scores.",
         judge=yarn_square,
-        legend=Legend(
-            {
-                "n_eff": "n_eff at γ = 3, by r",
-                "spread left": "Spread that would keep n_eff, by r",
-            }
-        ),
+        labels={
+            "n_eff": "n_eff at γ = 3, by r",
+            "spread left": "Spread that would keep n_eff, by r",
+        },
     ),
 )

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from sparsity.claims_ledger.findings import Judged, core, instead, joined, letter, listed, reported
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.sinks.mixing import (
     PUBLISHED_BESIDES,
     SinkRoutes,
@@ -65,6 +65,8 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
             }
         )
     largest = max(row["largest_ratio"] for row in stacks)
+    # One layer of one head has a single path from each token to a later one: no sum in which terms
+    # could cancel, and no triangle inequality that loses anything.
     stack = small_stack(None, depth=1, heads=1)
     single = routes.draw(stack, seed)
     below = np.tril_indices(stack.length, -1)
@@ -110,6 +112,7 @@ def longer_context(routes: SinkRoutes, seed: int) -> Judged:
 
 
 def _half_of_the_mass(routes: SinkRoutes, logit: np.ndarray, annealed: np.ndarray) -> Judged:
+    # Of the logit against ln n, between one length and the next.
     slope = np.diff(logit, axis=1) / np.diff(np.log(_LENGTHS))
     # Back from the logits to the mass: a root that the search missed would show here.
     back = [
@@ -138,6 +141,7 @@ def _half_of_the_mass(routes: SinkRoutes, logit: np.ndarray, annealed: np.ndarra
 
 
 def _a_fixed_logit_loses(routes: SinkRoutes) -> Judged:
+    # At n = 100 the others' mean sum n·e^(γ²/2) is about e^5: there the sink has half of the mass.
     mass = np.array([routes.sink_mass(5.0, n, 1.0) for n in _LENGTHS])
     # Over e^(b − γ²/2)/n, what a small mass is: e^b against the mean n e^(γ²/2) of all others.
     alone = mass / (np.exp(5.0 - 0.5) / np.array(_LENGTHS))
@@ -232,18 +236,16 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Beside n logits with γ² ≪ ln n the sum of the weights is n e^(γ²/2), nearly sure. "
         "The mass is convex in that sum, so half of it never needs more (Jensen).",
         judge=longer_context,
-        legend=Legend(
-            {
-                "lengths": "row lengths n",
-                "gammas": "spreads γ",
-                "half_logit": "Logit for half of the mass",
-                "minus_annealed": "That logit, less ln n + γ²/2",
-                "mass_at_logit_5": "mass at logit 5, γ = 1",
-                "distances": "Distance of the last two tokens, n = 32, 128, 512",
-            },
-            columns=(("lengths", "mass_at_logit_5"),),
-            grids={"half_logit": ("gammas", "lengths"), "minus_annealed": ("gammas", "lengths")},
-        ),
+        labels={
+            "lengths": "row lengths n",
+            "gammas": "spreads γ",
+            "half_logit": "Logit for half of the mass",
+            "minus_annealed": "That logit, less ln n + γ²/2",
+            "mass_at_logit_5": "mass at logit 5, γ = 1",
+            "distances": "Distance of the last two tokens, n = 32, 128, 512",
+        },
+        columns=(("lengths", "mass_at_logit_5"),),
+        grids={"half_logit": ("gammas", "lengths"), "minus_annealed": ("gammas", "lengths")},
     ),
     sink_claim(
         key="over-squashing",
@@ -253,15 +255,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The chain rule, layer by layer, with the triangle inequality; the attention must "
         "not depend on the tokens, or its own derivative adds to the sum.",
         judge=bounded,
-        legend=Legend(
-            {
-                "largest_ratio": "largest ratio",
-                "median_ratio": "median ratio",
-                "stacks": "Influence over its bound",
-                "lipschitz": "Lipschitz constant",
-                "counter_example": "counter-example: influence, bound",
-            },
-        ),
+        labels={
+            "median_ratio": "median ratio",
+            "stacks": "Influence over its bound",
+            "lipschitz": "Lipschitz constant",
+            "counter_example": "counter-example: influence, bound",
+        },
     ),
     sink_claim(
         key="larger-models",
@@ -270,13 +269,11 @@ CLAIMS: tuple[Claim, ...] = (
         formula="mean over layers and heads of 1[α_1 > ε], α_k = Σ_(t≥k) A_(t,k)/(T − k + 1)",
         proof="",
         judge=larger_models,
-        legend=Legend(
-            {
-                "published_not_recomputed": "Published, not computed here",
-                "sink_rate_percent": "sink rate, %",
-                "published_besides": "Published besides, not computed here",
-                "uniform_importance": "importance of the first token in uniform attention",
-            },
-        ),
+        labels={
+            "published_not_recomputed": "Published, not computed here",
+            "sink_rate_percent": "sink rate, %",
+            "published_besides": "Published besides, not computed here",
+            "uniform_importance": "importance of the first token in uniform attention",
+        },
     ),
 )

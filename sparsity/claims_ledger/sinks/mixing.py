@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import sympy
 
-from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed, table_rows
+from sparsity.claims_ledger.judging import Claim, seeds_of_claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.design_search.monotone import sink_logit
 from sparsity.exact_law.exact import exact
@@ -62,17 +62,17 @@ class SinkRoutes:
     """Routes of the sink claims; a test plants wrong ones to see verdicts flip.
 
     Args:
-        draw: (stack, seed) -> layers.
-        forward: layers -> states.
-        jacobian: layers -> blocks ∂v_j/∂v_i.
+        draw: (stack, seed) -> random layers.
+        forward: layers -> the states of the tokens after each of them.
+        jacobian: layers -> the blocks ∂v_j/∂v_i.
         bound: (attention, strengths, lipschitz, gain) -> the over-squashing bound.
-        collapse: states -> measures.
-        sampled: (stack, draws, seed) -> measures of many draws.
-        average: stack -> exact averages.
-        distances: stack -> exact distances of neighbours, for every length.
-        sink_mass: (logit, n, γ) -> mean mass of a sink beside n softmax logits.
-        sink_logit: (mass, n, γ) -> the logit that takes it.
-        importance: the sink metric.
+        collapse: states -> the measures of rank and representational collapse.
+        sampled: (stack, draws, seed) -> the measures of many drawn stacks.
+        average: stack -> the measures' exact averages.
+        distances: stack -> the exact distances of neighbours, for every length.
+        sink_mass: (logit, n, γ) -> the mean mass of a sink beside n softmax logits.
+        sink_logit: (mass, n, γ) -> the logit of a sink that takes that mass.
+        importance: attention -> the mean weight of each key, the source's sink metric.
         published: the source's sink rates.
     """
 
@@ -134,7 +134,7 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
 
 def less_mixing(routes: SinkRoutes, seed: int) -> Judged:
     """Judge Jacobians and collapse of random stacks with a sink of value zero and without."""
-    seeds = np.random.SeedSequence([seed, 21]).generate_state(6).tolist()
+    seeds = seeds_of_claim(seed, 21, 6)
     return joined(
         _influence_falls(routes, seeds), _tokens_stay_apart(routes, seeds), _of_six_tokens(routes)
     )
@@ -221,9 +221,11 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
     found = [routes.collapse(v) for v in states]
     worst = max((x.last_pair / x.rank).max() for x in found)
     count = sum(map(len, states))
+    # a, b: one component of the last two tokens, less the mean. The squared distance of the two and
+    # twice the squares of both differ by a square, component by component.
     a, b = sympy.symbols("a b", real=True)
     identity = sympy.expand(2 * (a**2 + b**2) - (a - b) ** 2 - (a + b) ** 2) == 0
-    extreme = np.zeros((5, 3))
+    extreme = np.zeros((5, 3))  # their mean is 0, and no other token adds to the norm
     extreme[-2:, 0] = -1.0, 1.0
     tight = routes.collapse(extreme)
     counter = np.zeros((5, 3))
@@ -258,6 +260,7 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
         before, after = np.asarray(routes.forward(layers), np.float64)
         return float(np.linalg.norm((after - before)[1:]))
 
+    # A sink of value zero, one with the value of a common token, and one in between.
     zero, full = (np.array([update(m, value) for m in masses]) for value in (0.0, 1.0))
     small = np.array([update(m, 0.01) for m in masses])
     layers = routes.draw(small_stack(LayerSink(mass=_MASS)), seed)
@@ -282,9 +285,7 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
             full[-1] > full[0],
         ),
     ]
-    columns = zip(masses, zero, full, strict=True)
-    table = [{"mass": m, "update": z, "with_value": f} for m, z, f in columns]
-    return findings, {"updates": table}
+    return findings, {"updates": table_rows(mass=masses, update=zero, with_value=full)}
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -296,20 +297,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The weights W_h are centred and independent, so second moments close: what a layer "
         "adds to K is (1 − m)² times what it adds in a stack without token 0.",
         judge=less_mixing,
-        legend=Legend(
-            {
-                "influence_without": "influence without",
-                "influence_with": "influence with the sink",
-                "collapse": "Distance of the last two tokens",
-                "toy": "Six tokens: what token 2 adds to tokens 3, 4, 5",
-                "without": "without a sink",
-                "with": "with a sink",
-            },
-            columns=(
-                ("influence_with", "influence_without"),
-                ("without", "with"),
-            ),
-        ),
+        labels={
+            "influence_without": "influence without",
+            "influence_with": "influence with the sink",
+            "collapse": "Distance of the last two tokens",
+            "toy": "Six tokens: what token 2 adds to tokens 3, 4, 5",
+            "without": "without a sink",
+            "with": "with a sink",
+        },
+        columns=(("influence_with", "influence_without"), ("without", "with")),
     ),
     sink_claim(
         key="rank-collapse",
@@ -318,12 +314,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="‖v_n − v_(n−1)‖₂ ≤ √2 ‖V − (1/n)11ᵀV‖_F",
         proof="With a, b the components of v_n and v_(n−1) less the mean, (a − b)² ≤ 2(a² + b²).",
         judge=collapses,
-        legend=Legend(
-            {
-                "largest_ratio": "largest ratio",
-                "sqrt_2": "√2",
-            },
-        ),
+        labels={"sqrt_2": "√2"},
     ),
     sink_claim(
         key="no-op",
@@ -331,13 +322,11 @@ CLAIMS: tuple[Claim, ...] = (
         formula="z_j = v_j + m g W v_1 + (1 − m) Σ_i p_i W v_i, g ≈ 0",
         proof="As m → 1 and g → 0 the update of every other token vanishes.",
         judge=no_op,
-        legend=Legend(
-            {
-                "updates": "Size of a layer’s update",
-                "mass": "mass of the sink",
-                "update": "sink of value 0",
-                "with_value": "sink with a token’s value",
-            },
-        ),
+        labels={
+            "updates": "Size of a layer’s update",
+            "mass": "mass of the sink",
+            "update": "sink of value 0",
+            "with_value": "sink with a token’s value",
+        },
     ),
 )

@@ -9,15 +9,22 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.findings import Judged, core, instead, letter
-from sparsity.claims_ledger.judging import Claim, Legend, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, table_rows
+from sparsity.claims_ledger.judging import (
+    Claim,
+    Routes,
+    same_function,
+    sampling,
+    seeds_of_claim,
+    z_tests,
+)
 from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import d, decay, n, ratio
 from sparsity.kernels.zoo import taylor
 
 _DIMS = np.array([1, 2, 4, 16, 64, 256, 1024, 4096])
-_RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)  # r = σ̃/μ̃
+_RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)  # r = σ̃/μ̃, on both sides of the S = 1/√2 at r = 1
 _SLACK = 1e-13  # of log S: the rounding of closed forms that should meet a bound exactly
 
 
@@ -49,7 +56,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
     # Σq̃², are positive constants.
     S = S.xreplace({total: sympy.Dummy(positive=True) for total in S.atoms(sympy.Sum)})
     drawn = (("one-hot", 16, 1.0), ("uniform", 16, 1.0), ("half-normal", 64, 1.5))
-    seeds = np.random.SeedSequence([seed, 5]).generate_state(len(drawn))
+    seeds = seeds_of_claim(seed, 5, len(drawn))
     cells = []
     for (name, dim, r), key in zip(drawn, seeds, strict=True):
         estimate = routes.features(
@@ -81,6 +88,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
             np.abs(one_hot).max() <= _SLACK,
         ),
     ]
+    # S = 1/√(1 + r²) solved for r, the least noise that any query needs for that S.
     needed = [{"S": x, "ratio_at_least": math.sqrt(1 / x**2 - 1)} for x in (0.5, 0.1, 0.01)]
     return findings, {"ratio_needed": needed, "sampling": test.numbers}
 
@@ -100,6 +108,7 @@ def dimension(routes: Routes, seed: int) -> Judged:
         inside &= low >= dim**-0.5 * (1 - 1e-12) and high <= 1 + 1e-12
         rows.append({"dim": dim, "smallest": low, "largest": high, "sqrt_d": math.sqrt(dim)})
     largest = np.array([row["largest"] for row in rows])
+    # The largest ‖q̃‖₁/‖q̃‖₂ of each dimension.
     inverse = np.array([1 / row["smallest"] for row in rows])
     roots = np.sqrt(dims)
     series = {
@@ -134,16 +143,13 @@ def dimension(routes: Routes, seed: int) -> Judged:
             "the one-hot query does not feel d: S = 1/√(1+r²)", np.ptp(series["one-hot"]) <= _SLACK
         ),
     ]
-    table = [
-        {"dim": dim} | {name: np.exp(series[name][k]) for name in queries.NAMES}
-        for k, dim in enumerate(_DIMS)
-    ]
+    table = table_rows(dim=_DIMS, **{name: np.exp(series[name]) for name in queries.NAMES})
     return findings, {"norm_ratio": rows, "S_at_ratio_1": table}
 
 
 def softmax_gap(routes: Routes, seed: int) -> Judged:
     """Compare Taylor features with softmax at γ = 2, and i.i.d. features at every d."""
-    spread, degrees, head = 2.0, (2, 4, 8, 16, 32), 64
+    spread, degrees, head = 2.0, (2, 4, 8, 16, 32), 64  # 64: the width of a usual head
     softmax = float(routes.log_S("exp", gamma=spread))
     log_S = np.array([routes.polynomial_log_S(taylor(p), spread) for p in degrees])
     # The polynomial rule is exact; quadrature, which shares nothing with it, checks the first few.
@@ -177,10 +183,11 @@ def softmax_gap(routes: Routes, seed: int) -> Judged:
             iid.min() >= -0.5 * math.log1p(r * r) - _SLACK,
         ),
     ]
-    table = [
-        {"degree": p, "features_at_64": math.comb(head + p, p), "S": math.exp(x), "excess": e}
-        for p, x, e in zip(degrees, log_S, excess, strict=True)
-    ]
+    # Polynomials of degree ≤ p in d variables have C(d + p, p) coefficients.
+    features = [math.comb(head + p, p) for p in degrees]
+    table = table_rows(
+        degree=degrees, features_at_64=features, S=map(math.exp, log_S), excess=excess
+    )
     numbers = {
         "gamma": spread,
         "softmax": math.exp(softmax),
@@ -236,10 +243,7 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
         ),
         instead("at λ = 1, S = 1 for every n", np.all(flat == 0)),
     ]
-    table = [
-        {"decay": x, "S_at_n_4096": row, "window": w}
-        for x, row, w in zip(decays[:5, 0], rows, n_S2, strict=False)
-    ]
+    table = table_rows(decay=decays[:5, 0], S_at_n_4096=rows, window=n_S2[:5])
     return findings, {"rows": table, "slopes": slopes.ravel()}
 
 
@@ -252,12 +256,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="(Σq̃)² − Σq̃² grows by 2q̃ᵢΣq̃ ≥ 0 with each further entry, so ‖q̃‖₂ ≤ ‖q̃‖₁ for every d "
         "and S ≥ 1/√(1+r²): S ≤ s needs r ≥ √(1/s² − 1).",
         judge=nonnegative,
-        legend=Legend(
-            {
-                "ratio_needed": "Noise that S takes",
-                "ratio_at_least": "σ̃/μ̃ at least",
-            },
-        ),
+        labels={"ratio_needed": "Noise that S takes", "ratio_at_least": "σ̃/μ̃ at least"},
     ),
     su_claim(
         key="dimension",
@@ -267,16 +266,14 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Σq̃² ≤ (Σq̃)² ≤ dΣq̃², by induction over d: the two gaps grow by 2q̃ᵢΣq̃ ≥ 0 and by "
         "(Σq̃ − dq̃ᵢ)²/d ≥ 0. So 1/√d ≤ ‖q̃‖₂/‖q̃‖₁ ≤ 1; the ratio whose maximum is √d is its inverse.",
         judge=dimension,
-        legend=Legend(
-            {
-                "norm_ratio": "‖q̃‖₂/‖q̃‖₁ of queries",
-                "sqrt_d": "√d",
-                "S_at_ratio_1": "S at σ̃/μ̃ = 1",
-                "uniform": "uniform query",
-                "one-hot": "one-hot query",
-                "half-normal": "half-normal query",
-            },
-        ),
+        labels={
+            "norm_ratio": "‖q̃‖₂/‖q̃‖₁ of queries",
+            "sqrt_d": "√d",
+            "S_at_ratio_1": "S at σ̃/μ̃ = 1",
+            "uniform": "uniform query",
+            "one-hot": "one-hot query",
+            "half-normal": "half-normal query",
+        },
     ),
     su_claim(
         key="softmax-gap",
@@ -286,17 +283,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="f_p − f_p′ = s^p/p!, so f_p = s^p/p! > 0 wherever f_p′ = 0: f_p > 0 for even p, and "
         "E|f_p| = E f_p: polynomial moments, exact by Gauss–Hermite quadrature.",
         judge=softmax_gap,
-        legend=Legend(
-            {
-                "softmax": "S of softmax",
-                "taylor": "Taylor features of even degree p",
-                "degree": "degree p",
-                "features_at_64": "features at d = 64",
-                "excess": "S over softmax’s, less 1",
-                "iid_smallest_S": "smallest S of i.i.d. features",
-            },
-            rough=("excess",),
-        ),
+        labels={
+            "softmax": "S of softmax",
+            "taylor": "Taylor features of even degree p",
+            "degree": "degree p",
+            "features_at_64": "features at d = 64",
+            "excess": "S over softmax’s, less 1",
+            "iid_smallest_S": "smallest S of i.i.d. features",
+        },
+        rough=("excess",),
     ),
     su_claim(
         key="decay",
@@ -304,13 +299,11 @@ CLAIMS: tuple[Claim, ...] = (
         formula="S = √[(1−λⁿ)(1+λ) / (n(1−λ)(1+λⁿ))]",
         proof="λⁿ → 0, so n·S² → (1+λ)/(1−λ), a finite window, and S falls like n^(−1/2).",
         judge=decay_to_zero,
-        legend=Legend(
-            {
-                "rows": "Rows of λ^(n−j)",
-                "S_at_n_4096": "S at n = 4096",
-                "window": "window n·S²",
-                "slopes": "slopes of ln S against ln n",
-            },
-        ),
+        labels={
+            "rows": "Rows of λ^(n−j)",
+            "S_at_n_4096": "S at n = 4096",
+            "window": "window n·S²",
+            "slopes": "slopes of ln S against ln n",
+        },
     ),
 )

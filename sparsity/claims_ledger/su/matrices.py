@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy
 from scipy import stats
 
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.kernels.lowering import numpy_log_abs
 
 _FEATURES = ("relu", "elu+1", "softplus", "exp")  # h of normal entries of unit spread
 _SIZE, _DIM, _DRAWS = 256, 16, 16  # queries and keys of a matrix, features, matrices
-_KINDS = ("identity", "elu+1", "exp")
+_KINDS = ("identity", "elu+1", "exp")  # signed linear, linear with features, and softmax
 
 
 def _feature(name: str, entries: np.ndarray) -> np.ndarray:
@@ -136,7 +136,7 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
             }
         )
     ratios = np.geomspace(1e-2, 1e2, 41)  # of σ̃/μ̃
-    least = routes.share(1 / 3)
+    least = routes.share(1 / 3)  # 1/(1 + 1/9) = 0.9; S² of one such feature is the same number
     findings = [
         core(
             "with i.i.d. features the part of a = q̃·k̃ that is the same for every query holds "
@@ -183,9 +183,17 @@ def _attention(routes: MatrixRoutes, kind: str, q: np.ndarray, k: np.ndarray) ->
     return np.exp(scores) if kind == "exp" else scores
 
 
+class _Ranks(NamedTuple):
+    """The effective rank, the numerical rank and the mean n_eff of the rows of a matrix."""
+
+    effective: float
+    numerical: float
+    n_eff: float
+
+
 def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
     """Judge rank and effective rank of identity, elu+1 and exp, with and without a causal mask."""
-    found: dict[tuple[str, bool], list[tuple[float, ...]]] = {}
+    found: dict[tuple[str, bool], list[_Ranks]] = {}
     triangular = True
     for draw in range(_DRAWS):
         q, k = np.random.default_rng([seed, 8, draw]).standard_normal((2, _SIZE, _DIM))
@@ -200,11 +208,11 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
                     triangular &= bool(np.all(np.triu(p, 1) == 0) and diagonal.min() > 0)
                 # Not by the metric, which has no number for a row of zeros; here it is 0.
                 n_eff = float((np.abs(p).sum(1) ** 2 / np.maximum((p**2).sum(1), 1e-300)).mean())
-                found.setdefault((kind, masked), []).append(
-                    (routes.effective_rank(p), float(np.linalg.matrix_rank(p)), n_eff)
-                )
-    mean = {key: np.mean(x, axis=0) for key, x in found.items()}
-    error = {key: np.std(x, axis=0, ddof=1) / math.sqrt(_DRAWS) for key, x in found.items()}
+                ranks = _Ranks(routes.effective_rank(p), float(np.linalg.matrix_rank(p)), n_eff)
+                found.setdefault((kind, masked), []).append(ranks)
+    mean = {key: _Ranks(*np.mean(x, axis=0)) for key, x in found.items()}
+    root = math.sqrt(_DRAWS)
+    error = {key: _Ranks(*np.std(x, axis=0, ddof=1) / root) for key, x in found.items()}
     # The formula det = Π a_ii holds at every n; four rows show that the mask is the right triangle.
     entries = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(f"a{i}{j}") if j <= i else 0)
     determinant: Any = entries.det()
@@ -216,10 +224,11 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         Both are of the same queries and keys, so that the ratio of a draw scatters less than its
         parts.
         """
-        drawn = np.array([[x[0] for x in found[name, True]] for name in (kind, "exp")])
+        drawn = np.array([[x.effective for x in found[name, True]] for name in (kind, "exp")])
         ratios = drawn[0] / drawn[1]
-        return float(ratios.mean()), float(ratios.std(ddof=1) / math.sqrt(_DRAWS))
+        return float(ratios.mean()), float(ratios.std(ddof=1) / root)
 
+    # Four standard errors on either side of 0.8 decide what is "as much as softmax".
     (signed, off), (features, more) = against_softmax("identity"), against_softmax("elu+1")
     linear = ("identity", "elu+1")
     findings = [
@@ -231,17 +240,17 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         core(
             f"without it the rank of linear attention is d = {_DIM}, that of softmax n = {_SIZE}",
-            all(mean[kind, False][1] == _DIM for kind in linear)
-            and mean["exp", False][1] > 0.9 * _SIZE,
+            all(mean[kind, False].numerical == _DIM for kind in linear)
+            and mean["exp", False].numerical > 0.9 * _SIZE,
         ),
         core(
             "the mask raises the effective rank of linear attention, "
             + listed(
-                f"{kind} from {mean[kind, False][0]:.1f} to {mean[kind, True][0]:.1f}"
+                f"{kind} from {mean[kind, False].effective:.1f} to {mean[kind, True].effective:.1f}"
                 for kind in linear
             )
             + f", and signed linear attention has {signed:.2f} of softmax's under it",
-            all(mean[kind, True][0] > 2 * mean[kind, False][0] for kind in linear)
+            all(mean[kind, True].effective > 2 * mean[kind, False].effective for kind in linear)
             and signed - 4 * off > 0.8,
         ),
         letter(
@@ -256,18 +265,18 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         instead(
             "what parts them where the ranks are alike is focus: under the mask rows attend to "
-            + listed(f"{mean[kind, True][2]:.0f} tokens with {kind}" for kind in _KINDS),
-            all(mean[kind, True][2] > 1.2 * mean["exp", True][2] for kind in linear),
+            + listed(f"{mean[kind, True].n_eff:.0f} tokens with {kind}" for kind in _KINDS),
+            all(mean[kind, True].n_eff > 1.2 * mean["exp", True].n_eff for kind in linear),
         ),
     ]
     table = [
         {
             "kernel": kind,
             "masked": masked,
-            "effective_rank": mean[kind, masked][0],
-            "stderr": error[kind, masked][0],
-            "rank": mean[kind, masked][1],
-            "n_eff": mean[kind, masked][2],
+            "effective_rank": mean[kind, masked].effective,
+            "stderr": error[kind, masked].effective,
+            "rank": mean[kind, masked].numerical,
+            "n_eff": mean[kind, masked].n_eff,
         }
         for kind, masked in mean
     ]
@@ -285,14 +294,12 @@ CLAIMS: tuple[Claim, ...] = (
         "of one feature of the query.",
         judge=column_share,
         routes=MatrixRoutes,
-        legend=Legend(
-            {
-                "share": "Share of the variance along rows that all queries have in common",
-                "noise": "noise to signal σ̃/μ̃",
-                "theory": "μ̃²/(μ̃² + σ̃²)",
-                "estimate": "in sampled matrices",
-            },
-        ),
+        labels={
+            "share": "Share of the variance along rows that all queries have in common",
+            "noise": "noise to signal σ̃/μ̃",
+            "theory": "μ̃²/(μ̃² + σ̃²)",
+            "estimate": "in sampled matrices",
+        },
     ),
     su_claim(
         key="masked-rank",
@@ -304,15 +311,13 @@ CLAIMS: tuple[Claim, ...] = (
         "2007); rows are divided by the sum of their absolute weights.",
         judge=masked_rank,
         routes=MatrixRoutes,
-        legend=Legend(
-            {
-                "draws": "matrices drawn",
-                "ranks": "Rank of attention matrices",
-                "masked": "causal mask",
-                "effective_rank": "effective rank",
-                "rank": "numerical rank",
-                "n_eff": "attended tokens of a row",
-            },
-        ),
+        labels={
+            "draws": "matrices drawn",
+            "ranks": "Rank of attention matrices",
+            "masked": "causal mask",
+            "effective_rank": "effective rank",
+            "rank": "numerical rank",
+            "n_eff": "attended tokens of a row",
+        },
     ),
 )

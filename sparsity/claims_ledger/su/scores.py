@@ -11,8 +11,15 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes, same_function, sampling, z_tests
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
+from sparsity.claims_ledger.judging import (
+    Claim,
+    Routes,
+    same_function,
+    sampling,
+    seeds_of_claim,
+    z_tests,
+)
 from sparsity.kernels.symbols import beta, gamma
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
@@ -41,11 +48,12 @@ _GRID = np.concatenate([np.arange(-160, 161) / 4, np.geomspace(50, 1e6, 40)])
 
 def isotropy(routes: Routes, seed: int) -> Judged:
     """Compare whole keys in several dimensions with a scalar score at the same β and γ."""
-    seeds = np.random.SeedSequence([seed, 1]).generate_state(len(_KEYS))
+    seeds = seeds_of_claim(seed, 1, len(_KEYS))
 
     def cell(i: int) -> tuple[dict[str, Any], float, Estimate]:
         kernel, bias, spread, dim, sigma = _KEYS[i]
-        key = int(seeds[i])
+        key = seeds[i]
+        # Fewer queries than dimensions, where there are several, so that μ has a part across them.
         query, mean = keys_at(bias, spread, dim, key, queries=max(1, dim // 2))
         estimate = routes.full_keys(
             kernel, query / sigma, mean * sigma, sampling(_REL_ERROR, key), spread=sigma
@@ -83,8 +91,9 @@ def exponential(routes: Routes, seed: int) -> Judged:
     S = routes.derive("exp").S
     limit = {g: float(np.exp(routes.log_S("exp", gamma=g))) for g in spreads}
     exact = {g: float(routes.n_eff("exp", n, gamma=g)) for g in spreads}
+    # S of rows of n by the exact law, √(E n_eff/n).
     S_rms = {g: math.sqrt(exact[g] / n) for g in spreads}
-    seeds = np.random.SeedSequence([seed, 2]).generate_state(len(spreads))
+    seeds = seeds_of_claim(seed, 2, len(spreads))
     cells = []
     for g, key in zip(spreads, seeds, strict=True):
         drawn = routes.rows(Row("exp", gamma=g), n, sampling(3e-3, key))
@@ -123,10 +132,9 @@ def exponential(routes: Routes, seed: int) -> Judged:
             abs(long / float(np.exp(routes.log_S("exp", gamma=2.0))) - 1) < 1e-3,
         ),
     ]
-    table = [
-        {"gamma": g, "formula": limit[g], "exact_S_rms": S_rms[g], "n_eff": exact[g]}
-        for g in spreads
-    ]
+    table = table_rows(
+        gamma=spreads, formula=limit.values(), exact_S_rms=S_rms.values(), n_eff=exact.values()
+    )
     return findings, {"n": n, "floor": n**-0.5, "rows": table, "sampling": test.numbers}
 
 
@@ -144,7 +152,7 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
     relu = routes.derive("relu").first_moment
     S = _in_z(relu2.S)
     log_S = routes.log_S("relu2", beta=_GRID, gamma=1.0)
-    other = routes.log_S("relu2", beta=_GRID * 3, gamma=3.0)
+    other = routes.log_S("relu2", beta=_GRID * 3, gamma=3.0)  # the same z at another spread
     floor = -math.log(6) / 2
     # −ln of 2(2π)^(−1/4) e^(−z²/4)/(√24 √|z|) at z = −40, from Mills' m_p ~ p!·φ(z)/|z|^(p+1).
     asymptote = 40**2 / 4 + math.log(math.sqrt(24 * 40) / 2) + math.log(2 * math.pi) / 4
@@ -192,7 +200,7 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
     shown = (-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
     values = np.exp(routes.log_S("relu2", beta=np.array(shown), gamma=1.0))
     numbers = {
-        "S_of_z": [{"z": a, "S": b} for a, b in zip(shown, values, strict=True)],
+        "S_of_z": table_rows(z=shown, S=values),
         "one_over_sqrt_6": math.exp(floor),
         "smallest_step_of_log_S": np.diff(log_S).min(),
     }
@@ -214,6 +222,7 @@ def identity(routes: Routes, seed: int) -> Judged:
     floor = math.log(2 / math.pi) / 2
     log_S = routes.log_S("identity", beta=_GRID, gamma=1.0)
     mirrored = routes.log_S("identity", beta=-_GRID, gamma=1.0)
+    # S less the expansion that is claimed, up to z⁵.
     quartic = sympy.series(S, _z, 0, 6).removeO() - sympy.sqrt(2 / sympy.pi) * (1 + _z**4 / 12)
     findings = [
         core(
@@ -258,12 +267,10 @@ CLAIMS: tuple[Claim, ...] = (
         formula="S = E|f(β+γε)| / √E f(β+γε)², ε ~ N(0, 1)",
         proof="q·k is a linear function of a Gaussian vector, so it is N(q·μ, σ²‖q‖²).",
         judge=isotropy,
-        legend=Legend(
-            {
-                "sigma": "spread σ of the keys",
-                "mean_across_queries": "part of the keys’ mean across the query",
-            },
-        ),
+        labels={
+            "sigma": "spread σ of the keys",
+            "mean_across_queries": "part of the keys’ mean across the query",
+        },
     ),
     su_claim(
         key="exp",
@@ -272,14 +279,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The formula is the limit n → ∞ at fixed γ. A row of n weights has "
         "‖a‖₁ ≥ ‖a‖₂, hence S ≥ 1/√n, which exp(−γ²/2) passes when γ² > ln n.",
         judge=exponential,
-        legend=Legend(
-            {
-                "floor": "floor of rows, 1/√n",
-                "rows": "Limit law and exact law",
-                "formula": "limit law",
-                "exact_S_rms": "exact law, √(n_eff/n)",
-            },
-        ),
+        labels={
+            "floor": "floor of rows, 1/√n",
+            "rows": "Limit law and exact law",
+            "formula": "limit law",
+            "exact_S_rms": "exact law, √(n_eff/n)",
+        },
     ),
     su_claim(
         key="relu2",
@@ -288,14 +293,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="dm_p/dβ = p·m_(p−1), so d ln S/dβ = 2(m₁m₄ − m₂m₃)/(m₂m₄) ≥ 0 because ln m_p is "
         "convex in p (Lyapunov): S rises with z, from 0 through 1/√6 at z = 0 to 1.",
         judge=squared_relu,
-        legend=Legend(
-            {
-                "S_of_z": "S against β/γ",
-                "z": "β/γ",
-                "one_over_sqrt_6": "1/√6",
-                "smallest_step_of_log_S": "smallest step of log S on a grid of β/γ",
-            },
-        ),
+        labels={
+            "S_of_z": "S against β/γ",
+            "z": "β/γ",
+            "one_over_sqrt_6": "1/√6",
+            "smallest_step_of_log_S": "smallest step of log S on a grid of β/γ",
+        },
     ),
     su_claim(
         key="identity",
@@ -305,12 +308,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="With m₁(z), m₂(z) in units of γ, dS/dz has the sign of N = m₂m₁′ − m₁m₂′/2; "
         "N(0) = 0 and N′ = √(2/π) z² e^(−z²/2) ≥ 0, so S falls to z = 0 and rises after it.",
         judge=identity,
-        legend=Legend(
-            {
-                "floor": "floor of S",
-                "smallest_S": "smallest S found",
-                "at_z": "at β/γ",
-            },
-        ),
+        labels={"floor": "floor of S", "smallest_S": "smallest S found", "at_z": "at β/γ"},
     ),
 )

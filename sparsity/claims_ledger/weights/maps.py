@@ -10,8 +10,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 from sympy import Abs, Expr, Rational, erf, exp, sqrt
 
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
+from sparsity.claims_ledger.judging import Claim, Routes, seeds_of_claim
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import beta, gamma, s
 from sparsity.kernels.zoo import softpick
@@ -47,10 +47,10 @@ def kept(routes: Routes, seed: int) -> Judged:
     above, below = sympy.fraction(kept_share())
     printed = {g: float(kept_share().subs(gamma, Rational(g)).evalf(30)) for g in _GAMMAS}
     derived = {g: float((given / taken).subs(gamma, Rational(g)).evalf(30)) for g in _GAMMAS}
-    seeds = np.random.SeedSequence([seed, 41]).generate_state(len(_GAMMAS))
+    seeds = seeds_of_claim(seed, 41, len(_GAMMAS))
     rows = []
     for (g, share), key in zip(derived.items(), seeds, strict=True):
-        found, error = _drawn(g, int(key))
+        found, error = _drawn(g, key)
         row = {"gamma": g, "share": share, "printed": printed[g]}
         rows.append(row | {"drawn": found, "stderr": error, "z": (found - share) / error})
     # In 30 digits: at γ = 10⁻⁶ both numerator and denominator are small differences.
@@ -88,7 +88,7 @@ def _normal_density(t: float) -> float:
     return math.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
 
 
-def poisson_rate(length: float, gamma: float) -> float:
+def _poisson_rate(length: float, gamma: float) -> float:
     """Return λ = h(Φ̄⁻¹(1/n))/γ with the hazard h = φ/Φ̄: E K − 1 of sparsemax in long rows.
 
     Above the level that one score of n exceeds on the average, excesses are nearly exponential of
@@ -99,7 +99,11 @@ def poisson_rate(length: float, gamma: float) -> float:
 
 
 def mean_field(length: float, gamma: float) -> float:
-    """Return E Σp² of sparsemax if its threshold were the fixed root of nE(s − τ)₊ = 1."""
+    """Return E Σp² of sparsemax if its threshold were the fixed root of nE(s − τ)₊ = 1.
+
+    A row has its own threshold, which rises with its largest score. Where that is left out a large
+    score takes more than the whole mass, and the mean may exceed 1.
+    """
 
     def total(t: float) -> float:
         """Return n·E(s − τ)₊ at τ = γt, which falls with t."""
@@ -122,8 +126,8 @@ def few_keys(routes: Routes, seed: int) -> Judged:
     given = {"beta": 0.0, "gamma": _GAMMA}
     keys = routes.mean("sparsemax", _LENGTHS, "support", **given)
     focus = float(routes.mean("sparsemax", _DRAWN, "participation", **given))
-    limit = np.array([1 + poisson_rate(float(n), _GAMMA) for n in _LENGTHS])
-    at = _LENGTHS.tolist().index(_DRAWN)
+    limit = np.array([1 + _poisson_rate(float(n), _GAMMA) for n in _LENGTHS])
+    at = _LENGTHS.tolist().index(_DRAWN)  # one of the lengths of the exact law is drawn as well
     z = _z(routes, "sparsemax", "support", float(keys[at]), seed)
     findings = [
         core(
@@ -146,10 +150,7 @@ def few_keys(routes: Routes, seed: int) -> Judged:
             mean_field(_DRAWN, _GAMMA) > 1 > focus,
         ),
     ]
-    rows = [
-        {"n": n, "support": k, "long_rows": x}
-        for n, k, x in zip(_LENGTHS, keys, limit, strict=True)
-    ]
+    rows = table_rows(n=_LENGTHS, support=keys, long_rows=limit)
     return findings, {"rows": rows, "z": z, "participation": focus}
 
 
@@ -185,13 +186,11 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Numerator and denominator are integrals of exponentials over half lines; with many "
         "keys the share of a row is the ratio of their means.",
         judge=kept,
-        legend=Legend(
-            {
-                "shares": "Share of the mass that is kept",
-                "share": "derived",
-                "printed": "printed formula",
-            },
-        ),
+        labels={
+            "shares": "Share of the mass that is kept",
+            "share": "derived",
+            "printed": "printed formula",
+        },
     ),
     Claim(
         key="sparsemax-keys",
@@ -202,15 +201,13 @@ CLAIMS: tuple[Claim, ...] = (
         "excesses of the largest scores are those of a Poisson process of exponential rate "
         "h/γ, so K − 1 ~ Poisson(λ).",
         judge=few_keys,
-        legend=Legend(
-            {
-                "rows": "Support by length",
-                "support": "exact mean support",
-                "long_rows": "law of long rows",
-                "z": "z of rows drawn",
-                "participation": "exact E Σp² at the length drawn",
-            },
-        ),
+        labels={
+            "rows": "Support by length",
+            "support": "exact mean support",
+            "long_rows": "law of long rows",
+            "z": "z of rows drawn",
+            "participation": "exact E Σp² at the length drawn",
+        },
     ),
     Claim(
         key="stick-breaking",
@@ -219,12 +216,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="E Σa² = E σ² (1 − rⁿ)/(2Eσ − Eσ²), r = E(1 − σ)²",
         proof="a_d = σ_d Π_{i<d}(1 − σ_i) with independent factors: a geometric sum of ratio r.",
         judge=same_at_every_length,
-        legend=Legend(
-            {
-                "limit": "E σ²/(2Eσ − Eσ²)",
-                "found": "exact E Σa²",
-                "z": "z of rows drawn",
-            },
-        ),
+        labels={"limit": "E σ²/(2Eσ − Eσ²)", "found": "exact E Σa²", "z": "z of rows drawn"},
     ),
 )

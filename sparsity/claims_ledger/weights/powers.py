@@ -11,8 +11,8 @@ import sympy
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim, Legend, Routes
+from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
+from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.kernels import Kernel, score_kernel
 from sparsity.kernels.functions import relu, sigmoid, softplus
 from sparsity.kernels.symbols import beta, s
@@ -20,21 +20,15 @@ from sparsity.kernels.zoo import power
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Mixture, Uniform
 
-_DERIVED = (2, 4, 6)  # degrees
-_EVALUATED = (2, 4, 8, 16, 32)
+_DERIVED = (2, 4, 6)  # degrees, derived by SymPy
+_EVALUATED = (2, 4, 8, 16, 32)  # degrees, by quadrature
 _BITS = (5, 10, 20, 40, 80, 160)  # log₂ n of the limit form, a formula that costs nothing
 _ROWS = (6, 12)  # log₂ n of the exact law, which is asked for many degrees
 _FEW = 2.0  # keys
 
 
-def printed(p: int) -> sympy.Expr:
-    """Return S² = Γ((p+1)/2)²/(√π Γ(p+½)) of the degree p at β = 0."""
-    half = sympy.Rational(p + 1, 2)
-    return sympy.gamma(half) ** 2 / (sympy.sqrt(sympy.pi) * sympy.gamma(p + sympy.Rational(1, 2)))
-
-
 def _log_S2(p: float) -> float:
-    """Return the logarithm of the same, of any real p."""
+    """Return ln S² at β = 0, by the formula of the claim for any real degree p."""
     return float(2 * gammaln((p + 1) / 2) - gammaln(p + 0.5) - math.log(math.pi) / 2)
 
 
@@ -61,33 +55,36 @@ def _keys(routes: Routes, degree: int, bits: int) -> float:
     return float(routes.n_eff(power(degree), 2.0**bits, beta=0.0, gamma=1.0))
 
 
-def _row(routes: Routes, bits: int) -> dict[str, float]:
-    """Return a row of the table: keys of 2^bits at p = log₂ n, by limit form and exact law."""
-    return {
-        "log2_n": bits,
-        "degree": bits,
-        "n_S2": math.exp(bits * math.log(2) + _log_S2(bits)),
-        "n_eff": _keys(routes, bits, bits),
-        "degree_for_two_keys": _smallest_degree(routes, bits),
-    }
-
-
 def focus(routes: Routes, seed: int) -> Judged:
     """Judge the derived S, the degree of the limit form, and the degree of rows of n."""
     derived = {p: routes.derive(power(p)).S.subs(beta, 0) for p in _DERIVED}
+    half = sympy.Rational(1, 2)
+    stated = {
+        p: sympy.gamma(p * half + half) ** 2 / (sympy.sqrt(sympy.pi) * sympy.gamma(p + half))
+        for p in _DERIVED
+    }
     log_S = np.array([float(routes.log_S(power(p), beta=0.0, gamma=1.0)) for p in _EVALUATED])
     limit = np.array([_log_S2(p) / 2 for p in _EVALUATED])
-    degrees = {bits: _degree(bits) for bits in _BITS}
+    degrees = {bits: _degree(bits) for bits in _BITS}  # real p, at which n·S² = 1
     excess = [p - bits for bits, p in degrees.items()]
-    rows = [_row(routes, bits) for bits in _ROWS]
+    rows = [  # at p = log₂ n, by limit form and exact law
+        {
+            "log2_n": bits,
+            "degree": bits,
+            "n_S2": math.exp(bits * math.log(2) + _log_S2(bits)),
+            "n_eff": _keys(routes, bits, bits),
+            "degree_for_two_keys": _smallest_degree(routes, bits),
+        }
+        for bits in _ROWS
+    ]
     keys = [row["n_eff"] for row in rows]
     ratios = [row["degree_for_two_keys"] / row["log2_n"] for row in rows]
-    longest = 1e12
+    longest = 1e12  # keys n, in the limit form
     left = {p: longest * math.exp(2 * x) for p, x in zip(_EVALUATED, log_S, strict=True)}
     findings = [
         core(
             "at β = 0 the derived S² is Γ((p+1)/2)²/(√π Γ(p+½)) for every γ, p = 2, 4, 6",
-            all(sympy.simplify(S**2 - printed(p)) == 0 for p, S in derived.items()),
+            all(sympy.simplify(S**2 - stated[p]) == 0 for p, S in derived.items()),
         ),
         core(
             "quadrature of the definition gives the same for p up to 32, and S falls with p as "
@@ -122,7 +119,7 @@ def focus(routes: Routes, seed: int) -> Judged:
     numbers = {
         "limit_form": [{"log2_n": b, "degree": p, "ratio": p / b} for b, p in degrees.items()],
         "rows": rows,
-        "keys_of_1e12": [{"degree": p, "n_S2": x} for p, x in left.items()],
+        "keys_of_1e12": table_rows(degree=left, n_S2=left.values()),
     }
     return findings, numbers
 
@@ -132,14 +129,9 @@ _BETAS, _GAMMAS = (-4.0, -1.0, 0.0, 2.0), (0.1, 1.0, 10.0, 1000.0)
 _LENGTHS = np.array([16.0, 1024.0, 2.0**20, 2.0**40])
 
 
-def of_bounded(name: str, function: Any, c: int) -> Kernel:
+def _of_bounded(name: str, function: Any, c: int) -> Kernel:
     """Return the weight f(c·tanh(s)): the kernel f of a score that is bounded by c."""
     return score_kernel(f"{name} of {c} tanh(s)", function(c * sympy.tanh(s)))
-
-
-def even(c: float) -> Row:
-    """Return softmax over scores that are uniform on [−c, c], of standard deviation c/√3."""
-    return Row("exp", gamma=c / math.sqrt(3), scores=Uniform())
 
 
 def two_valued(name: str, function: Any, c: int, share: float) -> Row:
@@ -147,18 +139,6 @@ def two_valued(name: str, function: Any, c: int, share: float) -> Row:
     law = Mixture(((share, c, 0.0), (1 - share, -c, 0.0)))
     beta, gamma = c * (2 * share - 1), 2 * c * math.sqrt(share * (1 - share))
     return Row(score_kernel(name, function(s)), beta=beta, gamma=gamma, scores=law)
-
-
-def limit_of_even(c: int) -> float:
-    """Return S² of softmax over uniform scores in long rows, with moments integrated by SymPy."""
-    m1, m2 = (sympy.integrate(sympy.exp(p * s) / (2 * c), (s, -c, c)) for p in (1, 2))
-    return float((m1**2 / m2).evalf(30))
-
-
-def ends(function: Any, c: int) -> tuple[float, float]:
-    """Return the least and the largest weight, m and M, of a rising f on [−c, c]."""
-    m, M = (float(function(sympy.Integer(x)).evalf(30)) for x in (-c, c))
-    return m, M
 
 
 def _proven() -> bool:
@@ -184,7 +164,9 @@ def _floors(routes: Routes) -> tuple[list[dict[str, Any]], int]:
     beta, gamma = np.array(_BETAS)[:, None], np.array(_GAMMAS)
     table, cells = [], 0
     for (name, function), c in itertools.product(kernels.items(), _BOUNDS):
-        kernel, (m, M) = of_bounded(name, function, c), ends(function, c)
+        kernel = _of_bounded(name, function, c)
+        # The least and the largest weight, as all three functions rise.
+        m, M = (float(function(sympy.Integer(x)).evalf(30)) for x in (-c, c))
         S2 = np.exp(2 * routes.log_S(kernel, beta=beta, gamma=gamma))
         two = math.exp(2 * float(routes.log_S(two_valued(name, function, c, m / (m + M)))))
         floor = 4 * m * M / (m + M) ** 2
@@ -197,12 +179,17 @@ def _floors(routes: Routes) -> tuple[list[dict[str, Any]], int]:
 def dispersed(routes: Routes, seed: int) -> Judged:
     """Judge the floor under S over a grid of laws, who attains it, and rows of n."""
     table, cells = _floors(routes)
-    kept, limit = routes.n_eff(even(2), _LENGTHS) / _LENGTHS, limit_of_even(2)
+    # Scores that are uniform on [−2, 2] have the standard deviation 2/√3. Of long rows S² = m₁²/m₂.
+    uniform = Row("exp", gamma=2 / math.sqrt(3), scores=Uniform())
+    kept = routes.n_eff(uniform, _LENGTHS) / _LENGTHS
+    m1, m2 = (sympy.integrate(sympy.exp(p * s) / 4, (s, -2, 2)) for p in (1, 2))
+    limit = float((m1**2 / m2).evalf(30))
     # Twice the spread √(2 ln n) at which a row condenses: its largest scores hold all the mass.
     focused = [
         float(routes.n_eff("exp", n, gamma=2 * math.sqrt(2 * math.log(n)))) for n in _LENGTHS
     ]
-    cut = of_bounded("squared ReLU", lambda x: relu(x) ** 2, 2)
+    # The counter-example: where m = 0 the floor is 0.
+    cut = _of_bounded("squared ReLU", lambda x: relu(x) ** 2, 2)
     small = math.exp(2 * float(routes.log_S(cut, beta=-4.0, gamma=1.0)))
     findings = [
         core("S² ≥ 4mM/(m+M)² for every law of weights in [m, M] (proven)", _proven()),
@@ -236,7 +223,7 @@ def dispersed(routes: Routes, seed: int) -> Judged:
             small < 1e-3,
         ),
     ]
-    rows = [{"n": n, "share": x, "exp": y} for n, x, y in zip(_LENGTHS, kept, focused, strict=True)]
+    rows = table_rows(n=_LENGTHS, share=kept, exp=focused)
     return findings, {"floors": table, "rows": rows}
 
 
@@ -253,18 +240,16 @@ CLAIMS: tuple[Claim, ...] = (
         "largest scores of a row differ by factors 1 + x/(2 ln n), x of order 1, so that their "
         "weights differ by e^x from p = 2 ln n = 1.39 log₂ n on, and O(1) of them hold the mass.",
         judge=focus,
-        legend=Legend(
-            {
-                "degree_for_two_keys": "degree for two keys",
-                "limit_form": "Degree at which n·S² = 1",
-                "log2_n": "log₂ n",
-                "degree": "degree p",
-                "ratio": "p/log₂ n",
-                "rows": "Keys at p = log₂ n",
-                "n_S2": "n·S², limit law",
-                "keys_of_1e12": "n·S² at n = 10¹²",
-            },
-        ),
+        labels={
+            "degree_for_two_keys": "degree for two keys",
+            "limit_form": "Degree at which n·S² = 1",
+            "log2_n": "log₂ n",
+            "degree": "degree p",
+            "ratio": "p/log₂ n",
+            "rows": "Keys at p = log₂ n",
+            "n_S2": "n·S², limit law",
+            "keys_of_1e12": "n·S² at n = 10¹²",
+        },
     ),
     Claim(
         key="bounded-scores",
@@ -276,17 +261,15 @@ CLAIMS: tuple[Claim, ...] = (
         "x = E f, least at x = 2mM/(m+M). No law of the scores enters, and none needs to be "
         "independent.",
         judge=dispersed,
-        legend=Legend(
-            {
-                "floors": "Floor of S² for scores in [−c, c]",
-                "c": "bound c of the scores",
-                "floor": "floor 4mM/(m+M)²",
-                "smallest_S2": "smallest S² found",
-                "two_valued_S2": "S² of two-valued scores",
-                "rows": "Softmax rows",
-                "share": "n_eff/n, scores uniform on [−2, 2]",
-                "exp": "n_eff at γ = 2√(2 ln n)",
-            },
-        ),
+        labels={
+            "floors": "Floor of S² for scores in [−c, c]",
+            "c": "bound c of the scores",
+            "floor": "floor 4mM/(m+M)²",
+            "smallest_S2": "smallest S² found",
+            "two_valued_S2": "S² of two-valued scores",
+            "rows": "Softmax rows",
+            "share": "n_eff/n, scores uniform on [−2, 2]",
+            "exp": "n_eff at γ = 2√(2 ln n)",
+        },
     ),
 )
