@@ -17,8 +17,8 @@ import click
 import pytest
 
 import sparsity
+from sparsity import InputError
 from sparsity.cli import cli, common, pages, request
-from sparsity.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("place")
 

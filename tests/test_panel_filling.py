@@ -9,9 +9,9 @@ import pytest
 import sympy
 from panel_states import arrays, start
 
-from sparsity import evaluate
-from sparsity.exact_law.exact import exact as exact_law
-from sparsity.kernels import ALL, score_kernel
+from sparsity import evaluate, score_kernel
+from sparsity import exact as exact_law
+from sparsity.kernels import ALL
 from sparsity.panel import background, opened
 from sparsity.panel.axes import FIRST_NODES, LEAST_NODES, MOST_NODES, Axes, even_places, next_places
 from sparsity.panel.curve import exact_value, previewed_limit

@@ -10,13 +10,13 @@ import pytest
 import sympy
 from panel_states import NAMES, arrays, start
 
-from sparsity import evaluate
+from sparsity import evaluate, score_kernel
 from sparsity.axes import row_choices as rowlaws
 from sparsity.axes.controls import CONTROLS
-from sparsity.kernels import ALL, score_kernel
+from sparsity.kernels import ALL
 from sparsity.panel import background, opened
 from sparsity.panel.axes import Axes
-from sparsity.panel.picture import _letter, picture
+from sparsity.panel.picture import curve_letter, picture
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Store
 
@@ -148,7 +148,7 @@ def test_every_kernel_on_offer_can_be_shown_with_many_typed_beside():
     state = edit(edit(state, "y", "support"), "x", "decay")  # level lines, found at once
     letters = [curve["letter"] for curve in picture(state, Store()).content["curves"]]
     assert len(set(letters)) == len(letters) == len(state.known) > 16
-    many = [_letter(number) for number in range(60)]
+    many = [curve_letter(number) for number in range(60)]
     assert (many[0], many[25], many[26], len(set(many))) == ("A", "Z", "A2", 60)
 
 

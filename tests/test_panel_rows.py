@@ -11,11 +11,11 @@ import sympy
 from panel_states import NAMES, OF_SOFTMAX, log_S_of, of_plot, start
 
 import sparsity
-from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate
+from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate, score_kernel
+from sparsity import exact as exact_law
 from sparsity.axes import row_choices as rowlaws
 from sparsity.axes.controls import CONTROLS, controls_of
-from sparsity.exact_law.exact import exact as exact_law
-from sparsity.kernels import ALL, score_kernel
+from sparsity.kernels import ALL
 from sparsity.panel import opened
 from sparsity.panel.curve import (
     closed_limit,

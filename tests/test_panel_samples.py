@@ -9,7 +9,7 @@ import pytest
 from panel_states import start
 
 from sparsity import evaluate
-from sparsity.exact_law.exact import exact as exact_law
+from sparsity import exact as exact_law
 from sparsity.panel import background
 from sparsity.panel.curve import exact_value
 from sparsity.panel.export import csv_table

@@ -7,10 +7,9 @@ import pytest
 import sympy
 from panel_states import NAMES, start
 
-from sparsity import Row, Uniform
+from sparsity import InputError, Row, Uniform, score_kernel
 from sparsity.axes.controls import CONTROLS
-from sparsity.errors import InputError
-from sparsity.kernels import ALL, MAPS, score_kernel
+from sparsity.kernels import ALL, MAPS
 from sparsity.panel import opened
 from sparsity.panel.axes import Axes
 from sparsity.panel.picture import curves

@@ -7,9 +7,9 @@ import pytest
 from panel_states import OF_SOFTMAX, PLOTS, log_S_of, of_plot, start
 
 from sparsity import Row, evaluate, quantities
+from sparsity import exact as exact_law
 from sparsity.axes import quantity_axis as plots
 from sparsity.axes import row_choices as rowlaws
-from sparsity.exact_law.exact import exact as exact_law
 from sparsity.kernels import named
 from sparsity.limit.preview import preview
 from sparsity.panel import background, opened

@@ -8,8 +8,18 @@ import pytest
 from example_rows import MIXED
 
 import sparsity
-from sparsity import Coca, Decay, Rope, Row, SinkLogit, exact, kernels, quantities, score_kernel
-from sparsity.errors import InputError
+from sparsity import (
+    Coca,
+    Decay,
+    InputError,
+    Rope,
+    Row,
+    SinkLogit,
+    exact,
+    kernels,
+    quantities,
+    score_kernel,
+)
 from sparsity.kernels.symbols import s
 from sparsity.rows import steps
 from sparsity.rows.row import row_of
