@@ -230,7 +230,7 @@ def corpus(model: str, text: str) -> list[str]:
         spent[name] = time.process_time() - start
     for name in ("warm", "measured"):
         start = time.process_time()
-        (piece,) = corpus._measure_here(opened, 0, lambda _: None, [ids])
+        (piece,) = corpus.measure_here(opened, 0, lambda _: None, [ids])
         spent[name] = time.process_time() - start
     with tempfile.TemporaryDirectory() as home:
         KeptPieces(home).put("one", piece, compressed=True)

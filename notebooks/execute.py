@@ -67,7 +67,7 @@ def kept(notebook: Any) -> Any:
         if cell.cell_type == "code":
             cell.outputs = [] if OWN in (tags or ()) else _joined(cell.outputs)
             for output in cell.outputs:
-                _shrink(output)
+                shrink(output)
     return notebook
 
 
@@ -83,7 +83,7 @@ def _joined(outputs: list[Any]) -> list[Any]:
     return found
 
 
-def _shrink(output: Any) -> None:
+def shrink(output: Any) -> None:
     """Pictures in few colours; of a live panel the picture of one."""
     data = output.get("data", {})
     if WIDGET in data:

@@ -115,7 +115,7 @@ def run_tasks(
                 begun += 1
             if not given:
                 give(*suspects.pop())
-            for future in _some_done(list(given)):
+            for future in wait_for_some(list(given)):
                 index, attempt = given.pop(future)
                 try:
                     outcome = future.result()
@@ -153,7 +153,7 @@ def run_all_tasks(
         raise InputError("executor", type(executor).__name__, fix) from None
 
 
-def _some_done(given: list[Any]) -> list[Any]:
+def wait_for_some(given: list[Any]) -> list[Any]:
     """Wait until one is done, and return all that are."""
     if isinstance(given[0], futures.Future):
         return list(futures.wait(given, return_when=futures.FIRST_COMPLETED).done)

@@ -38,6 +38,8 @@ import matplotlib
 import pytest
 from hypothesis import configuration
 
+pytest.register_assert_rewrite("command_line")  # whose assertions are to say what they met
+
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # The suite runs in the background: commands that tests interrupt would inherit the deafness.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,5 +75,42 @@ def command(monkeypatch, capsys):
             code = stop.code
         out, err = capsys.readouterr()
         return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty folder of its own, in which a test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def printed(command, monkeypatch):
+    """A command's JSON value and its text: what the library says of one call is computed once."""
+    from command_line import answer
+
+    import sparsity
+
+    def remembered(work):
+        found = []
+
+        def first(*arguments, **options):
+            asked = arguments, {k: x for k, x in options.items() if k != "progress"}
+            if asked not in [call for call, _ in found]:
+                found.append((asked, work(*arguments, **options)))
+            return next(value for call, value in found if call == asked)
+
+        return first
+
+    def run(*arguments):
+        with monkeypatch.context() as patch:
+            for name in ("estimate", "exact", "design", "verify"):
+                patch.setattr(sparsity, name, remembered(getattr(sparsity, name)), raising=False)
+            value = answer(command, *arguments)
+            code, text, err = command(*arguments)
+        assert (code, err) == (0, "")
+        return value, text
 
     return run

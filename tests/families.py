@@ -20,10 +20,9 @@ from typing import Any
 import mixers
 import numpy as np
 
-from sparsity import measure, probe
+from sparsity import InputError, measure, probe
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.hugging_face import measure_transformers
-from sparsity.errors import InputError
 
 T, VOCABULARY, TOLERANCE = 40, 128, 1e-3
 LARGEST = 30_000_000  # parameters of a model that is still tiny
@@ -204,7 +203,7 @@ def models(
     """
     for name in names() if chosen is None else chosen:
         try:
-            with _quiet():
+            with quiet():
                 model = build(name, implementation)
             ids = ids_of(model)
         except Exception as error:  # noqa: BLE001  # whatever the code of a model raises
@@ -215,7 +214,7 @@ def models(
 
 
 @contextlib.contextmanager
-def _quiet():
+def quiet():
     logging.disable(logging.WARNING)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -383,7 +382,7 @@ def judge(name: str, model, ids) -> tuple[str, str]:
     """(verdict, why): equal, refused, wrong, error, untold (no weights to hold it against)."""
     if isinstance(model, Exception):
         return "not built", f"{type(model).__name__}: {model}"
-    with _quiet():
+    with quiet():
         try:
             data = measure_transformers(model, ids)
         except InputError as refusal:

@@ -129,7 +129,7 @@ def base_gguf() -> Gguf:
     tensors, data = [], b""
     for (name, layer), w in tiny_model.weights().items():
         if name in "qk":
-            w = tiny_model._side_by_side(w, s["heads"] if name == "q" else s["kv"])
+            w = tiny_model.side_by_side(w, s["heads"] if name == "q" else s["kv"])
         full = tiny_model._GGUF[name] if layer is None else f"blk.{layer}.{tiny_model._GGUF[name]}"
         tensors.append(Tensor(f"{full}.weight".encode(), list(w.shape[::-1]), 0, len(data)))
         data += w.tobytes()

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 import sparsity
-from sparsity.errors import InputError, NoClosedForm
+from sparsity import InputError, NoClosedForm
 from sparsity.kernels.functions import FUNCTIONS
 
 _MOST_SECONDS = 10.0  # of CPU that an answer or a refusal may take

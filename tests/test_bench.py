@@ -19,8 +19,7 @@ from benchmarks.bench import finite, resources, target, throughput, user_kernels
 from benchmarks.bench.grid import SCRAMBLES, Task, delta, reference
 from benchmarks.bench.peers import Peer, available
 from benchmarks.bench.timing import paired, ratio
-from sparsity import kernels
-from sparsity.errors import InputError
+from sparsity import InputError, kernels
 
 PEERS = available()
 
@@ -273,7 +272,7 @@ def probe(job, value, what, alone=resources.probe):
     """The cold start in a process of its own, other jobs in this one."""
     if job == "cold":
         return alone(job, value, what)
-    return {"job": job, "value": value, "what": what, **resources._measured(job, value)}
+    return {"job": job, "value": value, "what": what, **resources.measure_job(job, value)}
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +412,7 @@ def test_lengths_are_as_many_as_asked_for():
 
 
 def test_no_gamma_is_asked_twice():
-    rounds = np.concatenate([users._gammas(60, number) for number in range(4)])
+    rounds = np.concatenate([users.gammas_of_round(60, number) for number in range(4)])
     assert len(np.unique(rounds)) == len(rounds)
 
 

@@ -17,13 +17,11 @@ import pytest
 import sympy
 from scipy import stats
 
-from sparsity import estimate
+from sparsity import estimate, evaluate, exact, score_kernel
 from sparsity.crosscheck import reference_grid
 from sparsity.crosscheck.cells import FEATURE_MAPS
-from sparsity.exact_law.exact import exact
-from sparsity.kernels import decayed, exp, identity, relu2, score_kernel
+from sparsity.kernels import decayed, exp, identity, relu2
 from sparsity.kernels.symbols import s
-from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import n_eff
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import CHUNK, collect

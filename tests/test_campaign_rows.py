@@ -12,9 +12,8 @@ from benchmarks.campaign import row_reference, rows
 from benchmarks.campaign.row_cells import Cell, draw, row_of
 from benchmarks.campaign.row_reference import KERNELS, Mean, tokens_of
 from benchmarks.campaign.rows import Verdict, ask, judge, reference, report
-from sparsity import kernels
+from sparsity import Row, kernels
 from sparsity.exact_law import engine
-from sparsity.rows.row import Row
 
 CELLS, SEED = 100, 7
 SLOW = ("alibi", "rope", "decay")  # steps after which every token differs

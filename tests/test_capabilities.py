@@ -10,8 +10,10 @@ import sparsity
 from sparsity import (
     Coca,
     InputError,
+    Needle,
     QKNorm,
     Row,
+    Sink,
     SinkLogit,
     StudentT,
     Uniform,
@@ -22,7 +24,6 @@ from sparsity.capabilities import capabilities
 from sparsity.exact_law import maps
 from sparsity.kernels import Law
 from sparsity.rows.steps import ALL as STEPS
-from sparsity.rows.steps import Needle, Sink
 from sparsity.sampling import Sampling, draw
 from sparsity.sampling.row_sampling import draw_rows
 

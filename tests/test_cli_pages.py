@@ -17,8 +17,10 @@ import click
 import pytest
 
 import sparsity
+from sparsity import InputError
 from sparsity.cli import cli, common, pages, request
-from sparsity.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("place")
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = sorted(cli.commands)
@@ -28,12 +30,6 @@ EXAMPLES = [
 # These take a minute, a model, or append to a file: their examples are read but not run.
 READ_ONLY = {"verify", "claims", "reproduce", "measure", "describe", "completion"}
 SLOW = re.compile("--montecarlo|estimate .*--length|estimate .*--dim")  # compile for a second each
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def words_of(line):

@@ -11,8 +11,7 @@ import sympy
 from scipy.special import erf, ndtr
 
 from benchmarks import certify
-from sparsity import evaluate, kernels
-from sparsity.errors import NoClosedForm
+from sparsity import NoClosedForm, evaluate, kernels
 from sparsity.kernels import symbols
 from sparsity.limit import closed_form
 

@@ -13,11 +13,9 @@ import pytest
 import xarray
 from test_devices import BITS
 
-from sparsity import Alibi, Row
+from sparsity import Alibi, InputError, Row, sweep
 from sparsity.cli import common
-from sparsity.errors import InputError
 from sparsity.sweeps import work
-from sparsity.sweeps.curves import sweep
 
 pytestmark = pytest.mark.cluster
 

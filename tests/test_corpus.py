@@ -13,8 +13,7 @@ import tiny_model
 import xarray
 from scipy import special, stats
 
-from sparsity import measure, metric
-from sparsity.attention import checkpoints as models
+from sparsity import InputError, measure, metric, models
 from sparsity.attention.checkpoints.tokens import read_text
 from sparsity.attention.measurement import SHAPE, sinks, summaries, tables
 from sparsity.attention.measurement.attention_layers import LogitLayer
@@ -24,7 +23,6 @@ from sparsity.attention.measurement.layers import measure_layer
 from sparsity.attention.measurement.runs import measure_model
 from sparsity.attention.measurement.summaries import Summary
 from sparsity.attention.measurement.texts import Cut, name_texts, take_windows, texts_of_windows
-from sparsity.errors import InputError
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 T = 24

@@ -12,18 +12,15 @@ import pytest
 from scipy.special import erf
 from scipy.stats import norm, t, ttest_1samp
 
+from sparsity import InputError, Row, evaluate, exact, verify
 from sparsity.crosscheck import reference_grid
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.crosscheck.cells import Question, feature_ratio
 from sparsity.crosscheck.reference_grid import features, of_rows, retention, scalar, whole_keys
-from sparsity.crosscheck.verify import check, check_exact, judge, verify
+from sparsity.crosscheck.verify import check, check_exact, judge
 from sparsity.crosscheck.ztest import compare_mean, detecting
-from sparsity.errors import InputError
-from sparsity.exact_law.exact import exact
 from sparsity.kernels import decayed, exp, identity, relu2
 from sparsity.kernels.queries import norm_ratio
-from sparsity.limit.evaluation import evaluate
-from sparsity.rows.row import Row
 
 
 def test_the_mean_of_draws_is_compared_by_students_t():

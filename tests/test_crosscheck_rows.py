@@ -13,6 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sparsity import (
+    Coca,
+    FloorLog,
+    LogLength,
+    Rope,
+    Row,
+    ScaleInvariant,
+    SinkLogit,
+    SoftCap,
+    Yarn,
+    exact,
+)
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.reference_grid import (
     MAP_CELLS,
@@ -22,19 +34,7 @@ from sparsity.crosscheck.reference_grid import (
     reference_grid,
 )
 from sparsity.crosscheck.verify import check
-from sparsity.exact_law.exact import exact
 from sparsity.kernels import exp
-from sparsity.rows.row import Row
-from sparsity.rows.steps import (
-    Coca,
-    FloorLog,
-    LogLength,
-    Rope,
-    ScaleInvariant,
-    SinkLogit,
-    SoftCap,
-    Yarn,
-)
 
 _U = np.arange(-45.0, 12.0, 0.1)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)

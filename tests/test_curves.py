@@ -12,10 +12,18 @@ import sympy
 import xarray
 from scipy import stats
 
-from sparsity import Alibi, Row, SinkLogit, evaluate, exact, quantities
-from sparsity.errors import InputError
-from sparsity.kernels import score_kernel
-from sparsity.sweeps.curves import save, sweep
+from sparsity import (
+    Alibi,
+    InputError,
+    Row,
+    SinkLogit,
+    evaluate,
+    exact,
+    quantities,
+    score_kernel,
+    sweep,
+)
+from sparsity.sweeps.curves import save
 from sparsity.sweeps.grids import parse_grid
 from sparsity.sweeps.variables import cell_seed
 

@@ -7,16 +7,25 @@ import pytest
 from matplotlib import pyplot
 
 import sparsity
-from sparsity import Alibi, Chunk, FloorLog, NeedleAbove, QKNorm, Row, SoftCap, Window, Yarn, exact
-from sparsity.attention.configuration import layer_kinds
-from sparsity.attention.describe import describe
-from sparsity.errors import InputError
-from sparsity.rows.rope_scaling import (
+from sparsity import (
+    Alibi,
+    Chunk,
     DynamicNtkScaling,
+    FloorLog,
+    InputError,
     LinearScaling,
     Llama3Scaling,
+    NeedleAbove,
+    QKNorm,
+    Row,
+    SoftCap,
+    Window,
+    Yarn,
     YarnScaling,
+    describe,
+    exact,
 )
+from sparsity.attention.configuration import layer_kinds
 
 
 def config(model_type, layers=4, heads=8, head_dim=64, trained=8192, **fields):

@@ -17,6 +17,7 @@ from sparsity import (
     Alibi,
     Decay,
     FloorLog,
+    InputError,
     LogLength,
     Row,
     ScalableSoftmax,
@@ -26,17 +27,17 @@ from sparsity import (
     Temperature,
     Window,
     Yarn,
+    design,
+    evaluate,
+    exact,
     score_kernel,
     sink_logit,
 )
-from sparsity.design_search import LENGTHS, Design, Impossible, design
+from sparsity.design_search import LENGTHS, Design, Impossible
 from sparsity.design_search.monotone import solve_rising
 from sparsity.design_search.scan import TooLong, free_number
-from sparsity.errors import InputError
-from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import condensed_share, critical_spread
 from sparsity.kernels.symbols import s
-from sparsity.limit.evaluation import evaluate
 from sparsity.output import json_ready
 
 inverting = importlib.import_module("sparsity.design_search")

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from benchmarks.campaign import row_reference as reference
-from sparsity import Row, evaluate, exact, quantities
-from sparsity.errors import RESOLVED, InputError, check_resolved
+from sparsity import InputError, QKNorm, Row, StudentT, Uniform, evaluate, exact, quantities
+from sparsity.errors import RESOLVED, check_resolved
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact_grid
 from sparsity.kernels import exp
 from sparsity.quantities.base import within
-from sparsity.rows.scores import StudentT, Uniform
-from sparsity.rows.steps import ALL, QKNorm
+from sparsity.rows.steps import ALL
 
 STEPS = {step.name: step for step in ALL}
 # Everything that adds mass to a row or takes it from tokens, alone and beside a sink logit.

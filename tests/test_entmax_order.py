@@ -13,10 +13,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import sparsity
-from sparsity import Row
+from sparsity import InputError, Row
 from sparsity.crosscheck.reference_grid import of_rows
 from sparsity.crosscheck.verify import check
-from sparsity.errors import InputError
 from sparsity.exact_law import entmax, gaussian_tail, sparsemax, threshold_maps
 from sparsity.kernels.entmax import entmax as of_order
 from sparsity.sampling import Sampling

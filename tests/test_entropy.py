@@ -12,14 +12,24 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 import sparsity
-from sparsity import Row, metric, quantities
+from sparsity import (
+    Alibi,
+    Decay,
+    InputError,
+    QKNorm,
+    Rope,
+    Row,
+    Sink,
+    SinkLogit,
+    Window,
+    metric,
+    quantities,
+)
 from sparsity.crosscheck import reference_grid, stein
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.crosscheck.cells import Question
-from sparsity.errors import InputError
 from sparsity.exact_law import engine
 from sparsity.quantities import LogMoment
-from sparsity.rows.steps import Alibi, Decay, QKNorm, Rope, Sink, SinkLogit, Window
 from sparsity.sampling import Sampling, sample_rows
 
 PLACES = (

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 import tiny_model
 
+from sparsity import InputError, figures, models
 from sparsity import claims_ledger as ledger
-from sparsity import figures
-from sparsity.attention import checkpoints as models
 from sparsity.attention.measurement import corpus
 from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.findings import core
-from sparsity.errors import InputError
 from sparsity.figures import plotting
 from sparsity.figures.figure import Series
 from sparsity.output import json_text
@@ -58,11 +56,11 @@ def here(path):
 @pytest.fixture
 def opened_anew(monkeypatch):
     """How often a worker opens the model."""
-    corpus._open_in_worker.cache_clear()
+    corpus.open_in_worker.cache_clear()
     count, real = [], models.load
     monkeypatch.setattr(corpus.models, "load", lambda path: count.append(path) or real(path))
     yield count
-    corpus._open_in_worker.cache_clear()
+    corpus.open_in_worker.cache_clear()
 
 
 # Corpora.
@@ -83,7 +81,7 @@ def test_texts_measured_elsewhere_are_the_same_bits(path, here, opened_anew, tmp
 
 
 def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypatch, tmp_path):
-    real, calls = corpus._measure_here, []
+    real, calls = corpus.measure_here, []
 
     def failing(model, sink, step, texts):
         calls.append(1)
@@ -95,7 +93,7 @@ def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypa
     wrong = np.array([0, *opened.encode(TEXTS["3"])][:24], np.int32)
     settings = {**ASKED, "executor": Elsewhere(), "parts": tmp_path}
     with monkeypatch.context() as patch:
-        patch.setattr(corpus, "_measure_here", failing)
+        patch.setattr(corpus, "measure_here", failing)
         with pytest.raises(InputError, match=r"^texts = 3: failed: 3: too much; the others") as why:
             measure_corpus(path, TEXTS, **settings)
         assert "\n" not in str(why.value)
@@ -111,7 +109,7 @@ def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypa
 def test_a_worker_with_another_file_refuses_it(path, opened_anew, tmp_path):
     (tmp_path / "other.gguf").write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="is another file there; give every worker the same"):
-        corpus._open_in_worker(tmp_path / "other.gguf", "0" * 64)
+        corpus.open_in_worker(tmp_path / "other.gguf", "0" * 64)
 
 
 def test_rows_are_not_for_several_processes(path, tmp_path, command):
@@ -233,8 +231,8 @@ class Lossy(futures.Executor):
 def test_suspects_are_tried_alone(monkeypatch):
     from sparsity import tasks
 
-    lossy, real = Lossy(), tasks._some_done
-    monkeypatch.setattr(tasks, "_some_done", lambda given: lossy.go_on() or real(given))
+    lossy, real = Lossy(), tasks.wait_for_some
+    monkeypatch.setattr(tasks, "wait_for_some", lambda given: lossy.go_on() or real(given))
     found = list(run_tasks(str.upper, ["a", "fatal", "b"], lossy))
     assert sorted(x.value for x in found if x.error is None) == ["A", "B"]
     assert [x.index for x in found if x.error is not None] == [1]

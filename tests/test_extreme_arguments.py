@@ -5,7 +5,7 @@ import time
 import pytest
 
 import sparsity
-from sparsity.errors import InputError
+from sparsity import InputError
 
 
 def _refused(call, most=5.0):

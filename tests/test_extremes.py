@@ -13,10 +13,8 @@ import pytest
 from scipy import integrate, stats
 
 import sparsity
-from sparsity.errors import InputError
+from sparsity import Alibi, Decay, InputError, Row
 from sparsity.exact_law import rules, token_pieces
-from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Decay
 
 SECONDS = 10.0
 GAMMA = (1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 50.0, 300.0, 1e4, 1e9, 1e30, 1e99)
@@ -237,7 +235,7 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
         )
 
     monkeypatch.setattr(token_pieces, "pieces", each)
-    monkeypatch.setattr(token_pieces, "_FEW_LAWS", 10**9)
+    monkeypatch.setattr(token_pieces, "FEW_LAWS", 10**9)
     true = sparsity.exact(asked, length=n, of=of)
     assert float(found.value) == pytest.approx(float(true.value), rel=1e-12)
     assert float(found.error_bound) < 1e-10

@@ -14,13 +14,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 from scipy import stats
 
-from sparsity import figures
-from sparsity.errors import InputError
-from sparsity.exact_law.exact import exact
+from sparsity import InputError, evaluate, exact, figures
 from sparsity.figures import ALL, Context, plotting, render, write_all
 from sparsity.figures.figure import csv_of_curves
 from sparsity.figures.phase import WIDEST
-from sparsity.limit.evaluation import evaluate
 from sparsity.sampling import batches
 
 jax.config.update("jax_enable_x64", True)
@@ -90,7 +87,7 @@ def data():
             patch.setattr(module(figure), name, getattr(module(figure), name)[list(kept)])
         for figure, name, values in FEWER:
             patch.setattr(module(figure), name, values)
-        patch.setattr(batches, "_NORMALS_PER_BATCH", 2**14)  # a quarter: a pilot draws less
+        patch.setattr(batches, "NORMALS_PER_BATCH", 2**14)  # a quarter: a pilot draws less
         return {figure.name: figure.data(sampling(figure)) for figure in ALL}
 
 

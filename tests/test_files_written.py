@@ -13,9 +13,8 @@ import pytest
 import xarray
 
 import sparsity
-from sparsity import output
+from sparsity import InputError, output
 from sparsity.attention.measurement import datasets
-from sparsity.errors import InputError
 from sparsity.output import part_of, refuse_pipe, replacing, write, write_together
 from sparsity.sweeps import saving
 

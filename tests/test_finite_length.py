@@ -11,10 +11,8 @@ from example_rows import WEIGHT, sampled
 from scipy.integrate import dblquad
 from scipy.special import log_ndtr, ndtr
 
-from sparsity import Row, evaluate, exact, quantities
-from sparsity.errors import InputError
+from sparsity import InputError, Row, evaluate, exact, quantities, score_kernel
 from sparsity.exact_law import engine, laplace, nodes, shared_nodes
-from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed
 

@@ -32,6 +32,7 @@ from sympy import (
 from sparsity import (
     Alibi,
     Decay,
+    InputError,
     Row,
     Sink,
     SinkLogit,
@@ -40,7 +41,6 @@ from sparsity import (
     exact,
     score_kernel,
 )
-from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 from sparsity.limit import moments, panels
 

@@ -9,7 +9,7 @@ import xarray
 from scipy.special import ndtri
 
 from benchmarks import ahead
-from sparsity import measure
+from sparsity import InputError, measure
 from sparsity.attention.claims.head_evidence import Fits, HeadEvidence, Law
 from sparsity.attention.claims.heads import HEAD_CLAIMS, judge_heads
 from sparsity.attention.measurement import heads
@@ -22,7 +22,6 @@ from sparsity.attention.measurement.heads import (
     view_by_distance,
 )
 from sparsity.attention.measurement.row_laws import head_law, log_head_law
-from sparsity.errors import InputError
 
 LENGTHS = (2, 3, 64, 512, 10**6, 10**12)
 SPREADS = (1e-8, 1e-3, 0.1, 1.0, 2.0, 5.0, 30.0, 200.0, 1e4)

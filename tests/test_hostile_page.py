@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparsity import report
-from sparsity.errors import InputError
+from sparsity import InputError, report
 from sparsity.report import answer, reproduction
 from sparsity.report.parts import inline_svg
 

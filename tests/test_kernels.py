@@ -10,9 +10,17 @@ import sympy
 from sympy import Abs, Max, Min, Piecewise, exp, log, tanh
 
 import sparsity
-from sparsity import derive, estimate, evaluate, kernels
-from sparsity.errors import InputError, NoClosedForm
-from sparsity.kernels import ALL, Kernel, Law, named, score_kernel, symbols
+from sparsity import (
+    InputError,
+    Kernel,
+    NoClosedForm,
+    derive,
+    estimate,
+    evaluate,
+    kernels,
+    score_kernel,
+)
+from sparsity.kernels import ALL, Law, named, symbols
 from sparsity.kernels.lowering import (
     distance,
     jax_log_abs,

@@ -11,10 +11,9 @@ from scipy.integrate import dblquad, quad
 from scipy.special import expit, ndtr, softmax
 
 import sparsity
-from sparsity import Row, kernels
+from sparsity import InputError, Row, kernels
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check
-from sparsity.errors import InputError
 from sparsity.exact_law import (
     differential,
     entmax,

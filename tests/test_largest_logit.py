@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import sparsity
+from sparsity import InputError, monitor
 from sparsity.attention.largest_logit import COARSE, FINE, expected_largest
-from sparsity.attention.monitoring import log, monitor
-from sparsity.errors import InputError
+from sparsity.attention.monitoring import log
 from sparsity.exact_law.sparsemax import expected_maximum
 
 

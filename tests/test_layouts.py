@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sparsity import measure
-from sparsity.errors import InputError
+from sparsity import InputError, measure
 
 HEADS, T = 3, 12
 RANDOM = np.random.default_rng(5)

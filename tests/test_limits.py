@@ -10,9 +10,7 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr, ndtri
 
 import sparsity
-from sparsity import Row, quantities
-from sparsity.errors import InputError
-from sparsity.rows.steps import Alibi, Decay, QKNorm, SinkLogit, Window
+from sparsity import Alibi, Decay, InputError, QKNorm, Row, SinkLogit, Window, quantities
 
 N = 4096
 

@@ -6,9 +6,8 @@ import xarray
 from numpy.testing import assert_allclose
 from test_measurement import heads, logits_of, softmax
 
-from sparsity import measure, quantities
+from sparsity import InputError, measure, quantities
 from sparsity.attention.measurement import requested, save, summary, text
-from sparsity.errors import InputError
 
 T = 24
 OF = ("gini", "hoyer", "pq_index:0.5,1.5", "keys_for_mass:0.9", "top_k_mass:3", "power_sum:3",

@@ -12,7 +12,7 @@ import xarray
 from scipy import special, stats
 from softmax_apart import softmax_weights
 
-from sparsity import measure, metric
+from sparsity import InputError, Row, SinkLogit, exact, measure, metric
 from sparsity.attention import claims as claims_model
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun, Sinks
 from sparsity.attention.measurement import (
@@ -27,12 +27,8 @@ from sparsity.attention.measurement import (
 )
 from sparsity.attention.measurement import sinks as layers_sinks
 from sparsity.attention.page import job
-from sparsity.errors import InputError
-from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
 from sparsity.rows import rotation
-from sparsity.rows.row import Row
-from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import sinks
 
 RNG = np.random.default_rng(7)
@@ -807,7 +803,7 @@ def test_heads_with_several_sinks_compile_no_more_than_all_heads(monkeypatch):
         shapes.add((q.shape, k.shape))
         return np.matmul(q, k.swapaxes(-1, -2))
 
-    monkeypatch.setattr(attention_layers, "_compiled_product", lambda: product)
+    monkeypatch.setattr(attention_layers, "compiled_product", lambda: product)
     rng = np.random.default_rng(0)
     q, k = (rng.normal(size=(8, 512, 4)).astype(np.float32) for _ in range(2))
     source = layer_inputs.layer_of_queries(q, k)

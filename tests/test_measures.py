@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
 import sparsity
-from sparsity import Row, metric, quantities
-from sparsity.errors import InputError
+from sparsity import InputError, Row, metric, quantities
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 

@@ -9,10 +9,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
-from sparsity import Decay, Row, kernels, quantities
+from sparsity import Decay, InputError, Row, kernels, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import judge
-from sparsity.errors import InputError
 from sparsity.exact_law import differential, forgetting, maps, rules
 from sparsity.kernels import row_map
 from sparsity.limit import map_limits

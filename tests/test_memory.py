@@ -16,15 +16,15 @@ import sympy
 from sympy.core.cache import clear_cache
 
 import sparsity
+from sparsity import score_kernel
 from sparsity.exact_law import shared_nodes
-from sparsity.kernels import score_kernel
 from sparsity.sampling import devices
 from sparsity.xla import LLVM_FOR_ONE_CALL
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
     "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
-    "sparsity.attention.measurement.attention_layers._compiled_product",  # no argument
+    "sparsity.attention.measurement.attention_layers.compiled_product",  # no argument
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
     "sparsity.attention.monitoring.passes._compiler_around",  # no argument
     "sparsity.attention.monitoring.interception._showing_calls",  # the functions it replaces
@@ -127,7 +127,7 @@ def test_families_of_many_nodes_are_not_all_kept():
         kernel = sparsity.kernels.named(text)
         for i in range(6):
             cache.get(kernel, 0.1 * i, spread, None, 1, False)
-            counts.append((len(cache._kept), cache.count_nodes()))
+            counts.append((len(cache.kept), cache.count_nodes()))
     few, many = counts[5], counts[-1]
     assert few[0] < many[0] == 4
     assert all(kept == 1 or nodes <= 150_000 for kept, nodes in counts)

@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import metric
-from sparsity.errors import InputError
-from sparsity.metric import (
-    effective,
-    entropy,
-    from_moments,
-    gini,
-    hoyer,
-    participation,
-)
+from sparsity import InputError, entropy, gini, hoyer, metric
+from sparsity.metric import effective, from_moments, participation
 
 # (row, ‖a‖₁², ‖a‖₂²): whole numbers, so that S = √(l1²/(n·l2²)) and n_eff = l1²/l2² are exact.
 ROWS = [

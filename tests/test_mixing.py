@@ -11,17 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sparsity import InputError, Row, SinkLogit, exact, score_kernel
 from sparsity.claims_ledger import sinks as claims_sinks
 from sparsity.claims_ledger.findings import Finding, verdict
 from sparsity.claims_ledger.sinks import SinkRoutes
 from sparsity.claims_ledger.sinks.mixing import small_stack, toy
-from sparsity.errors import InputError
-from sparsity.exact_law.exact import exact
 from sparsity.figures.mixing import FIGURE
-from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.rows.row import Row
-from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import mixing_law
 from sparsity.stacks.collapse import collapse, neighbours
 from sparsity.stacks.influence import bound, jacobian, norms

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from test_streaming import CAUSAL, HEADS, KEY, LENGTH, ROW, UNITS, heads, whole
 
 import sparsity
+from sparsity import InputError, monitor
 from sparsity.attention.measurement import row_laws
-from sparsity.attention.monitoring import OF, log, monitor, n_eff_exact, penalty
+from sparsity.attention.monitoring import OF, log, n_eff_exact, penalty
 from sparsity.attention.streaming import spaced
-from sparsity.errors import InputError
 
 
 def agree(found, true, rows=slice(None)):

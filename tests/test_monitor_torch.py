@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sparsity.attention import monitoring
+from sparsity import InputError, monitoring
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import Watch, calls, flex_n_eff, penalty, tensors, torch_penalty
 from sparsity.attention.monitoring.call import Output
-from sparsity.errors import InputError
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 

@@ -14,24 +14,27 @@ import pytest
 import sympy
 from scipy.stats import binom
 
-from sparsity import kernels
-from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
-from sparsity.errors import InputError
-from sparsity.exact_law.exact import exact
-from sparsity.kernels import exp, identity, relu2, score_kernel
-from sparsity.kernels.symbols import s
-from sparsity.limit.evaluation import evaluate
-from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
-from sparsity.sampling import (
-    Sampling,
-    batches,
-    draw,
-    draw_each,
+from sparsity import (
+    Alibi,
+    Coca,
+    Decay,
+    InputError,
+    QKNorm,
+    Rope,
+    Row,
+    Sink,
+    SinkLogit,
+    Window,
     estimate,
-    estimators,
-    proposals,
+    evaluate,
+    exact,
+    kernels,
+    score_kernel,
 )
+from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
+from sparsity.kernels import exp, identity, relu2
+from sparsity.kernels.symbols import s
+from sparsity.sampling import Sampling, batches, draw, draw_each, estimators, proposals
 from sparsity.sampling.batches import CHUNK, collect
 from sparsity.sampling.combining import combine, combine_each
 from sparsity.sampling.row_sampling import draw_rows
@@ -73,7 +76,7 @@ def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
     """What an accelerator does: thousands of chunks a call, folded where they were drawn."""
     single = plain_batches(5)
     folds = [np.concatenate([plain_batches(1, i * CHUNK, fold=True) for i in range(4)])]
-    monkeypatch.setattr(batches, "_call_sizes", lambda sampler: (2, 1))
+    monkeypatch.setattr(batches, "call_sizes", lambda sampler: (2, 1))
     assert np.array_equal(single, plain_batches(5))  # two calls of two chunks, and one of one
     folds += [plain_batches(4, fold=True), batches.fold_chunks(single[: 4 * CHUNK])]
     assert folds[0].shape == (4, 3, 2)

@@ -12,9 +12,11 @@ from scipy.stats import norm
 import sparsity
 from sparsity import (
     Alibi,
+    InputError,
     Needle,
     NeedleAbove,
     Row,
+    ScalableSoftmax,
     Sink,
     SinkLogit,
     Window,
@@ -22,9 +24,7 @@ from sparsity import (
     kernels,
     quantities,
 )
-from sparsity.errors import InputError
 from sparsity.quantities.needle import recall, recall_slope
-from sparsity.rows.steps import ScalableSoftmax
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 

@@ -15,13 +15,11 @@ import sympy
 from nonsense import KINDS
 
 import sparsity
-from sparsity import metric
-from sparsity.errors import InputError, NoClosedForm
+from sparsity import InputError, NoClosedForm, Row, metric
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import BETA, GAMMA
 from sparsity.panel import opened
 from sparsity.rows import rope_scaling, rotation, scores, steps
-from sparsity.rows.row import Row
 from sparsity.stacks import mixing
 from sparsity.tasks import Workers
 

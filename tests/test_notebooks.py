@@ -239,7 +239,7 @@ def drawn(gamma, script):
     axes.figure.savefig(out, format="png")
     pyplot.close(axes.figure)
     output = {"data": {"image/png": base64.b64encode(out.getvalue()).decode()}}
-    script._shrink(output)
+    script.shrink(output)
     return output["data"]["image/png"]
 
 

@@ -29,8 +29,7 @@ from sympy import (
     tanh,
 )
 
-from sparsity.errors import InputError
-from sparsity.kernels import score_kernel
+from sparsity import InputError, score_kernel
 from sparsity.kernels.numeric.boxes import ComplexBox
 from sparsity.kernels.numeric.definition import Definition, period
 from sparsity.kernels.numeric.intervals import Interval

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 import sparsity
+from sparsity import InputError, monitor
 from sparsity.attention.measurement.texts import check_beginnings
-from sparsity.attention.monitoring.step import monitor
-from sparsity.errors import InputError
 
 
 @pytest.mark.parametrize("bos", [False, None, 1, (), (None,), ("yes",), "no"])

@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
-from sparsity.attention.measurement import measure, padding
+from sparsity import InputError, measure, monitor, stream
+from sparsity.attention.measurement import padding
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
-from sparsity.attention.monitoring import log, monitor
-from sparsity.attention.streaming import spaced, spaced_each, stream
-from sparsity.errors import InputError
+from sparsity.attention.monitoring import log
+from sparsity.attention.streaming import spaced, spaced_each
 
 HEADS, GROUPS, T, DIM = 4, 2, 40, 8
 UNITS = np.array([-2.0, 0.0, 1.0, 3.0])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sympy import Abs, Piecewise, Rational, cosh, erf, exp, floor, log, sin, sqrt, tanh
 
-from sparsity import evaluate, score_kernel
-from sparsity.errors import InputError
+from sparsity import InputError, evaluate, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.limit import patches, quadrature
 from sparsity.limit.moments import log_moments
@@ -180,5 +179,5 @@ def test_mass_that_the_middle_of_a_patch_cannot_see_is_not_lost(gamma):
 def test_densities_that_rise_too_far_are_not_shared(monkeypatch):
     kernel = score_kernel("softplus", SOFTPLUS)
     assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is not None
-    monkeypatch.setattr(patches, "_MAX_LOG_RATIO", 0.0)
+    monkeypatch.setattr(patches, "MAX_LOG_RATIO", 0.0)
     assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is None

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sparsity import Coca, Row, errors, exact, metric, quantities
-from sparsity.errors import InputError
+from sparsity import Coca, InputError, Row, errors, exact, metric, quantities
 from sparsity.exact_law import engine, mellin, normal_prefixes
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.rows.rectified import rectified

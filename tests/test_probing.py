@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
+from sparsity import InputError
 from sparsity.attention.measurement import probing
-from sparsity.errors import InputError
 
 LENGTH = 64
 

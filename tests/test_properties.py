@@ -14,8 +14,8 @@ from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
-from sparsity import evaluate, exact, kernels, metric
-from sparsity.kernels import queries, score_kernel
+from sparsity import evaluate, exact, kernels, metric, score_kernel
+from sparsity.kernels import queries
 from sparsity.kernels.symbols import s
 from sparsity.limit import closed_form, quadrature
 from sparsity.metric import from_moments

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from sparsity import QKNorm, Row, exact
+from sparsity import InputError, QKNorm, Row, describe, exact
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.describe import describe
-from sparsity.errors import InputError
 
 D = 8
 RNG = np.random.default_rng(11)

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import kernels
-from sparsity.errors import InputError
-from sparsity.kernels import queries, score_kernel
+from sparsity import InputError, evaluate, kernels, score_kernel
+from sparsity.kernels import queries
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.symbols import s
 from sparsity.limit import quadrature
-from sparsity.limit.evaluation import evaluate
 
 DIGITS = 60
 Z = (-40, -17.3, -5, -1, -1e-3, 0, 1e-6, 0.7, 6, 40, 1e3, 1e6)

@@ -9,7 +9,7 @@ import random_formulas
 from random_formulas import FINE, Asked, asked, examine, outcome, plain, wrong
 
 import sparsity
-from sparsity.errors import NoClosedForm
+from sparsity import NoClosedForm
 
 FOUND = {  # what took over 10 CPU seconds or ended in another error: now a value or one line
     "tanh((s**64)**-0.5)": (0.0, 1.0, "fine a structure"),

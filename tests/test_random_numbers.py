@@ -55,7 +55,7 @@ def test_a_round_too_few_is_seen(monkeypatch):
     key = jax.random.key(0, impl=random_numbers.IMPL)
     monkeypatch.setattr(random_numbers, "_ROUNDS", 19)
     monkeypatch.setattr(
-        random_numbers, "_mixed", random_numbers._mixed.__wrapped__
+        random_numbers, "mix_counts", random_numbers.mix_counts.__wrapped__
     )  # not traced before
     if jax.default_backend() != "cpu":  # where the words are JAX's own
         pytest.skip("written out for CPUs only")

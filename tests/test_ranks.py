@@ -11,12 +11,10 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 
 import sparsity
-from sparsity import Row, quantities
+from sparsity import Alibi, InputError, QKNorm, Row, ScalableSoftmax, SinkLogit, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import judge
-from sparsity.errors import InputError
 from sparsity.exact_law import ranked
-from sparsity.rows.steps import Alibi, QKNorm, ScalableSoftmax, SinkLogit
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 

@@ -53,7 +53,7 @@ def drawn_again():
 def test_the_first_picture_shows_what_its_lines_draw(monkeypatch):
     """Theory, and the first and last points, are the numbers that the picture was drawn from."""
     # Each length is a program of its own to compile.
-    monkeypatch.setattr(curves, "_SAMPLED_POINTS", 2)
+    monkeypatch.setattr(curves, "SAMPLED_POINTS", 2)
     stored, again = drawn_again()
     points = [i for i, line in enumerate(stored) if len(line) == 5]
     assert len(points) == 6  # of each curve the points, and both ends of their bars

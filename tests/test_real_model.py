@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 import xarray
 
-from sparsity.attention import checkpoints as models
+from sparsity import describe, models
 from sparsity.attention.checkpoints import tokens
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.claims.head_evidence import Law
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.attention.describe import describe
 from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, log_law_held_back
 from sparsity.attention.measurement.heads import measure_heads

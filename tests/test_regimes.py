@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from sparsity import exact
-from sparsity.errors import InputError
+from sparsity import InputError, exact, regime
 from sparsity.exact_law.regimes import (
     annealed_n_eff,
     annealed_participation,
@@ -13,7 +12,6 @@ from sparsity.exact_law.regimes import (
     condensed_share,
     critical_spread,
     limit_reach,
-    regime,
 )
 
 

@@ -14,12 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparsity import InputError, derive, kernels, report
 from sparsity import claims_ledger as ledger
-from sparsity import kernels, report
 from sparsity.claims_ledger.findings import VERDICTS, Finding
 from sparsity.claims_ledger.judging import Claim, Legend
-from sparsity.derivation import derive
-from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.output import json_text, write
 from sparsity.report import answer, claims, formulas, parts, reproduction
@@ -464,9 +462,9 @@ def test_a_part_that_fails_ends_those_under_way_and_the_others_never_begin(monke
         raise InputError("out", "gone", "give another")
 
     with pytest.raises(InputError, match="gone"):
-        reproduction._side_by_side((long, fails, seen.append), None)
+        reproduction.run_side_by_side((long, fails, seen.append), None)
     assert not seen
-    done, seconds = reproduction._side_by_side([lambda step, i=i: i for i in range(3)], None)
+    done, seconds = reproduction.run_side_by_side([lambda step, i=i: i for i in range(3)], None)
     assert done == [0, 1, 2]
     assert set(seconds) == set(reproduction._PARTS)
 

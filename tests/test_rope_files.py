@@ -8,11 +8,10 @@ import pytest
 import tiny_model
 from rope_reference import dynamic, linear, llama3, plain, yarn
 
-from sparsity.attention import checkpoints
+from sparsity import InputError, describe
+from sparsity import models as checkpoints
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.checkpoints.llama import forward
-from sparsity.attention.describe import describe
-from sparsity.errors import InputError
 
 DIM, BASE, CONTEXT = (
     tiny_model.SIZES["head_dim"],

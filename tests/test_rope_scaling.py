@@ -5,14 +5,18 @@ import numpy as np
 import pytest
 from rope_reference import dynamic, linear, llama3, ntk, yarn
 
-from sparsity import Coca, Rope, Row, estimate, exact
-from sparsity.errors import InputError
-from sparsity.rows.rope_scaling import (
+from sparsity import (
+    Coca,
     DynamicNtkScaling,
+    InputError,
     LinearScaling,
     Llama3Scaling,
     NtkScaling,
+    Rope,
+    Row,
     YarnScaling,
+    estimate,
+    exact,
 )
 
 DOCUMENTED = {  # dimension of a head, base, length of the row, the rule and its reference

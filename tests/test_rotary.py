@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from sparsity import Coca, Rope, Row, Sink, exact, metric
+from sparsity import Coca, InputError, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.crosscheck.reference_grid import ROTARY_CELLS
-from sparsity.errors import InputError
 from sparsity.exact_law import mellin
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.figures.rope import collinear_mean

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logsumexp, ndtr
 
-from sparsity import Row, estimate, exact, kernels, sweep, verify
-from sparsity.errors import InputError
+from sparsity import InputError, Row, estimate, exact, kernels, sweep, verify
 from sparsity.exact_law import block_router
 from sparsity.exact_law.router import captured_in_long_rows
 from sparsity.kernels import correlation_of_blocks

@@ -10,6 +10,7 @@ import pytest
 from sparsity import (
     Alibi,
     Decay,
+    InputError,
     Row,
     ScalableSoftmax,
     Sink,
@@ -22,7 +23,6 @@ from sparsity import (
     sweep,
     verify,
 )
-from sparsity.errors import InputError
 
 SOFTMAX = Row("exp", gamma=1.0)
 NARROW = Row("exp", gamma=0.25)  # the moments of its weights are known by few rows

@@ -13,6 +13,7 @@ from sparsity import (
     Alibi,
     Coca,
     Decay,
+    InputError,
     Rope,
     Row,
     SinkLogit,
@@ -23,7 +24,6 @@ from sparsity import (
     quantities,
     score_kernel,
 )
-from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 from sparsity.rows import steps
 from sparsity.rows.row import row_of

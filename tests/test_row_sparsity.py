@@ -10,10 +10,19 @@ from example_rows import WEIGHT, every_row, sampled
 from scipy.special import comb
 from sympy import Heaviside
 
-from sparsity import Decay, QKNorm, Row, SinkLogit, Window, evaluate, exact, quantities
-from sparsity.errors import InputError
+from sparsity import (
+    Decay,
+    InputError,
+    QKNorm,
+    Row,
+    SinkLogit,
+    Window,
+    evaluate,
+    exact,
+    quantities,
+    score_kernel,
+)
 from sparsity.exact_law import engine, token_sums
-from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))

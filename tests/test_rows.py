@@ -11,16 +11,23 @@ from scipy.stats import norm
 
 from sparsity import (
     Alibi,
+    Chunk,
     Decay,
+    FloorLog,
+    InputError,
     LengthBias,
+    LogLength,
     Needle,
     NeedleAbove,
     QKNorm,
     Row,
     ScalableSoftmax,
+    ScaleInvariant,
     Sink,
     SinkLogit,
+    SoftCap,
     Window,
+    Yarn,
     errors,
     estimate,
     evaluate,
@@ -30,14 +37,12 @@ from sparsity import (
     sink_logit,
 )
 from sparsity.crosscheck.reference_grid import cells_of_steps
-from sparsity.errors import InputError
 from sparsity.exact_law import engine, token_sums
 from sparsity.exact_law.laplace import laplace
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels.symbols import s
 from sparsity.rows import classes as token_classes
 from sparsity.rows import scores
-from sparsity.rows.steps import Chunk, FloorLog, LogLength, ScaleInvariant, SoftCap, Yarn
 from sparsity.rows.tokens import every
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows

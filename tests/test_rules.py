@@ -10,10 +10,9 @@ import pytest
 from scipy.special import log_ndtr
 
 import sparsity
-from sparsity import InputError, LengthBias, Needle, Row, ScaleInvariant, limit
+from sparsity import InputError, LengthBias, Needle, Row, ScalableSoftmax, ScaleInvariant, limit
 from sparsity.claims_ledger.judging import Routes
 from sparsity.claims_ledger.rules import CLAIMS, needle, routers, temperature
-from sparsity.rows.steps.temperature import ScalableSoftmax
 from sparsity.sampling.first_passage import sample_capacity
 
 CLAIM = {claim.key: claim for claim in CLAIMS}

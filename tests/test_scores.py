@@ -19,6 +19,7 @@ from scipy.special import comb
 from sparsity import (
     Alibi,
     Empirical,
+    InputError,
     Mixture,
     QKNorm,
     Row,
@@ -33,7 +34,6 @@ from sparsity import (
 )
 from sparsity.crosscheck.cells import STDERR_SHARE, applicable_pairs
 from sparsity.crosscheck.verify import check
-from sparsity.errors import InputError
 from sparsity.kernels import identity
 from sparsity.limit.scores import log_moment
 from sparsity.rows import scores
@@ -476,7 +476,7 @@ def test_the_instruments_agree_on_every_law_and_kernel():
 
 def test_estimates_say_where_heavy_tails_end_them():
     assert (
-        sampling._doubt_of_heavy_tails(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9)))
+        sampling.doubt_of_heavy_tails(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9)))
         is None
     )
     wild = estimate(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(7)), rel_error=1e-2)

@@ -9,10 +9,8 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 import sparsity
-from sparsity import Row, quantities
-from sparsity.errors import InputError
+from sparsity import Alibi, InputError, QKNorm, Row, Sink, SinkLogit, Window, quantities
 from sparsity.exact_law import sink_chance
-from sparsity.rows.steps import Alibi, QKNorm, Sink, SinkLogit, Window
 from sparsity.sampling import Sampling, sample_rows
 
 
@@ -141,7 +139,7 @@ def test_planted_errors_are_rejected(monkeypatch):
     row, length, name = *ROWS[0][:2], "sink_mass_above:0.3"
     drawn = sample_rows(row, length, Sampling(4e-3, seed=5, dtype=np.float32), name)
     right = quantities.named(name)
-    fewer = sink_chance._split
+    fewer = sink_chance.split_others_from_sinks
 
     def agrees(value):
         return abs(drawn.value - float(value)) < 4.5 * drawn.stderr
@@ -158,7 +156,7 @@ def test_planted_errors_are_rejected(monkeypatch):
         others, *rest = fewer(row, n, of)
         return others._replace(count=others.count - 1), *rest
 
-    monkeypatch.setattr(sink_chance, "_split", short)
+    monkeypatch.setattr(sink_chance, "split_others_from_sinks", short)
     wrong.append(chance(row, length, 0.3).value)
     assert [agrees(value) for value in wrong] == [False] * 3
 

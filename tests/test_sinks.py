@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparsity.errors import InputError
+from sparsity import InputError
 from sparsity.stacks.sinks import importance, sink_rate
 
 

@@ -7,6 +7,7 @@ import sparsity
 from sparsity import (
     Alibi,
     Chunk,
+    InputError,
     Row,
     ScaleInvariant,
     Sink,
@@ -15,7 +16,6 @@ from sparsity import (
     Window,
     exact,
 )
-from sparsity.errors import InputError
 from sparsity.rows import steps
 from sparsity.rows.steps.temperature import RULES
 

@@ -25,12 +25,22 @@ import xarray
 import zarr
 from test_executors import Elsewhere
 
-from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
-from sparsity.errors import InputError, NoClosedForm
+from sparsity import (
+    Alibi,
+    Empirical,
+    InputError,
+    Kernel,
+    NoClosedForm,
+    Row,
+    Uniform,
+    kernels,
+    quantities,
+    sweep,
+    verify,
+)
 from sparsity.sampling import batches
 from sparsity.sweeps import blocks, work
 from sparsity.sweeps.blocks import Blocks
-from sparsity.sweeps.curves import sweep
 from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid
@@ -38,7 +48,7 @@ from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
 
 GRID = {"gamma": "0.5:3:3", "beta": "-1,1", "length": "8,32"}
 SAMPLED = {"montecarlo": True, "rel_error": 0.1, "max_samples": 2e4, "seed": 3}
-NORMALS = batches._NORMALS_PER_BATCH
+NORMALS = batches.NORMALS_PER_BATCH
 
 
 def files(folder):
@@ -55,7 +65,7 @@ def small():
     """Blocks of a few cells, batches of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "CELLS_ONE_BY_ONE", 3)
-        patch.setattr(batches, "_NORMALS_PER_BATCH", 2**12)
+        patch.setattr(batches, "NORMALS_PER_BATCH", 2**12)
         yield
 
 
@@ -159,7 +169,7 @@ def test_a_run_that_was_ended_goes_on(whole, tmp_path, after):
 
 def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 1)
-    monkeypatch.setattr(batches, "_NORMALS_PER_BATCH", NORMALS)  # as in the workers
+    monkeypatch.setattr(batches, "NORMALS_PER_BATCH", NORMALS)  # as in the workers
     asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
     alone = sweep("exp", **asked, store=tmp_path / "alone")
     here = verify("exp", gamma=0.5, length=8, detectable=0.05)
@@ -243,8 +253,8 @@ def test_whatever_submits_is_an_executor_and_needs_no_disk(whole, tmp_path, monk
 
 
 def test_workers_write_their_own_blocks_and_a_rerun_tidies_up(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "_MIN_TASK_SECONDS", 0)  # a task for each block: the same bytes
-    monkeypatch.setattr(work, "_TASKS_PER_GROUP", 10**9)
+    monkeypatch.setattr(work, "MIN_TASK_SECONDS", 0)  # a task for each block: the same bytes
+    monkeypatch.setattr(work, "TASKS_PER_GROUP", 10**9)
     own, tokens, asked = brought_back(monkeypatch), [], {"of": ("n_eff", "participation")}
     asked |= {**GRID, **SAMPLED, "store": tmp_path / "s", "executor": Elsewhere()}
 

@@ -13,9 +13,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
-from sparsity.attention.measurement import measure
-from sparsity.attention.streaming import ALL, OF, spaced, stream, sums
-from sparsity.errors import InputError
+from sparsity import InputError, measure, stream
+from sparsity.attention.streaming import ALL, OF, spaced, sums
 from sparsity.rows import rotation
 
 HEADS, GROUPS, LENGTH, DIM = 4, 2, 150, 8

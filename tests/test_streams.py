@@ -67,7 +67,7 @@ def test_a_file_does_not_take_the_number_of_a_closed_stream(tmp_path):
     code = (
         "import os, sys\n"
         "from sparsity import cli\n"
-        "cli._open_closed_streams()\n"
+        "cli.open_closed_streams()\n"
         "file = open(sys.argv[1], 'w')\n"
         "os.write(2, b'of a library')\n"
         "print(file.fileno(), file=file, flush=True)"

@@ -12,11 +12,9 @@ from scipy.integrate import quad
 from sympy import Abs, Eq, Max, Min, Piecewise, Rational, Sum, erf, exp, log, oo, pi, sqrt, tanh
 
 from benchmarks.certify import arb_eval
-from sparsity import evaluate
-from sparsity.derivation import derive
+from sparsity import NoClosedForm, derive, evaluate, score_kernel
 from sparsity.derivation.derivation import z as z_symbol
-from sparsity.errors import NoClosedForm
-from sparsity.kernels import ALL, score_kernel
+from sparsity.kernels import ALL
 from sparsity.kernels.symbols import Sigma, beta, d, decay, gamma, i, mu, n, q, ratio, s
 
 Z = beta / gamma

@@ -12,9 +12,8 @@ import sympy
 from sympy import Abs, Max, Min, Piecewise, Rational, cosh, erf, erfc, exp, floor, log, sqrt, tanh
 
 import sparsity
-from sparsity import Kernel, kernels, score_kernel
-from sparsity.derivation import _is_quick, without_limits
-from sparsity.errors import InputError, NoClosedForm
+from sparsity import InputError, Kernel, NoClosedForm, kernels, score_kernel
+from sparsity.derivation import is_quickly_derived, without_limits
 from sparsity.kernels import text
 from sparsity.kernels.symbols import s
 
@@ -334,7 +333,7 @@ def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
      ("min(0.5, sinh(s))", False), ("s + cosh(1)", False)],
 )  # fmt: skip
 def test_what_may_take_long_is_derived_in_a_process_that_can_be_ended(formula, quick):
-    assert _is_quick(kernels.named(formula).weight) == quick
+    assert is_quickly_derived(kernels.named(formula).weight) == quick
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from sparsity import InputError, monitor
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring import OF, log, monitor, torch_monitor
-from sparsity.errors import InputError
+from sparsity.attention.monitoring import OF, log, torch_monitor
 
 pytestmark = pytest.mark.model  # needs the extra [models]; run with `pytest -m model`
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from packaging.version import Version
 
-from sparsity import measure
+from sparsity import InputError, measure
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.hugging_face import measure_transformers
-from sparsity.errors import InputError
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 

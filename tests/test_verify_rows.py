@@ -11,25 +11,27 @@ import pytest
 import sympy
 
 import sparsity
-from sparsity.crosscheck.cells import STDERR_SHARE, Question, applicable_pairs
-from sparsity.crosscheck.verify import CrossCheck, check, check_exact, verify
-from sparsity.errors import InputError
-from sparsity.kernels import exp, score_kernel
-from sparsity.kernels.symbols import s
-from sparsity.rows.row import Row
-from sparsity.rows.steps import (
+from sparsity import (
     Alibi,
     Coca,
     Decay,
     FloorLog,
+    InputError,
     QKNorm,
     Rope,
+    Row,
     Sink,
     SinkLogit,
     SoftCap,
     Temperature,
     Window,
+    score_kernel,
+    verify,
 )
+from sparsity.crosscheck.cells import STDERR_SHARE, Question, applicable_pairs
+from sparsity.crosscheck.verify import CrossCheck, check, check_exact
+from sparsity.kernels import exp
+from sparsity.kernels.symbols import s
 
 SEEN = 3e-3  # relative error that every cell must be able to see; 1 % is planted
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from sparsity import InputError
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import Watch, interception
-from sparsity.errors import InputError
 
 pytestmark = [
     pytest.mark.model,  # needs the extra [transformers]; run with `pytest -m model`

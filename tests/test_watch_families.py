@@ -82,12 +82,12 @@ def judge(model, ids):
     """(verdict, why): equal, said, untold (nothing to hold it against), or what is wrong."""
     torch, given = library("torch"), inputs_of(model, ids)
     try:
-        with families._quiet():
+        with families.quiet():
             plain = first(run(model, given))
             steady = torch.equal(plain, first(run(model, given)))
     except Exception as error:  # noqa: BLE001  models raise anything
         return "does not run", f"{type(error).__name__}: {error}"
-    with warnings.catch_warnings(record=True) as caught, families._quiet():
+    with warnings.catch_warnings(record=True) as caught, families.quiet():
         warnings.simplefilter("always")
         with Watch(model, rows=None) as watch:
             warnings.simplefilter("always")
@@ -98,7 +98,7 @@ def judge(model, ids):
     if steady and not torch.equal(plain, seen):
         return "wrong", "another output"
     try:
-        with families._quiet():
+        with families.quiet():
             pool = own_weights(model, given)
     except Exception as error:  # noqa: BLE001  models raise anything
         return "untold", f"{len(found)} seen; {type(error).__name__}: {error}; {said}"
@@ -149,7 +149,7 @@ def test_checkpoints_count_once():
     given, shapes = inputs_of(model, ids), []
     for reentrant in (None, True, False):
         if reentrant is not None:
-            with families._quiet():
+            with families.quiet():
                 model.gradient_checkpointing_enable({"use_reentrant": reentrant})
         model.train()
         with Watch(model, rows=None) as watch:

@@ -13,10 +13,9 @@ import sympy
 from example_rows import sampled
 from sympy import Rational, cosh, erf, exp, expand, pi, sqrt
 
-from sparsity import LengthBias, Row, derive, evaluate, exact, kernels
+from sparsity import InputError, LengthBias, NoClosedForm, Row, derive, evaluate, exact, kernels
 from sparsity.crosscheck.reference_grid import reference_grid, scalar
 from sparsity.crosscheck.verify import judge
-from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import ALL, ZOO, Law, named, zoo
 from sparsity.kernels.lowering import jax_log_abs, numpy_weight
 from sparsity.kernels.symbols import beta, gamma, s

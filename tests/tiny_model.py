@@ -60,7 +60,7 @@ _GGUF = dict(
 )  # fmt: skip
 
 
-def _side_by_side(w, heads):
+def side_by_side(w, heads):
     """Rows (i, i + d/2) of each head brought together, as llama.cpp's converter does."""
     d = len(w) // heads
     order = [
@@ -102,7 +102,7 @@ def write_gguf(
             continue
         full = _GGUF.get(name, name) if layer is None else f"blk.{layer}.{_GGUF[name]}"
         if name in "qk":
-            w = _side_by_side(w, s["heads"] if name == "q" else s["kv"])
+            w = side_by_side(w, s["heads"] if name == "q" else s["kv"])
         if quantised and w.ndim == 2 and w.shape[1] % 32 == 0:
             kind = gguf.GGMLQuantizationType.Q8_0
             writer.add_tensor(f"{full}.weight", gguf.quants.quantize(w, kind), raw_dtype=kind)

@@ -84,7 +84,7 @@ _JOBS: dict[str, Callable[[int], Any]] = {
 _GROWING = {"draws": _scalar, "row length n": _rows, "key dimension d": _keys}
 
 
-def _measured(job: str, value: int) -> dict[str, float]:
+def measure_job(job: str, value: int) -> dict[str, float]:
     """Import, run once, run again; seconds of each and the memory they took."""
     work = _JOBS[job]
     started = time.perf_counter()
@@ -160,4 +160,4 @@ def scaling(what: str, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_measured(sys.argv[1], int(sys.argv[2]))) + "\n")
+    sys.stdout.write(json.dumps(measure_job(sys.argv[1], int(sys.argv[2]))) + "\n")

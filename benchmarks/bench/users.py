@@ -115,7 +115,7 @@ PEERS: Mapping[str, Integrator] = {
 }
 
 
-def _gammas(points: int, number: int) -> np.ndarray:
+def gammas_of_round(points: int, number: int) -> np.ndarray:
     """From 0.1 to 10, no γ twice in all rounds."""
     jitter = np.random.default_rng(number).uniform(-1, 1, points)
     return np.geomspace(0.1, 10, points) * (1 + 1e-3 * jitter)
@@ -136,12 +136,12 @@ def timed(kernel: UserKernel, points: int, checked: int, rounds: int) -> dict[st
     """
     own = kernel.fresh()
     works: dict[str, Callable[[int], Any]] = {
-        OURS: lambda r: evaluate(own, beta=0.0, gamma=_gammas(points, r))
+        OURS: lambda r: evaluate(own, beta=0.0, gamma=gammas_of_round(points, r))
     }
     counts = {OURS: points}
     for name, peer in PEERS.items():
         counts[name] = min(points, peer.most or points)
-        works[name] = lambda r, p=peer, n=counts[name]: p.run(kernel, _gammas(n, r))
+        works[name] = lambda r, p=peer, n=counts[name]: p.run(kernel, gammas_of_round(n, r))
     first = paired({OURS: lambda _: works[OURS](rounds)}, 1).seconds[OURS][0]
     done = paired(works, rounds)
 

@@ -71,7 +71,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
-    _open_closed_streams()
+    open_closed_streams()
     if common.memory_limit() < _ROOMY:  # OpenBLAS reserves some for each of its threads
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
@@ -121,7 +121,7 @@ def main() -> None:
         sys.exit(_UNFORESEEN)
 
 
-def _open_closed_streams() -> None:
+def open_closed_streams() -> None:
     """Open onto nothing what was closed of stdin, stdout and stderr.
 
     The next file that is opened would else take its number, and what compiled code tells on stderr

@@ -32,7 +32,7 @@ from sparsity.rows.row import Row
 
 __all__ = ["Case", "Derivation", "Limit", "derive", "without_limits"]
 
-# Of a formula that SymPy derives in seconds at most; see `_is_quick`.
+# Of a formula that SymPy derives in seconds at most; see `is_quickly_derived`.
 _MAX_QUICK_OPERATIONS, _MAX_QUICK_KINKS, _MAX_QUICK_POWER, _MAX_QUICK_NUMBER = 10, 2, 4, 100
 
 
@@ -57,7 +57,7 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
     record = elementwise(kernel)
     max_seconds = bound("max_seconds", max_seconds, "must be > 0", lambda x: x > 0)
     named = record.law is not Law.SCORE or record in known()
-    if named or max_seconds > threading.TIMEOUT_MAX or _is_quick(record.weight):
+    if named or max_seconds > threading.TIMEOUT_MAX or is_quickly_derived(record.weight):
         return _derive(record)
     return _derive_in_time(record, max_seconds)
 
@@ -99,7 +99,7 @@ def _derive(kernel: Kernel) -> Derivation:
         raise NoClosedForm("the derivation", f"SymPy cannot: {why}") from error
 
 
-def _is_quick(weight: Expr) -> bool:
+def is_quickly_derived(weight: Expr) -> bool:
     """Return whether SymPy is done in seconds at most, as no process needs to be started then.
 
     Either a function of the score cannot be expanded, which is found at once; or the formula is a

@@ -232,31 +232,31 @@ class FamilyCache:
     def __init__(self, most: int, most_nodes: int) -> None:
         self.most, self.most_nodes = most, most_nodes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Any, ...], Family] = OrderedDict()
+        self.kept: OrderedDict[tuple[Any, ...], Family] = OrderedDict()
 
     def get(self, *key: Any) -> Family:
         """Return the family of these arguments of `Family`, made now if it is not kept."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self.kept:
+                self.kept.move_to_end(key)
+                return self.kept[key]
         made = Family(*key)
         with self._lock:
-            self._kept[key] = made
-            while len(self._kept) > 1 and (
-                len(self._kept) > self.most or self.count_nodes() > self.most_nodes
+            self.kept[key] = made
+            while len(self.kept) > 1 and (
+                len(self.kept) > self.most or self.count_nodes() > self.most_nodes
             ):
-                self._kept.popitem(last=False)
+                self.kept.popitem(last=False)
         return made
 
     def count_nodes(self) -> int:
         """Return the number of nodes of all families."""
-        return sum(len(each.c_log_f) for each in self._kept.values())
+        return sum(len(each.c_log_f) for each in self.kept.values())
 
     def clear(self) -> None:
         """Forget them all."""
         with self._lock:
-            self._kept.clear()
+            self.kept.clear()
 
 
 CACHE = FamilyCache(most=128, most_nodes=2**21)  # 2^21 nodes are some 350 MB

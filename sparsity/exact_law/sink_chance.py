@@ -170,7 +170,9 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 
 
-def _split(row: Row, n: int, of: Exceeds) -> tuple[Others, float, float, list[tuple[float, float]]]:
+def split_others_from_sinks(
+    row: Row, n: int, of: Exceeds
+) -> tuple[Others, float, float, list[tuple[float, float]]]:
     """Return the random others; ln of the weight of fixed others, of fixed sinks; random sinks.
 
     "Sinks" are the needle where it is asked for, and weights are their powers.
@@ -201,7 +203,7 @@ def _split(row: Row, n: int, of: Exceeds) -> tuple[Others, float, float, list[tu
 
 def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
     """Return the chance in rows of n, and a bound on its absolute error."""
-    others, fixed, by_sinks, moving = _split(row, n, of)
+    others, fixed, by_sinks, moving = split_others_from_sinks(row, n, of)
     log_odds = -math.log(of.odds)
     half, step = 0, 0.0  # points to either side of a random sink's mean score
     if moving:

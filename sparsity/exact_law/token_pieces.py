@@ -22,7 +22,7 @@ from sparsity.rows.classes import Class, InterpolatedLaws, TokenClasses, pieces
 
 DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
 _FAR = 14.0  # standard deviations that light tokens are bounded over: 10⁻⁴⁴ of a normal lies beyond
-_FEW_LAWS = 32  # laws up to which light tokens are not looked for
+FEW_LAWS = 32  # laws up to which light tokens are not looked for
 # Groups that tell where a row ends. Any of them give a valid end; more give a nearer one, at one
 # law each.
 _HEAVY = 12
@@ -67,7 +67,7 @@ def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, floa
     φ ≤ 1 for all others. Before that u a light token enters every sum by E min(x, 1)^order at most,
     which is largest at that u.
     """
-    if len(row.classes) <= _FEW_LAWS:
+    if len(row.classes) <= FEW_LAWS:
         return np.zeros(row.count.shape, dtype=bool), math.inf
     sizes, typical = _sizes(row)
     heaviest = np.argsort(-typical)[:_HEAVY]

@@ -41,7 +41,7 @@ _MAX_WORK = 150_000  # of a patch, as in `panels.cut`: a few points by themselve
 _MAX_NODES = 6_000  # of a patch: 256 patches are kept, of 5 numbers a node
 # Log of a ratio of densities that can bring no lost mass back: masses below e^−700 have underflowed
 # to 0, and would be e^−400 at most.
-_MAX_LOG_RATIO = 300.0
+MAX_LOG_RATIO = 300.0
 _CACHED_NUMBERS = 2**15  # numbers that are worked on together: they stay in a processor's cache
 _MAX_ERROR = (
     1e-12  # error of log m up to which a patch is used; else the point is integrated by itself
@@ -199,7 +199,7 @@ def _build_patch(
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())
     origin = anchor if abs(middle - anchor) < 1 else middle
     x = nodes.anchor - origin + nodes.offset
-    if max(_max_log_ratio(x, origin, corner) for corner in corners) > _MAX_LOG_RATIO:
+    if max(_max_log_ratio(x, origin, corner) for corner in corners) > MAX_LOG_RATIO:
         return None
     own = _rounding_of_density(nodes, x, origin, size)
     p = np.array(powers)[:, None, None]

@@ -209,7 +209,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
     return lines | {"points": points, "read": read, "notes": list(dict.fromkeys(notes))}
 
 
-def _letter(number: int) -> str:
+def curve_letter(number: int) -> str:
     """Return A … Z, then A2 … Z2 and on."""
     round_, place = divmod(number, 26)
     return chr(ord("A") + place) + (str(round_ + 1) if round_ else "")
@@ -223,7 +223,7 @@ def picture(state: State, store: Store) -> Frame:
         found.append(
             {
                 "id": identifier,
-                "letter": _letter(number),
+                "letter": curve_letter(number),
                 "kernel": spec.kernel.name,
                 "title": spec.title(without=state.x),
                 "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _THREADS = 2  # one compiles while another samples; more would share the same cores
 _SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096  # tokens of sampled rows, unless they are asked for
-_SAMPLED_POINTS = 5  # of a curve, likewise
+SAMPLED_POINTS = 5  # of a curve, likewise
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
         InputError: neither of these.
     """
     if montecarlo is None or isinstance(montecarlo, (bool, np.bool_)):
-        count = _SAMPLED_POINTS if montecarlo else 0
+        count = SAMPLED_POINTS if montecarlo else 0
     else:
         fix = "give True, a number of points, or their places"
         found = as_float64(montecarlo, "montecarlo", fix, texts=False)

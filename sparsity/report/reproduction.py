@@ -174,7 +174,7 @@ class Reproduction:
         return "\n".join(lines)
 
 
-def _side_by_side(
+def run_side_by_side(
     works: Sequence[Callable[[Callable[[int, int], None]], Any]],
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[Any], dict[str, float]]:
@@ -244,7 +244,7 @@ def reproduce(
         lambda step: verify(seed=seed, executor=executor, progress=step),
         lambda step: ledger.claims(seed, executor=executor, progress=step),
     )
-    (plates, crosscheck, claims), seconds = _side_by_side(works, progress)
+    (plates, crosscheck, claims), seconds = run_side_by_side(works, progress)
     cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
     environment = report.environment(seed)
     contents = {

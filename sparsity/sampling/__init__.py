@@ -219,12 +219,12 @@ def _estimate_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     """
     if not same_at_any_length(row):
         raise InputError("length", None, "this row depends on its length; give one")
-    doubt = _doubt_of_heavy_tails(row)
+    doubt = doubt_of_heavy_tails(row)
     drawn = draw_rows(row, ANY_LENGTH, sampling, None, dim=dim or None).limit_form()
     return replace(drawn, warning=drawn.warning or doubt)
 
 
-def _doubt_of_heavy_tails(row: Row) -> str | None:
+def doubt_of_heavy_tails(row: Row) -> str | None:
     """Return why heavy tails leave the error bar in doubt, or None.
 
     Raises:

@@ -11,7 +11,7 @@ Why the batches are as they are:
   which is therefore honest for stratified draws too: each draw has a stratum of its own, so that
   the scatter within a batch is mostly that between strata, which is no error. Mean squares give the
   effective sample size, maxima the index of the tail.
-- A batch is as large as fits a core's cache (`_NORMALS_PER_BATCH`). Batches that are smaller than
+- A batch is as large as fits a core's cache (`NORMALS_PER_BATCH`). Batches that are smaller than
   that (`is_small`) are drawn a few side by side, for vectors to be long enough.
 - A chunk is CHUNK batches: the grain of progress, of Ctrl-C, and of spreading over devices. 32 can
   be shared evenly by 2, 4, 8, 16 or 32 devices, and 32 batches know their error bar to 13 %.
@@ -59,7 +59,7 @@ MAX_BATCHES_KEPT = 2**17  # 3 MB a moment; folded, they are 4096, enough for any
 _CHUNKS_PER_CALL = (4096, 64, 1)
 _MAX_NUMBERS_PER_CALL = 2**32  # random numbers: about a tenth of a second of an accelerator
 _MAX_NUMBERS_HELD = 2**26  # by an accelerator at once
-_NORMALS_PER_BATCH = 2**16  # of keys, features or rows: 256 kB in float32 fit a core's cache
+NORMALS_PER_BATCH = 2**16  # of keys, features or rows: 256 kB in float32 fit a core's cache
 # In one draw, from which on a batch is a single draw: eight of them would be 32 MB and more.
 _NORMALS_OF_A_BATCH_OF_ONE = 2**20
 # A batch of at most so many numbers is small: a CPU draws four of them side by side, as the arrays
@@ -86,9 +86,9 @@ class Sampler(Hashable, Protocol):
 
 
 def batch_size(normals_per_draw: int) -> int:
-    """Return the draws of a batch of about _NORMALS_PER_BATCH numbers; 8 at least if they fit."""
+    """Return the draws of a batch of about NORMALS_PER_BATCH numbers; 8 at least if they fit."""
     least = 8 if normals_per_draw < _NORMALS_OF_A_BATCH_OF_ONE else 1
-    return max(least, _NORMALS_PER_BATCH // normals_per_draw)
+    return max(least, NORMALS_PER_BATCH // normals_per_draw)
 
 
 def is_small(sampler: Sampler) -> bool:
@@ -129,7 +129,7 @@ def _batches_abreast(sampler: Sampler, batches: int) -> int:
     return min(max(_MAX_NUMBERS_HELD // sampler.numbers, 1), batches)
 
 
-def _call_sizes(sampler: Sampler) -> tuple[int, ...]:
+def call_sizes(sampler: Sampler) -> tuple[int, ...]:
     """Return the numbers of chunks that a call may draw, largest first."""
     if runs_on_cpu():
         return (1,)
@@ -248,7 +248,7 @@ def collect(
     Returns:
         float64 [chunks · CHUNK, 3, moments], in the order of the batches; folded: [chunks, …].
     """
-    sizes, parts = _call_sizes(sampler), []
+    sizes, parts = call_sizes(sampler), []
     fold_there = fold and sizes != (1,)  # an accelerator folds what it would have to send
     draw = compiled(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:

@@ -38,7 +38,7 @@ def _is_written_out(key: jax.Array) -> bool:
 
 
 @jax.jit
-def _mixed(key: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+def mix_counts(key: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return both words of each count, a number below 2³²; jitted to be traced only once."""
     k0, k1 = jax.random.key_data(key)
     schedule = k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA)
@@ -62,7 +62,7 @@ def fold_in(key: jax.Array, number: Any) -> jax.Array:
     """
     if not _is_written_out(key):
         return jax.random.fold_in(key, number)
-    words = _mixed(key, jnp.asarray(number, "uint32"))
+    words = mix_counts(key, jnp.asarray(number, "uint32"))
     return jax.random.wrap_key_data(jnp.stack(words), impl=IMPL)
 
 
@@ -79,7 +79,7 @@ def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     within = jax.lax.iota("uint32", min(size, _WORDS_PER_BLOCK))
 
     def block(start: Any) -> jax.Array:
-        a, b = _mixed(key, start + within)
+        a, b = mix_counts(key, start + within)
         return a ^ b
 
     if size <= _WORDS_PER_BLOCK:

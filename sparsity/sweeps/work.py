@@ -37,9 +37,9 @@ CELLS_OF_A_CURVE = 64  # sampled in one call
 MAX_BLOCKS = 2**14  # of a group, about: each is several files of a store
 
 # Seconds of work in one task: worth handing over, and little enough to be lost or waited for.
-_MIN_TASK_SECONDS, _MAX_TASK_SECONDS = 0.5, 60.0
+MIN_TASK_SECONDS, MAX_TASK_SECONDS = 0.5, 60.0
 JOB_SECONDS = 60.0  # in one job of a queue, a process of its own
-_TASKS_PER_GROUP = 10_000  # about, between these: ten for each of a thousand workers
+TASKS_PER_GROUP = 10_000  # about, between these: ten for each of a thousand workers
 _MIN_TASKS_PER_GROUP = 32  # where there are as many blocks
 _FAILURES_SHOWN = 3
 
@@ -337,8 +337,8 @@ def _blocks_per_task(seconds: float, count: int, executor: TaskExecutor) -> int:
     seconds = max(seconds, 1e-6)
     if not isinstance(executor, Executor):  # a queue such as submitit's: a task is a job there
         return max(int(JOB_SECONDS / seconds), 1)
-    aim = max(seconds * count / _TASKS_PER_GROUP, _MIN_TASK_SECONDS)
-    together = min(min(aim, _MAX_TASK_SECONDS) / seconds, count / _MIN_TASKS_PER_GROUP)
+    aim = max(seconds * count / TASKS_PER_GROUP, MIN_TASK_SECONDS)
+    together = min(min(aim, MAX_TASK_SECONDS) / seconds, count / _MIN_TASKS_PER_GROUP)
     return max(int(together), 1)
 
 

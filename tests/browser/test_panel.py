@@ -568,7 +568,7 @@ def test_words_stand_beside_the_greek_letters(panel, drawn):
         assert label["height"] < 30  # on one line
 
 
-@pytest.mark.wide  # tests/test_panel.py has the like of the picture that is drawn
+@pytest.mark.wide  # tests/test_panel_filling.py has the like of the picture
 def test_the_exact_line_has_its_nodes_where_it_bends(panel):
     """A window as wide as the row is a knee: drawn closer than by equal steps, denser there."""
     panel.kernels("exp")
@@ -681,7 +681,7 @@ def test_reset(panel):
 
 
 def test_copy_the_python_call(panel):
-    for rows in ("iid", "rope"):  # tests/test_panel.py has the calls of every row law
+    for rows in ("iid", "rope"):  # tests/test_panel_rows.py has the calls of every row law
         panel.kernels("exp")
         panel.choose("rows", rows)
         panel.type("length", "128")

@@ -292,7 +292,7 @@ Layer = WeightLayer | LogitLayer
 
 
 @functools.cache
-def _compiled_product() -> Any:
+def compiled_product() -> Any:
     import jax
 
     def product(q: Any, k: Any) -> Any:
@@ -310,10 +310,10 @@ def _multiply(q: Any, k: Any) -> Any:
     group, so that one shape is compiled for any number of groups.
     """
     if not isinstance(q, np.ndarray):
-        return _compiled_product()(q, k)
+        return compiled_product()(q, k)
     if q.dtype != np.float32:
         return np.matmul(q, k.swapaxes(-1, -2))
-    return np.stack([_compiled_product()(*each) for each in zip(q, k, strict=True)])
+    return np.stack([compiled_product()(*each) for each in zip(q, k, strict=True)])
 
 
 def check_finite(name: str, x: Any) -> None:

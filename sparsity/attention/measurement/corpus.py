@@ -283,7 +283,7 @@ def _measure_texts(
         InputError: here, what a text raises; the executor has no workers left.
     """
     if executor is None:
-        size, work = MAX_TOGETHER, functools.partial(_measure_here, model, sink, step)
+        size, work = MAX_TOGETHER, functools.partial(measure_here, model, sink, step)
     else:
         size = max(min(MAX_TOGETHER, len(texts) // MIN_TASKS), 1)
         work = functools.partial(_measure_in_worker, model.path.resolve(), digest, sink)
@@ -307,11 +307,11 @@ def _measure_in_worker(
     path: Path, digest: str, sink: int, texts: Sequence[np.ndarray]
 ) -> list[dict[str, Any]]:
     """Measure texts in a worker, which opens the model by its path."""
-    return _measure_here(_open_in_worker(path, digest), sink, lambda _: None, texts)
+    return measure_here(open_in_worker(path, digest), sink, lambda _: None, texts)
 
 
 @functools.lru_cache(maxsize=1)
-def _open_in_worker(path: Path, digest: str) -> models.Checkpoint:
+def open_in_worker(path: Path, digest: str) -> models.Checkpoint:
     """Open the model, once in a worker; weights are read layer by layer when they are needed."""
     model = models.load(path)
     if fingerprint(model.files) != digest:
@@ -319,7 +319,7 @@ def _open_in_worker(path: Path, digest: str) -> models.Checkpoint:
     return model
 
 
-def _measure_here(
+def measure_here(
     model: models.Checkpoint, sink: int, step: Callable[[int], None], texts: Sequence[np.ndarray]
 ) -> list[dict[str, Any]]:
     """Measure texts that share one reading of the weights; return what is kept of each."""

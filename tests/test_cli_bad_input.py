@@ -1,0 +1,244 @@
+"""Bad input on the command line: exit 2, one line, nothing on stdout, nothing left behind."""
+
+from dataclasses import replace
+
+import pytest
+import sympy
+from command_line import NAMES, one_line
+
+from sparsity import kernels
+
+pytestmark = pytest.mark.usefixtures("place")
+
+FINE = {
+    "exp": "--gamma 1",
+    "relu2": "--beta 0 --gamma 1",
+    "identity": "--beta 0 --gamma 1",
+    "nonnegative": "--ratio 1 --dim 4 --query uniform",
+    "decayed": "--decay 0.5 --length 10",
+}
+BAD = [  # (command line, what the line on stderr must say)
+    # γ = −1 and γ = nan
+    *((f"{verb} {name} {beta} --gamma {value}", ["gamma", value, shown])
+      for verb in ("eval", "estimate")
+      for name, beta in (("exp", ""), ("relu2", "--beta 0"), ("identity", "--beta 0"))
+      for value, shown in (("-1", "> 0"), ("0", "> 0"), ("nan", "finite"), ("inf", "finite"),
+                           ("abc", "number"))),
+    ("eval relu2 --beta nan --gamma 1", ["beta", "nan", "finite"]),
+    ("eval relu2 --beta 1e400 --gamma 1", ["beta", "1e400", "finite"]),
+    ("eval relu2 --beta 0 --gamma=-1 --json", ["gamma", "-1", "> 0"]),
+    # an unknown kernel
+    *((f"{verb} {wrong} {rest}", ["kernel", wrong, f"did you mean {near}?"])
+      for verb, rest in (("eval", "--gamma 1"), ("derive", ""), ("estimate", "--gamma 1"),
+                         ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
+      for wrong, near in (("relv2", "relu2"), ("exq", "exp"), ("identiy", "identity"),
+                          ("decay", "decayed"), ("nonegative", "nonnegative"))),
+    ("eval sparsify --gamma 1", ["kernel", "sparsify", f"the kernels are {', '.join(NAMES)}"]),
+    # a sink
+    *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
+       ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),
+    ("design --length 1000 --gamma 1 --sink-mass 1", ["mass = 1", "between 0 and 1"]),
+    # λ
+    *((f"{verb} decayed --decay {value} --length 10", ["decay", value, "(0, 1]"])
+      for verb in ("eval", "estimate") for value in ("0", "1.5", "-0.5", "nan")),
+    # n
+    *((f"{verb} decayed --decay 0.5 --length {value}", ["length", value, shown])
+      for verb in ("eval", "estimate")
+      for value, shown in (("0", ">= 1"), ("-3", ">= 1"), ("2.5", "whole"), ("abc", "number"),
+                           ("inf", "finite"))),
+    *((f"{verb} exp --gamma 1 --length {value}", ["length", value, shown])
+      for verb in ("eval", "estimate")
+      for value, shown in (("0", ">= 1"), ("2.5", "whole"), ("nan", "finite"))),
+    ("eval exp --gamma 1 --length 2e300", ["length", "2e300", "at most 2^53"]),
+    # d, σ̃/μ̃ and the query family
+    *((f"{verb} nonnegative --ratio 1 --dim {value} --query uniform", ["dim", value, shown])
+      for verb in ("eval", "estimate")
+      for value, shown in (("0", ">= 1"), ("-1", ">= 1"), ("2.5", "whole"))),
+    ("estimate relu2 --beta 0 --gamma 1 --dim 0", ["dim", "0", ">= 1"]),
+    ("eval nonnegative --ratio 0 --dim 4 --query uniform", ["ratio", "0", "> 0"]),
+    ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform?"]),
+    # missing where it matters
+    *((f"{verb} {name} --gamma 1", ["beta", "missing", f"{name} needs"])
+      for verb in ("eval", "estimate") for name in ("relu2", "identity")),
+    ("sweep relu2 --gamma 1 --out x.nc", ["beta", "missing", "relu2 needs"]),
+    ("eval exp", ["gamma", "missing"]),
+    ("eval nonnegative --ratio 1 --dim 4", ["query", "missing"]),
+    ("eval nonnegative --ratio 1 --query uniform", ["dim", "missing"]),
+    ("eval nonnegative --dim 4 --query uniform", ["ratio", "missing"]),
+    ("eval decayed --decay 0.5", ["length", "missing"]),
+    ("eval decayed --length 5", ["decay", "missing"]),
+    ("eval", ["KERNEL"]),
+    ("sweep exp --gamma 1", ["--out"]),
+    # an option that the kernel does not take
+    *((f"eval {name} {FINE[name]} --{option} {value}", [option, value, "does not take it", name])
+      for name in FINE
+      for option, value in (("beta", "3"), ("gamma", "3"), ("decay", "0.25"), ("ratio", "3"),
+                            ("dim", "3"), ("query", "one-hot"), ("length", "3"))
+      if option not in FINE[name] and (name, option) != ("exp", "beta")
+      and not (option in ("decay", "length") and name in ("exp", "relu2", "identity"))),
+    *((f"eval {name} {FINE[name]} --decay 0.25", ["decay = 0.25", "give length as well"])
+      for name in ("exp", "relu2", "identity")),
+    ("eval exp --gamma 1 --decay 1.5 --length 8", ["decay = 1.5", "(0, 1]"]),
+    ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
+    ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
+    ("eval exp --gamma 1 --temperature 3", ["--temperature"]),
+    # steps and quantities
+    *((f"{verb} exp --gamma 1 --length 8 --step {step}", ["step", step, shown])
+      for verb in ("eval", "exact", "estimate", "sweep --out x.nc", "design --n-eff 3")
+      for step, shown in (("alibbi:1", "did you mean alibi?"), ("alibi:1,2", "alibi takes slope"),
+                          ("alibi", "alibi takes slope"))),
+    ("exact exp --gamma 1 --length 8 --step alibi:x", ["step = x", "alibi:NUMBER"]),
+    ("exact exp --gamma 1 --length 8 --step alibi:-1", ["slope", "-1"]),
+    ("exact exp --gamma 1 --length 8 --step window:2.5", ["size", "2.5"]),
+    ("exact decayed --decay 0.5 --length 8 --step alibi:1", ["steps", "no scores"]),
+    *((f"{verb} exp --gamma 1 --length 8 --of nef", ["of", "nef", "did you mean n_eff?"])
+      for verb in ("exact", "estimate", "sweep --out x.nc")),
+    ("exact exp --gamma 1 --length 8 --of sink_mass", ["no sink"]),
+    ("estimate exp --gamma 1 --of n_eff", ["length", "missing", "rows of n"]),
+    ("eval exp --gamma 1 --step window:4", ["length", "missing"]),
+    ("exact exp --gamma 1", ["length", "missing"]),
+    ("exact exp --gamma 1 --length 8,x", ["length = x", "number"]),
+    ("exact exp --gamma 1 --length 8 --dim 4", ["dim = 4", "same in every dimension"]),
+    ("exact nonnegative --ratio 1 --dim 4 --query uniform --length 8", ["length", "not take it"]),
+    ("design exp --length 8 --n-eff 3 --free nope", ["free", "nope", "choose one of"]),
+    ("design exp --length 8 --n-eff 3 --free slope", ["free", "slope", "0 steps"]),
+    ("design decayed --length 8 --n-eff 3 --step alibi:1", ["step", "alibi:1", "no scores"]),
+    ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff", "give one of"]),
+    ("design exp --length 8 --of S", ["value", "missing"]),
+    ("design exp --kernel relu2 --length 8 --n-eff 3", ["kernel", "relu2", "one of them"]),
+    # a malformed grid
+    *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
+      for grid, shown in (
+          ("1:2", "start:stop:count"), ("1:2:3:4:5", "start:stop:count"), ("1:2:x", "whole number"),
+          ("1:2:0", "whole number"), ("1:2:-4", "whole number"), ("1:2:2.5", "whole number"),
+          ("1:2:3:lin", "log"), ("0:2:3:log", "> 0"), ("-1:2:3:log", "> 0"), ("1,,2", "empty"),
+          ("1,x", "not a number"), ("a:2:3", "not a number"), ("1:nan:3", "not finite"),
+          ("1:2:99999999999", "1000000"), (":::", ""))),
+    ("sweep relu2 --beta 0 --gamma -1,1 --out x.nc", ["gamma = -1", "> 0"]),
+    ("sweep relu2 --beta 0 --gamma -1:1:3 --out x.nc", ["gamma = -1", "> 0"]),
+    ("sweep decayed --decay 0.5 --length 1,2.5 --out x.nc", ["length", "2.5", "whole"]),
+    ("sweep nonnegative --ratio 1 --dim 4 --query uniform,dense --out x.nc", ["query", "dense"]),
+    (f"sweep relu2 --beta 0:1:{10**4} --gamma 1:2:{10**4} --out x.nc", ["1000000"]),
+    # numbers that only Python reads
+    *((line.format(value), [name, value, "give a"])
+      for value in ("1_0", "１", "٣", "0x10", "1e", "1e1_0")
+      for name, line in (("gamma", "eval exp --gamma {}"),
+                         ("length", "eval exp --gamma 1 --length {}"),
+                         ("length", "design --n-eff 2 --length {}"), ("seed", "verify --seed {}"),
+                         ("n_eff", "design --length 100 --n-eff {}"),
+                         ("rel_error", "estimate exp --gamma 1 --rel-error {}"))),
+    *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
+      for grid, shown in (("1_0", "not a number"), ("1,٣", "not a number"),
+                          ("1:２:3", "not a number"), ("1:2:٣", "whole number"),
+                          ("1:2:1_0", "whole number"))),
+    # whole numbers that float64 would move
+    *((f"{verb} decayed --decay 0.5 --length {n}", ["length", n, "at most 2^53"])
+      for verb in ("eval", "estimate") for n in ("9007199254740993", "9007199254740991.5")),
+    ("eval exp --gamma 1 --length 9007199254740993", ["9007199254740993", "at most 2^53"]),
+    ("design --length 9007199254740993 --n-eff 5", ["9007199254740993", "at most 2^53"]),
+    ("eval nonnegative --ratio 1 --dim 9007199254740993 --query uniform", ["9007199254740993"]),
+    *((f"sweep exp --gamma 1 --length {grid} --out x.nc", ["length", grid, "2^53"])
+      for grid in ("9007199254740993", "1,9007199254740993", "1:9007199254740993:3")),
+    # what is beyond float64 is one line, and no warning besides
+    *((f"estimate {rest}", [shown]) for rest, shown in (
+        ("exp --gamma 1e200", "weight = exp(s)"),
+        ("exp --gamma 1e200 --length 8", "weight = exp(s)"),
+        ("exp --gamma 1e200 --dim 8", "gamma = 1e+200"),
+        ("identity --beta 1e300 --gamma 1e-300", "beta = 1e+300"),
+        ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
+    ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
+    ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
+    # the suffix says what is written
+    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc, .zarr or .csv"])
+      for name in ("x", "x.h5", "x.nc.txt")),
+    # the settings of sampling and of output
+    ("derive exp --format html", ["format", "html", "text or latex"]),
+    ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
+    ("estimate exp --gamma 1 --seed -1", ["seed", "-1", "0 to"]),
+    ("estimate exp --gamma 1 --rel-error 0", ["rel_error", "0", "between 0 and 1"]),
+    ("estimate exp --gamma 1 --rel-error x", ["rel_error", "x", "number"]),
+    ("estimate exp --gamma 1 --max-samples nan", ["max_samples", "nan"]),
+    ("estimate exp --gamma 1 --dtype int8", ["dtype", "int8", "float64"]),
+    ("estimate exp --gamma 1 --method magic", ["method", "magic", "stratified"]),
+    ("estimate exp --gamma 1 --decay 0.5", ["decay", "0.5", "length"]),
+    ("verify --seed x", ["seed", "x", "whole"]),
+    ("verify exp relu2 --gamma 1", ["gamma", "1", "one kernel"]),
+    ("verify --step window:4", ["step", "window:4", "one kernel"]),
+    ("verify exp --gamma 1 --detectable 2", ["detectable", "2", "between 0 and 1"]),
+    ("claims --seed x", ["seed", "x", "whole"]),
+    # an unwritable place: below a regular file, as permissions do not stop root
+    ("sweep exp --gamma 1 --out {file}/x.nc", ["out", "{file}/x.nc", "choose another place"]),
+    ("sweep exp --gamma 1 --out {file}/a/x.nc", ["out", "choose another place"]),
+    ("sweep exp --gamma 1 --out missing/x.nc", ["out", "missing/x.nc", "choose another place"]),
+    ("sweep exp --gamma 1 --out .", ["out", "folder"]),
+    ("reproduce --out {file}", ["out", "{file}", "choose another place"]),
+    ("reproduce --out {file}/figures --json", ["out", "choose another place"]),
+    ("reproduce --seed x", ["seed", "x", "whole"]),
+    ("reproduce --page --out {file}", ["out", "{file}/relu2.svg", "sparsity reproduce"]),
+    ("reproduce --page --seed 3", ["seed", "3", "leave it out"]),
+    # no such thing
+    ("frobnicate", ["frobnicate"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "says"), BAD, ids=[line for line, _ in BAD])
+def test_bad_input(command, place, line, says):
+    plain = place / "plain-file"
+    plain.write_text("not a folder")
+    code, out, err = command(*line.format(file=plain.name).split())
+    assert (code, out) == (2, "")
+    message = one_line(err)
+    for words in says:
+        assert words.format(file=plain.name) in message
+    assert [path.name for path in place.iterdir()] == ["plain-file"]
+    assert plain.read_text() == "not a folder"
+
+
+WARNED = ["estimate exp --gamma 1e200", "design --length 100 --n-eff 5 --beta 1e300",
+          "estimate identity --beta 1e200 --gamma 1e200 --dim 4",
+          "eval identity --beta 1e300 --gamma 1 --length 10"]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WARNED)
+def test_no_warning_is_printed_at_the_extremes(command, line):
+    """Any that the command does not silence is an error here; below, one that it does."""
+    code, _, err = command(*line.split())
+    assert code in (0, 2)
+    assert err == "" if code == 0 else one_line(err)
+
+
+def test_the_list_of_bad_input_is_complete():
+    lines = [line for line, _ in BAD]
+    assert len(lines) == len(set(lines)) >= 150
+    commands = {line.split()[0] for line in lines}
+    assert commands >= {
+        "eval", "estimate", "derive", "verify", "claims", "sweep", "reproduce",
+    }  # fmt: skip
+
+
+def test_no_command_is_bad_input_of_one_short_line(command):
+    code, out, err = command()
+    assert (code, out) == (2, "")
+    assert "--help" in one_line(err)
+
+
+def test_an_empty_option_is_bad_input(command):
+    code, out, err = command("eval", "relu2", "--beta", "", "--gamma", "1")
+    assert (code, out) == (2, "")
+    assert "beta" in one_line(err)
+
+
+def test_control_characters_cannot_break_the_line(command):
+    code, out, err = command("eval", "exp\nsecond line", "--gamma", "1")
+    assert (code, out) == (2, "")
+    assert "second line" in one_line(err)
+
+
+def test_a_kernel_without_closed_form_is_one_line(command, monkeypatch):
+    from sparsity.kernels.symbols import s
+
+    odd = replace(kernels.exp, name="odd", weight=sympy.tanh(s))
+    monkeypatch.setattr(kernels, "ALL", (*kernels.ALL, odd))
+    code, out, err = command("derive", "odd")
+    assert (code, out) == (2, "")
+    assert "no closed form" in one_line(err)

@@ -1,0 +1,268 @@
+"""The command as a process: Ctrl-C, pipes, terminals, completion, and what is imported when."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from command_line import KNOWN, LISTED, QUANTITIES, ROOT, STEPS, one_line, value_of
+
+import sparsity
+from sparsity import cli, quantities
+
+pytestmark = pytest.mark.usefixtures("place")
+
+OFFERED = [
+    *QUANTITIES,
+    *(quantity.name for quantity in quantities.OF_MAPS),
+    *(f"{family.name}:" for family in quantities.FAMILIES),
+]
+
+
+def process(*arguments, options=()):
+    """The command as a process of its own, from a folder that is not the checkout."""
+    return subprocess.run(
+        [sys.executable, *options, "-m", "sparsity", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+    )
+
+
+def test_python_still_shows_warnings_when_asked():
+    code = (
+        "import sys, warnings; sys.argv = ['sparsity', 'list']\n"
+        "from sparsity import cli\n"
+        "cli.list_.callback = lambda as_json: warnings.warn('overflow', RuntimeWarning)\n"
+        "cli.main()\n"
+    )
+    for flags, seen in (([], False), (["-W", "always"], True)):
+        found = subprocess.run(
+            [sys.executable, *flags, "-c", code],
+            capture_output=True, text=True, check=True, timeout=120,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert ("overflow" in found.stderr) == seen
+
+
+def test_interruption_exits_130(command, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sparsity, "evaluate", stop, raising=False)
+    code, out, err = command("eval", "exp", "--gamma", "1")
+    assert (code, out) == (130, "")
+    assert err.strip().startswith("sparsity: interrupted")
+    assert "Traceback" not in err
+
+
+LONG = [  # (command line, seconds until Ctrl-C)
+    pytest.param("eval relu2 --beta 0 --gamma 1 --decay 0.99999 --length 3000000", 1.0,
+                 marks=pytest.mark.slow),
+    ("design --length 1000000000000 --n-eff 8", 0.1),
+    ("sweep exp --gamma 0.1:10:3000 --length 1:1000000:300:log --out s.nc", 0.3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "seconds"), LONG)
+def test_ctrl_c_ends_a_long_evaluation(command, line, seconds, place):
+    """In this process; `test_ctrl_c_is_neither_lost_nor_misread` is of others."""
+    pressed = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    pressed.start()
+    try:
+        code, out, err = command(*line.split())
+    finally:
+        early = pressed.is_alive()
+        pressed.cancel()
+    assert not early
+    assert (code, out) == (130, "")
+    assert one_line(err).startswith("sparsity: interrupted")
+    assert list(place.iterdir()) == []
+
+
+WHERE = {
+    "in an import": "import pressing",
+    "in the import of a compiled module": "import compiled",
+    "in plain code": "press()",
+}
+PRESS = """
+import signal, sys, time
+from sparsity import cli
+pressed = []
+def press():
+    if not pressed:
+        pressed.append(1)
+        signal.raise_signal(signal.SIGINT)
+def command(as_json):
+    {where}
+    time.sleep(30)
+cli.list_.callback = command
+sys.argv = ["sparsity", "list"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_ctrl_c_is_neither_lost_nor_misread(where, place):
+    press = "import sys\nsys.modules['__main__'].press()\n"
+    (place / "pressing.py").write_text(press)
+    # As the initialisation of NumPy's does: what it meets in it is an ImportError.
+    (place / "compiled.py").write_text(
+        "try:\n    import pressing\nexcept BaseException:\n    raise ImportError from None\n"
+    )
+    (place / "here.py").write_text(PRESS.format(where=WHERE[where]))
+    found = subprocess.run(
+        [sys.executable, "-m", "here"],
+        capture_output=True, text=True, check=False, timeout=20,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"},
+    )  # fmt: skip
+    assert found.returncode == 130
+    assert one_line(found.stderr).startswith("sparsity: interrupted")
+    assert found.stdout == ""
+
+
+def test_help_and_version(command):
+    subcommands = [
+        "list",
+        "derive",
+        "eval",
+        "exact",
+        "estimate",
+        "verify",
+        "claims",
+        "sweep",
+        "reproduce",
+    ]
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    assert all(f"  {name} " in out for name in subcommands)
+    for name in subcommands:
+        code, out, err = command(name, "--help")
+        assert (code, err) == (0, "")
+        assert "--json" in out
+    assert command("--version")[1].strip().endswith(sparsity.__version__)
+
+
+def completed(command, monkeypatch, capsys, words, index):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(index))
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    return [line.removeprefix("plain,") for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "index", "offered"),
+    [
+        ("sparsity de", 1, ["derive", "design", "describe"]),
+        ("sparsity eval r", 2, [name for name in LISTED if name.startswith("r")]),
+        ("sparsity eval ", 2, LISTED),
+        ("sparsity derive ", 2, KNOWN),
+        ("sparsity verify exp de", 3, [name for name in KNOWN if name.startswith("de")]),
+        ("sparsity design --kernel i", 3, [name for name in KNOWN if name.startswith("i")]),
+        ("sparsity eval exp --gam", 3, ["--gamma", "--gamma2"]),
+        ("sparsity eval nonnegative --query u", 4, ["uniform"]),
+        ("sparsity exact exp --step sink", 4, [f"{x}:" for x in STEPS if x.startswith("sink")]),
+        ("sparsity exact exp --of ", 4, OFFERED),
+        ("sparsity sweep exp --of S,n_", 4, ["S,n_eff"]),
+        ("sparsity exact exp --of S,n_", 4, [""]),
+        ("sparsity completion ", 2, ["bash", "zsh", "fish"]),
+        ("sparsity design exp --free s", 4, ["slope", "scale"]),
+        ("sparsity design exp --free t", 4, ["trained"]),
+        ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
+    ],
+)
+def test_the_shell_completes(command, monkeypatch, capsys, words, index, offered):
+    assert completed(command, monkeypatch, capsys, words, index) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_the_shell(command, monkeypatch, shell):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", f"{shell}_source")
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    assert f"_SPARSITY_COMPLETE={shell}_complete" in out
+
+
+def test_an_unknown_shell_is_bad_input(command, monkeypatch):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "csh_source")
+    code, out, err = command()
+    assert (code, out) == (2, "")
+    assert "_SPARSITY_COMPLETE = csh_source" in one_line(err)
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "")  # not asked for
+    assert command("list")[0] == 0
+
+
+def test_the_module_runs_as_a_process_and_evaluation_does_not_wait_for_jax(place):
+    """Python itself tells on stderr what is imported; the command has nothing to say there."""
+    line = ["eval", "relu2", "--beta", "-1", "--gamma", "0.5", "--json"]
+    found = process(*line, options=["-X", "importtime"])
+    assert found.returncode == 0
+    told = found.stderr.splitlines()
+    assert [each for each in told if not each.startswith("import time:")] == []
+    assert value_of(found.stdout)["S"] == pytest.approx(0.07200634266702317, rel=1e-13)
+    loaded = {each.rpartition("|")[2].strip() for each in told}
+    assert not loaded & {"jax", "matplotlib", "xarray"}
+    assert {"numpy", "sympy"} <= loaded  # the same look does see what is loaded on use
+    found = process("eval", "relu2", "--beta", "-1", "--temperature", "3", "--json")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "--temperature" in one_line(found.stderr)  # read before anything heavy is loaded
+    assert list(place.iterdir()) == []
+
+
+def test_a_closed_pipe_is_not_an_error():
+    running = subprocess.Popen(
+        [sys.executable, "-m", "sparsity", "completion", "fish"],  # which loads nothing heavy
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    err = running.stderr.read().decode()
+    running.stderr.close()
+    assert running.wait(timeout=120) == 0
+    assert err == ""
+
+
+HEAVY = {"jax", "sympy", "numpy", "scipy", "matplotlib", "xarray", "click", "tqdm", "mpmath"}
+
+
+def imported(code):
+    """The heavy packages that a fresh interpreter has loaded after `code`."""
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert "Traceback" not in found.stderr
+    return HEAVY & set(found.stdout.split())
+
+
+def test_import_loads_nothing_heavy():
+    assert imported("import sparsity; dir(sparsity)") == set()
+    assert imported("import sparsity.cli") == {"click"}
+
+
+def test_a_terminal_without_greek_is_served(monkeypatch):
+    """Its stream is as Python makes it with PYTHONIOENCODING=ascii; nothing is lost on the way."""
+    shown = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    line = "sparsity eval exp --gamma 1 --length 9"
+    monkeypatch.setattr(sys, "argv", line.split())
+    cli.main()
+    lines = shown.buffer.getvalue().decode().splitlines()
+    assert any(line.startswith("S      = 0.606530659713") for line in lines), lines
+    assert "Δ" in "".join(lines)

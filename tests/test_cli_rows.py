@@ -1,0 +1,147 @@
+"""Steps and quantities of a row on the command line: exact, design, and the help of both."""
+
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import sympy
+from command_line import LAWS, QUANTITIES, STEPS, answer, stepped
+
+import sparsity
+from sparsity import Alibi, FloorLog, Row, ScalableSoftmax, SinkLogit, Window, kernels, quantities
+from sparsity.rows import steps
+from sparsity.rows.steps import parse
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+@pytest.mark.parametrize("of", LAWS)
+def test_exact(command, of):
+    steps, typed = stepped(of)
+    row = Row("exp", gamma=2, steps=steps)
+    law = sparsity.exact(row, length=[32, 4096], of=of)
+    line = ["exp", "--gamma", 2, *typed, "--of", of]
+    found = answer(command, "exact", *line, "--length", "32,4096")
+    assert set(found) == {
+        "kernel", "params", "steps", "n", "quantity", "value", "log_value", "error_bound", "method",
+    }  # fmt: skip
+    assert found["kernel"] == "exp"
+    assert found["params"] == {"beta": 0, "gamma": 2}
+    assert found["steps"] == typed[1::2]
+    assert found["n"] == [32, 4096]
+    assert found["value"] == law.value.tolist()
+    assert found["log_value"] == law.log_value.tolist()
+    assert found["error_bound"] == law.error_bound.tolist()
+    assert max(found["error_bound"]) < 1e-9
+    assert found["quantity"] == of
+    one = answer(command, "exact", *line, "--length", 4096)
+    assert one["n"] == 4096
+    assert one["value"] == pytest.approx(found["value"][1], rel=1e-12)
+    code, text, err = command("exact", *line, "--length", "32,4096")
+    assert (code, err) == (0, "")
+    assert f"{law.value[1]:.12g}" in text
+    assert not steps or "alibi:0.01, window:48, sink-logit:4" in text
+
+
+def test_exact_is_of_n_eff_by_default_and_of_decayed_too(command):
+    found = answer(command, "exact", "decayed", "--decay", 0.5, "--length", 2)
+    assert (found["quantity"], found["params"]) == ("n_eff", {"decay": 0.5})
+    assert found["value"] == pytest.approx(1.8, rel=1e-13)
+    rows = ["relu2", "--beta", 0, "--gamma", 1, "--decay", 0.5, "--length", 1]
+    assert answer(command, "exact", *rows, "--of", "S")["value"] == pytest.approx(1, rel=1e-13)
+
+
+def test_a_decay_is_the_step_decay(command):
+    line = ["identity", "--beta", 1, "--gamma", 1, "--length", 30]
+    one = answer(command, "exact", *line, "--decay", 0.9, "--step", "window:20")
+    other = answer(command, "exact", *line, "--step", "decay:0.9", "--step", "window:20")
+    assert one["value"] == other["value"]
+    assert (one["params"]["decay"], one["steps"]) == (0.9, ["window:20"])
+    assert other["steps"] == ["decay:0.9", "window:20"]
+
+
+@pytest.mark.parametrize(
+    ("line", "steps", "name"),
+    [
+        ("exp --gamma 2 --step alibi:0.1 --free slope --n-eff 8", (Alibi,), "slope"),
+        pytest.param("exp --gamma 2 --step window:9 --n-eff 3", (Window,), "gamma",
+                     marks=pytest.mark.slow),  # γ is free by default below as well
+        ("relu2 --gamma 1 --step window:50 --free beta --n-eff 3", (Window,), "beta"),
+        (
+            "exp --gamma 2 --step sink-logit:0 --free logit --of sink_mass --value 0.3",
+            (SinkLogit,),
+            "logit",
+        ),
+        ("exp --gamma 2 --step floor-log:0.1,64 --free slope --n-eff 8", (FloorLog,), "slope"),
+        ("exp --gamma 2 --step temperature:ssmax --free scale --n-eff 8", (ScalableSoftmax,),
+         "scale"),
+        ("exp --step window:100 --of S --value 0.2", (Window,), "gamma"),
+        pytest.param("exp --gamma 2 --step alibi:0.1 --free slope --of participation --value 0.2",
+                     (Alibi,), "slope", marks=pytest.mark.slow),  # a slope, and --of, as above
+    ],
+)  # fmt: skip
+def test_design_of_a_row(printed, line, steps, name):
+    words = ["design", *line.split(), "--length", 1000]
+    if name == "gamma" and "--gamma" in words:  # what is free is not held
+        at = words.index("--gamma")
+        del words[at : at + 2]
+    found, text = printed(*words)
+    assert found["parameter"] == name
+    row = Row(found["kernel"], steps=tuple(map(parse, found["steps"])), **found["parameters"])
+    assert tuple(map(type, row.steps)) == steps
+    law = sparsity.exact(row, length=1000, of=found["quantity"])
+    assert float(law.value) == pytest.approx(found["wanted"], rel=1e-9)
+    assert found[found["quantity"]] == pytest.approx(found["wanted"], rel=1e-9)
+    assert f"needs {name} = " in text
+
+
+@pytest.mark.parametrize("name", ["eval", "exact", "estimate", "sweep", "design"])
+def test_help_lists_every_step_with_its_fields(command, name):
+    code, out, err = command(name, "--help")
+    assert (code, err) == (0, "")
+    words = "".join(out.split()).replace("-", "")
+    for step, kind in STEPS.items():
+        needed = [x.name.upper() for x in fields(kind) if x.default is MISSING]
+        typed = step.replace("-", "") + (":" + ",".join(needed) if needed else "")
+        assert typed in words
+    for quantity in QUANTITIES if name != "eval" else ():
+        assert quantity in out
+
+
+def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
+    """A new kernel, step and quantity are there without a word of the command line's own."""
+
+    @dataclass(frozen=True)
+    class Halved:
+        share: float
+        name: ClassVar[str] = "halved"
+        example: ClassVar[tuple] = (0.5,)
+
+        def breaks(self, length):
+            return np.empty(0)
+
+        def __call__(self, tokens, length):
+            return replace(tokens, gamma=tokens.gamma * self.share)
+
+    cubed = sparsity.score_kernel("cubed", sympy.Max(sympy.Symbol("s"), 0) ** 3)
+    total = replace(
+        quantities.n_eff,
+        name="total",
+        title="tokens in all",
+        of=lambda row: row.count + 0 * row.l1,
+        integral=None,
+    )
+    monkeypatch.setattr(kernels, "ALL", (*kernels.ALL, cubed))
+    monkeypatch.setattr(quantities, "ALL", (*quantities.ALL, total))
+    every = (*steps.ALL, Halved)
+    for reader in (steps.typed, steps.parse):
+        monkeypatch.setattr(reader, "__defaults__", (every,))
+    out = "".join(command("exact", "--help")[1].split())
+    assert "halved:SHARE" in out
+    assert "totaltokensinall" in out
+    line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
+    halved = answer(command, "exact", *line, "--step", "halved:0.5")
+    row = Row(cubed, beta=1, gamma=1)
+    assert halved["value"] == pytest.approx(float(sparsity.exact(row, length=9).value), rel=1e-9)
+    assert answer(command, "estimate", *line, "--of", "total")["value"] == pytest.approx(9)

@@ -1,0 +1,166 @@
+"""Entmax: its definition, and its exact laws against what does not share them."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from row_map_samples import bisected, drawn, hold, law, rows, verdict
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from sparsity import InputError, Row, kernels
+from sparsity.crosscheck.cells import Question
+from sparsity.exact_law import entmax, sparsemax
+from sparsity.kernels.entmax import Weights
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
+
+
+def test_entmax_by_bisection():
+    for n in (1, 2, 5, 40, 300):
+        s = rows(n)
+        p = kernels.entmax15.weights(s)
+        half = s / 2
+        tau = bisected(
+            lambda t, half=half: (np.maximum(half - t, 0) ** 2).sum(-1, keepdims=True) - 1, half
+        )
+        assert_allclose(p, np.maximum(half - tau, 0) ** 2, atol=1e-13)
+    assert_allclose(Weights(1.5)(rows(40)), kernels.entmax15.weights(rows(40)), atol=1e-13)
+    assert_allclose(Weights(2.0)(rows(40)), kernels.sparsemax.weights(rows(40)), atol=1e-13)
+    # Between softmax and sparsemax.
+    s = np.array([[0.0, 0.4, 1.0, 1.5]])
+    sizes = [(kernels.named(x).weights(s) > 0).sum() for x in ("sparsemax", "entmax1.5")]
+    assert sizes == [2, 4]
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.1, 1.25, 1.75, 1.9])
+def test_entmax_of_any_order_by_bisection(alpha):
+    kernel, power, ran = kernels.named(f"entmax:{alpha}"), 1 / (alpha - 1), 0
+    for n in (1, 2, 5, 40, 300):
+        s = rows(n)
+        x = (alpha - 1) * s
+        tau = bisected(lambda t, x=x: (np.maximum(x - t, 0) ** power).sum(-1, keepdims=True) - 1, x)
+        assert_allclose(kernel.weights(s), np.maximum(x - tau, 0) ** power, atol=3e-12)
+        ran += 1
+    assert ran == 5
+    a = np.exp(s - s.max(-1, keepdims=True))
+    away = np.abs(kernel.weights(s) - a / a.sum(-1, keepdims=True)).max()
+    assert (away < 0.05) == (alpha == 1.01)  # softmax in the limit α → 1, and far from it beyond
+
+
+def test_orders_of_entmax_with_a_name():
+    assert kernels.named("entmax:1.5") is kernels.entmax15
+    assert kernels.named("entmax:2") is kernels.sparsemax
+    for typed, says in (
+        ("0.5", "from 1.01 to 2"),
+        ("x", "give a number"),
+        ("", "such as entmax:1.25"),
+    ):
+        with pytest.raises(InputError, match=says):
+            kernels.named(f"entmax:{typed}" if typed else "entmax")
+
+
+def two_keys_of_entmax(gamma, weigh=lambda count, y2: y2):
+    """As `two_keys`: Y₂ = 1 − (1 − d²/4)²/2 of scores d < 2 apart."""
+    s = math.sqrt(2) * gamma
+    alone = 2 * ndtr(-2 / s)
+
+    def both(d):
+        density = 2 * math.exp(-(d**2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+        return density * weigh(2, 1 - (1 - d * d / 4) ** 2 / 2)
+
+    cuts = [x * s for x in (0.5, 2, 5, 9) if x * s < 2]
+    return alone * weigh(1, 1) + quad(both, 0, 2, epsabs=1e-15, epsrel=1e-13, points=cuts)[0]
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 0.05, 0.09, 0.11, 0.3, 1.0, 2.0, 5.0, 50.0, 1e4])
+def test_entmax_of_two_keys(gamma):
+    for of, true in (
+        ("participation", two_keys_of_entmax(gamma)),
+        ("support", two_keys_of_entmax(gamma, lambda count, y2: count)),
+    ):
+        found = law("entmax1.5", of, gamma=gamma, length=2)
+        assert abs(found.value / true - 1) <= min(found.error_bound + 1e-14, 2e-11)
+        assert found.error_bound < 1e-7
+
+
+ENTMAX = ((0.3, 16), (2.0, 4096))
+
+
+@pytest.mark.parametrize(("gamma", "length"), ENTMAX)
+def test_a_finer_rule_of_entmax_agrees(gamma, length, monkeypatch):
+    found = entmax.law(1.5, gamma, np.array([length]))
+    monkeypatch.setattr(entmax.EntmaxThreeHalves, "points", 401)
+    fine = entmax.law(1.5, gamma, np.array([length]))
+    assert (np.abs(fine.value / found.value - 1) <= found.error).all()
+    assert (found.error <= 1e-6).all()
+    assert_allclose(found.total, 1, atol=1e-11)
+
+
+def test_entmax_where_every_key_has_a_weight(monkeypatch):
+    """The closed form of small spreads against the double integral, which it replaces there."""
+    for gamma, n in ((0.09, np.array([2])), (0.05, np.array([5])), (0.025, np.array([30]))):
+        closed = entmax.law(1.5, gamma, n)
+        assert (closed.error == 1e-15).all()
+        with monkeypatch.context() as patch:
+            patch.setattr(entmax, "_ALL_IN", np.inf)
+            ruled = entmax.law(1.5, gamma, n)
+        assert (np.abs(ruled.value / closed.value - 1) <= ruled.error).all()
+        assert (ruled.error < 1e-9).all()
+
+
+def test_entmax_of_sampled_rows():
+    row, names = Row("entmax1.5", gamma=2.0), ("participation", "support")
+    assert hold(drawn("entmax1.5", gamma=2.0), row, 16, names)
+
+
+@pytest.mark.slow
+def test_entmax_of_many_sampled_rows():
+    names, ran = ("participation", "support"), 0
+    cells = [(g, n, 5e-4, 12) for n in (2, 16, 256) for g in (0.3, 1.0, 2.0, 4.0)]
+    for gamma, length, to, seed in (*cells, (0.5, 4096, 1.5e-3, 13), (2.0, 4096, 1.5e-3, 13)):
+        row = Row("entmax1.5", gamma=gamma)
+        rows = draw_rows(row, length, Sampling(to, seed=seed, dtype=np.float32), names)
+        assert hold(rows, row, length, names)
+        ran += 2
+    assert ran == 28
+
+
+@pytest.mark.parametrize("planted", ["none", "mean field", "no slope", "no root"])
+def test_planted_wrong_laws_of_entmax_are_rejected(planted):
+    """A threshold at which the mean of the sum is 1, |G′| left out, and p = x of Σx = 1."""
+    gamma, n = 1.0, 16
+    cell = Question(Row("entmax1.5", gamma=gamma), ("exact law", "whole rows"), "participation", n)
+    value = cell.theory()
+    if planted == "mean field":
+
+        def mean(t, power):
+            return quad(lambda x: (x - t) ** power * math.exp(-x * x / 2), t, 12)[0] / math.sqrt(
+                2 * math.pi
+            )
+
+        t: float = brentq(lambda t: n * gamma**2 / 4 * mean(t, 2) - 1, -9, 9)  # type: ignore[assignment]
+        value = math.log(n * gamma**4 / 16 * mean(t, 4))
+    if planted == "no slope":
+        value -= math.log(law("entmax1.5", "support", gamma=gamma, length=n).value)
+    if planted == "no root":
+        value = float(law("sparsemax", gamma=gamma / 2, length=n).log_value)
+    assert verdict(cell, value) == ("agree" if planted == "none" else "disagree")
+
+
+def test_entmax_in_known_places():
+    lengths = np.array([1, 2, 8, 1000, 65536])
+    for gamma in (1e-3, 0.1, 2.0):
+        size, y2 = entmax.law(1.5, gamma, lengths).value
+        assert size[0] == y2[0] == 1
+        assert (np.diff(size) > -1e-9).all()
+        assert (np.diff(y2) < 0).all()
+        assert (y2 * size >= 1 - 1e-9).all()
+        sparse = sparsemax.law(gamma, lengths).value
+        assert (sparse[0] <= size * (1 + 1e-9)).all()  # between softmax and sparsemax
+        soft = law("exp", gamma=gamma, length=lengths).value
+        assert (soft <= y2 * (1 + 1e-9)).all()
+    with pytest.raises(InputError, match="not resolved there; use estimate"):
+        law("entmax1.5", gamma=0.3, length=10**9)

@@ -1,0 +1,203 @@
+"""Top-k softmax and stick-breaking: definitions, and laws against what does not share them."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from row_map_samples import SIGMOID, drawn, hold, law, rows, verdict
+from scipy.integrate import quad
+from scipy.special import entr, ndtr
+
+import sparsity
+from sparsity import InputError, Row, kernels, quantities
+from sparsity.crosscheck.cells import Question
+from sparsity.exact_law import rules, stick_breaking, top_k
+from sparsity.limit import quadrature
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
+
+
+def sorted_weights(s, k):
+    """Softmax of the k largest, by sorting."""
+    a = np.exp(-np.sort(-s, axis=-1)[:, :k])
+    return a / a.sum(-1, keepdims=True)
+
+
+def test_top_k_by_sorting():
+    rng = np.random.default_rng(8)
+    for n, k in ((1, 8), (5, 8), (8, 8), (9, 8), (60, 3), (60, 59), (30, 1)):
+        s = rng.normal(size=(100, n)) * 2
+        p = kernels.top_k(k).weights(s)
+        assert_allclose(-np.sort(-p, axis=-1)[:, :k], sorted_weights(s, k), rtol=1e-13)
+        assert ((p > 0).sum(-1) == min(n, k)).all()
+    assert kernels.named("topk:16") == kernels.top_k(16) != kernels.top_k(8)
+    for name, says in (("topk", "topk:8"), ("topk:0", ">= 1"), ("topk:two", "whole number")):
+        with pytest.raises(InputError, match=says):
+            kernels.named(name)
+
+
+def test_the_top_of_two_and_of_three():
+    """Two of three scores: the gap between the largest two has a density of its own."""
+    for gamma in (0.3, 1.0, 4.0):
+        for of in ("participation", "n_eff", "entropy", "S"):
+            found = law("topk:2", of, gamma=gamma, length=[1, 2])
+            same = law("exp", of, gamma=gamma, length=[1, 2])
+            assert_allclose(found.value, same.value, rtol=1e-13)
+
+        def weighed(d, gamma=gamma):  # of s₁ − s₂ in a row of three: d/γ√2 and the third below
+            p = 1 / (1 + math.exp(-d))
+            z = d / gamma
+            density = 6 / (gamma * 2 * math.sqrt(math.pi)) * math.exp(-z * z / 4)
+            # the mean of s₁ and s₂ is N(0, γ²/2), the third is below s₂ = mean − d/2
+            return density * ndtr(-z / math.sqrt(6)) * (p * p + (1 - p) ** 2)
+
+        true = quad(weighed, 0, 20 * gamma, epsabs=1e-14, epsrel=1e-13)[0]
+        found = law("topk:2", gamma=gamma, length=3)
+        assert abs(found.value / true - 1) <= found.error_bound < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("k", "gamma", "length"),
+    [
+        (8, 1.0, 16),
+        pytest.param(2, 1.0, 16, marks=pytest.mark.slow),
+        pytest.param(8, 2.0, 256, marks=pytest.mark.slow),
+        (64, 1.0, 256),
+    ],
+)
+def test_top_k_of_sampled_rows(k, gamma, length):
+    row, names = Row(f"topk:{k}", gamma=gamma), ("participation", "n_eff", "entropy", "S")
+    if length == 16:
+        rows = drawn(f"topk:{k}", gamma=gamma)
+    else:
+        rows = draw_rows(row, length, Sampling(4e-3, seed=12, dtype=np.float32), names)
+    assert hold(rows, row, length, names, bound=1e-8)
+
+
+def test_top_k_in_known_places(monkeypatch):
+    lengths = np.unique(np.geomspace(9, 65536, 60).astype(int))
+    for gamma in (0.3, 2.0):
+        for of in ("participation", "entropy"):
+            found = law("topk:8", of, gamma=gamma, length=lengths)
+            assert (found.error_bound < 1e-8).all()
+            assert (np.diff(found.value) * (1 if of == "entropy" else -1) > 0).all()
+    # With as many kept as there are but one, it is near softmax of them all.
+    near, all_ = (law(x, gamma=1.0, length=200).value for x in ("topk:199", "exp"))
+    assert_allclose(near, all_, rtol=1e-3)
+    assert law("topk:1", gamma=2.0, length=50).value == 1
+    assert law("topk:5", "support", gamma=2.0, length=[3, 50]).value.tolist() == [3, 5]
+    with pytest.raises(InputError, match="takes too long"):
+        law("topk:8", gamma=500.0, length=50)
+    found = law("topk:8", gamma=2.0, length=lengths)
+    monkeypatch.setattr(top_k, "_NODES", 121)
+    monkeypatch.setattr(rules, "STEP", 0.13)
+    fine = law("topk:8", gamma=2.0, length=lengths)
+    assert (np.abs(fine.value / found.value - 1) <= found.error_bound).all()
+
+
+def test_a_planted_wrong_law_of_top_k_is_rejected():
+    """k scores above the level, where the k-th is at it."""
+    cell = Question(Row("topk:8", gamma=1.0), ("exact law", "whole rows"), "participation", 16)
+    right, wrong = (
+        cell.theory(),
+        top_k.law(9, 1.0, np.array([16]), quantities.participation.integral),
+    )
+    assert verdict(cell, right) == "agree"
+    assert verdict(cell, math.log(wrong[0][0])) == "disagree"
+
+
+def test_top_k_has_the_power_sums_too():
+    asked = {"length": [4, 64], "beta": 0.0, "gamma": 2.0}
+    sums = sparsity.exact("topk:8", of="power_sum:2", **asked)
+    ratio = sparsity.exact("topk:8", of="participation", **asked)
+    assert_allclose(sums.value, ratio.value, rtol=1e-12)
+
+
+def broken(s):
+    """Stick-breaking weights, key by key from the query back, and what is left."""
+    rest, found = np.ones(len(s)), np.zeros(s.shape)
+    for j in range(s.shape[1] - 1, -1, -1):
+        share = 1 / (1 + np.exp(-s[:, j]))
+        found[:, j], rest = share * rest, rest * (1 - share)
+    return found, rest
+
+
+def test_stick_breaking_key_by_key():
+    s = rows(12) + 0.5
+    found, rest = broken(s)
+    assert_allclose(kernels.stick_breaking.weights(s), found, rtol=1e-9, atol=1e-15)
+    left = kernels.stick_breaking.residual_mass
+    assert left is not None
+    assert_allclose(left(s), rest, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(-1.0, 0.7), (0.0, 2.0), (2.0, 1.0)])
+def test_stick_breaking_of_one_and_two_keys(beta, gamma):
+    x = np.linspace(-12, 12, 241)
+    w, b = np.exp(-x * x / 2), 1 / (1 + np.exp(-(beta + gamma * x)))
+    w /= w.sum()
+    first, second = np.meshgrid(b, b)
+    a, pair = np.stack([first, (1 - first) * second]), np.outer(w, w)
+    for of, alone, both in (
+        ("participation", b**2, (a**2).sum(0)),
+        ("entropy", entr(b), entr(a).sum(0)),
+    ):
+        found = law("stick-breaking", of, beta=beta, gamma=gamma, length=[1, 2])
+        assert_allclose(found.value, [w @ alone, (pair * both).sum()], rtol=1e-9)
+        assert (found.error_bound < 1e-12).all()
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(-2.0, 1.0), (-5.0, 2.0)])
+def test_stick_breaking_of_sampled_rows(beta, gamma):
+    row, names = Row("stick-breaking", beta=beta, gamma=gamma), ("participation", "entropy")
+    assert hold(drawn("stick-breaking", beta=beta, gamma=gamma), row, 16, names)
+
+
+def test_stick_breaking_in_known_places():
+    given = {"beta": -3.0, "gamma": 1.0}
+    y2 = law("stick-breaking", length=[1, 100, 10**6, 10**12], **given).value
+    first, second = (float(np.exp(quadrature.moment(SIGMOID, p, -3.0, 1.0)[0])) for p in (1, 2))
+    assert_allclose(y2[0], second, rtol=1e-12)
+    assert_allclose(y2[2:], second / (2 * first - second), rtol=1e-12)  # whatever n
+    tiny = law("stick-breaking", "entropy", beta=-30.0, gamma=0.5, length=[1, 10])
+    assert_allclose(tiny.value[1] / tiny.value[0], 10, rtol=1e-9)
+    assert law("stick-breaking", "support", length=7, **given).value == 7
+    with pytest.raises(InputError, match="stick-breaking needs beta"):
+        law("stick-breaking", gamma=1.0, length=7)
+    with pytest.raises(InputError, match="exact laws of n_eff, participation, entropy, max_weight"):
+        law("stick-breaking", "S", length=7, **given)
+
+
+def test_a_planted_wrong_law_of_stick_breaking_is_rejected():
+    """Weights that are made to add up to 1: no share is left over."""
+    row, n = Row("stick-breaking", beta=-5.0, gamma=2.0), 16
+    cell = Question(row, ("exact law", "whole rows"), "participation", n)
+    kept, _ = stick_breaking.participation(-5.0, 2.0, np.array([n]))
+    whole = float(drawn("stick-breaking", beta=-5.0, gamma=2.0).estimate("n_eff").value)
+    assert verdict(cell, math.log(kept[0])) == "agree"
+    assert verdict(cell, math.log(1 / whole)) == "disagree"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "beta", "gamma", "names"),
+    [
+        ("topk:8", 0.0, 2.0, ("participation", "n_eff", "entropy", "S")),
+        ("topk:64", 0.0, 1.0, ("participation", "n_eff", "entropy", "S")),
+        ("stick-breaking", -3.0, 1.0, ("participation", "entropy")),
+        ("stick-breaking", -5.0, 2.0, ("participation", "entropy")),
+        ("stick-breaking", -8.0, 2.0, ("participation", "entropy")),
+    ],
+)
+def test_long_sampled_rows_hold_the_laws(name, beta, gamma, names):
+    """10⁵ rows of 4096 tokens, the same for all quantities."""
+    row, ran = Row(name, beta=beta, gamma=gamma), 0
+    sampling = Sampling(1e-9, max_samples=1e5, seed=18, dtype=np.float32)
+    drawn = draw_rows(row, 4096, sampling, names)
+    for of in names:
+        found, rows = law(row, of, length=4096), drawn.estimate(of)
+        assert rows.samples >= 1e5
+        assert abs(rows.log_value - found.log_value) < 4.5 * math.hypot(rows.rel_stderr, 1e-6)
+        ran += 1
+    assert ran == len(names)

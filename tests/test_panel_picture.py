@@ -1,0 +1,208 @@
+"""The panel's pictures: curves, axes, pins, letters, formulas; none of them waits for JAX."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sympy
+from panel_states import NAMES, arrays, start
+
+from sparsity import evaluate, score_kernel
+from sparsity.axes import row_choices as rowlaws
+from sparsity.axes.controls import CONTROLS
+from sparsity.kernels import ALL
+from sparsity.panel import background, opened
+from sparsity.panel.axes import Axes
+from sparsity.panel.picture import curve_letter, picture
+from sparsity.panel.state import edit, initial
+from sparsity.panel.store import Store
+
+
+@pytest.mark.parametrize("y", ["S", "log S", "n_eff"])
+def test_a_picture_holds_the_curves_of_evaluate(y):
+    state = start(x="gamma", y=y)
+    content, data = picture(state, Store())
+    gammas = 0.05 * 400 ** np.linspace(0, 1, 400)
+    wanted = {
+        "exp": evaluate("exp", gamma=gammas).log_S,
+        "relu2": evaluate("relu2", beta=-1, gamma=gammas).log_S,
+        "identity": evaluate("identity", beta=-1, gamma=gammas).log_S,
+    }
+    found = arrays(content, data)
+    for name, log_S in wanted.items():
+        u, v = found[f"live {name}", "limit"]
+        np.testing.assert_allclose(u, np.linspace(0, 1, 400), atol=1e-6)
+        height = {
+            "S": np.exp(log_S),
+            "log S": 1 + log_S / np.log(1e4),
+            "n_eff": (np.log(1024) + 2 * log_S) / np.log(1e6),
+        }[y]
+        np.testing.assert_allclose(v, np.clip(height, -1, 2), atol=1e-6)
+    floor = {"S": 1 / 32, "log S": 1 - 1.505149978 / 4, "n_eff": 0.0}[y]
+    np.testing.assert_allclose(found["floor"][1], floor, atol=1e-6)
+    json.dumps(content, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("y", "value", "height"),
+    [
+        ("entropy", 7.0, 0.5),
+        ("gini", 0.3, 0.3),
+        ("support", 1000.0, 0.5),
+        ("keys_for_mass", 1.0, 0.0),
+        ("power_sum:0.5", 10.0, 1 / 3),
+        ("square_sum", 1.0, 0.5),
+        ("S_n", 0.25, 0.25),
+        ("max_weight", 7.0, 2.0),
+    ],
+)
+def test_the_axis_is_that_of_the_quantity(y, value, height):
+    axes = Axes(start("exp", y=y))
+    assert float(axes.v(value, 1024.0)) == pytest.approx(height)
+    marks = axes.marks()
+    assert [place for place, _ in marks] == sorted({place for place, _ in marks})
+    assert len(marks) >= 4
+    assert marks[0][0] == pytest.approx(0, abs=1e-12)
+    assert marks[-1][0] == pytest.approx(1)
+
+
+AXES = [
+    (rows.name, x) for rows in rowlaws.ALL for x in sorted(start(rows=rows.name).uses() | {"sigma"})
+]
+
+
+def drawn_at_extremes(rows, x, name, y):
+    """How many curves are drawn, all finite, with one value at either end of its axis."""
+    drawn = 0
+    for value in (CONTROLS[name].low, CONTROLS[name].high):
+        content, data = picture(edit(start(x=x, rows=rows, y=y), name, value), Store())
+        json.dumps(content, allow_nan=False)
+        assert np.all(np.isfinite(np.frombuffer(data, dtype="<f4")))
+        drawn += len(content["curves"])
+    return drawn
+
+
+@pytest.mark.parametrize(("rows", "x"), AXES)
+def test_every_axis_of_every_row_law_can_be_drawn_at_its_extremes(rows, x):
+    """Every value at both ends; S and n_eff by turns, so that each value is seen in both."""
+    uses = sorted(start(x=x, rows=rows).uses())
+    turn, both = [at for _, at in AXES].index(x), ("S", "n_eff")
+    drawn = 0
+    for k, name in enumerate(uses):
+        for y in both if name == x else both[(turn + k) % 2 :][:1]:
+            drawn += drawn_at_extremes(rows, x, name, y)
+    assert drawn == 2 * len(NAMES) * (len(uses) + 1) >= 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("y", ["S", "n_eff"])
+@pytest.mark.parametrize(("rows", "x"), AXES)
+def test_every_axis_can_be_drawn_in_either_quantity(rows, x, y):
+    for name in start(x=x, rows=rows).uses():
+        assert drawn_at_extremes(rows, x, name, y) == 2 * len(NAMES)
+
+
+def test_a_pin_has_its_own_row_length():
+    state = edit(start("exp", y="n_eff"), "pin", True)
+    state = edit(state, "length", 10_000)
+    content, data = picture(state, Store())
+    live, pin = (arrays(content, data)[curve["id"], "limit"][1] for curve in content["curves"])
+    np.testing.assert_allclose(
+        live[:100] - pin[:100], np.log(10_000 / 1024) / np.log(1e6), atol=1e-6
+    )
+    assert [curve["read"]["n"] for curve in content["curves"]] == [10_000, 1024]
+
+
+def test_the_numbers_beside_a_pin_are_at_the_marker_and_say_so():
+    state = edit(edit(start("exp"), "pin", True), "gamma", 2)
+    _, pin = picture(state, Store()).content["curves"]
+    assert pin["read"]["S"] == pytest.approx(math.exp(-2))
+    assert "γ = 2" in pin["full"]
+
+
+@pytest.mark.parametrize("turns", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_axes_stay_while_sliders_move(turns):
+    """Each axis with the heights by turns; under slow with all three."""
+    heights = ("S", "log S", "n_eff")
+    for i, (x, axis) in enumerate(CONTROLS.items()):
+        for y in (heights[(i + k) % 3] for k in range(turns)):
+            state = start("exp", "decayed", x=x, y=y)  # curves that move by what the others do
+            marks = picture(state, Store()).content["axis"]
+            for name in start(x=x, y=y).uses():
+                control = CONTROLS[name]
+                for value in control.stops(control.start)[::120]:
+                    moved = picture(edit(state, name, value), Store()).content["axis"]
+                    assert moved["marks"] == marks["marks"]
+                    assert moved["y_marks"] == marks["y_marks"]
+            assert axis.name == x
+
+
+def test_every_kernel_on_offer_can_be_shown_with_many_typed_beside():
+    state = opened()
+    state = edit(state, "shown", [kernel.name for kernel in state.known])
+    for power in range(3, 15):
+        state = edit(state, "formula", f"s**{power}")
+    state = edit(edit(state, "y", "support"), "x", "decay")  # level lines, found at once
+    letters = [curve["letter"] for curve in picture(state, Store()).content["curves"]]
+    assert len(set(letters)) == len(letters) == len(state.known) > 16
+    many = [curve_letter(number) for number in range(60)]
+    assert (many[0], many[25], many[26], len(set(many))) == ("A", "Z", "A2", 60)
+
+
+def test_formulas_of_all_kernels():
+    mine = score_kernel("sine", 2 + sympy.sin(sympy.Symbol("s")))
+    known = (*ALL, mine)
+    state, store = initial(known, tuple(kernel.name for kernel in known), "gamma"), Store()
+    assert sum(1 for _ in background.fill_formulas(state, store)) == len(known)
+    for name in NAMES:
+        weight, S = store.formulas.get(name) or ("", "")
+        assert "<mi>a</mi>" in weight
+        assert "<mi>S</mi>" in S
+
+
+@pytest.mark.parametrize(
+    ("kernel", "change", "rows"),
+    [
+        ("exp", {}, "long rows"),
+        ("relu2", {"y": "log S", "x": "length"}, "long rows"),
+        ("exp", {"y": "S_n"}, "long rows"),
+        ("nonnegative", {"query": "one-hot"}, "long rows"),
+        ("decayed", {}, "rows of n"),
+        ("decayed", {"rows": "alibi"}, "rows of n"),  # which it does not have
+        ("exp", {"rows": "alibi"}, ""),
+        ("exp", {"rows": "sink-logit"}, ""),
+        ("exp", {"y": "entropy"}, ""),
+        ("decayed", {"y": "participation"}, ""),
+        ("sparsemax", {}, ""),
+    ],
+)
+def test_a_formula_is_that_of_the_curve_or_none(kernel, change, rows):
+    (curve,) = picture(opened(kernel, **change), Store()).content["curves"]
+    assert curve["formula"] == rows
+
+
+def test_ticks_never_touch_jax():
+    code = """
+import sys
+from sparsity.panel.state import edit, initial
+from sparsity.panel.picture import picture
+from sparsity.panel.export import python_source
+from sparsity.panel.store import Store
+from sparsity.axes import row_choices as rowlaws
+from sparsity.kernels import ALL
+store, ticks = Store(), 0
+for rows in rowlaws.ALL:
+    state = initial(ALL, tuple(k.name for k in ALL), "gamma", rows=rows.name)
+    for name in ("beta", "gamma", "length", "decay", "ratio", "dim"):
+        for value in (2, 3) if name != "decay" else (0.2, 0.3):
+            state = edit(state, name, value)
+            picture(state, store), python_source(state)
+            ticks += 1
+assert ticks == 12 * len(rowlaws.ALL) >= 190, ticks
+print("jax" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,153 @@
+"""The panel's front and the widget's edge: colours, addresses, and every message answered."""
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity.kernels import ALL, MAPS
+
+FRONT = Path(__file__).resolve().parents[1] / "sparsity" / "panel" / "front"
+
+
+def _light(colour):
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def test_curves_stand_out_on_both_grounds_and_differ_by_marker():
+    text = (FRONT / "chart.js").read_text("utf-8")
+    looks = re.findall(r'light: "(#\w+)", dark: "(#\w+)", mark: "([^"]+)"', text)
+    grounds = re.findall(r'ground: "(#\w+)"', text)
+    assert len(looks) == 7
+    assert len({mark for *_, mark in looks}) == 7
+    for light, dark, _ in looks:
+        for colour, ground in zip((light, dark), grounds, strict=True):
+            high, low = sorted((_light(colour), _light(ground)), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= 4.5, colour
+
+
+def test_the_front_asks_nothing_of_the_world():
+    for path in FRONT.iterdir():
+        addresses = re.findall(r"https?://[^\s\"']+", path.read_text("utf-8"))
+        assert set(addresses) <= {"http://www.w3.org/2000/svg"}
+        assert "import " not in path.read_text("utf-8").replace("!important", "")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "sparsity.panel.widget", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "sparsity\[notebook\]"'):
+        sparsity.explore()
+
+
+@pytest.fixture
+def panel(monkeypatch):
+    """A widget whose messages are caught; (message) -> the answers."""
+    widget = sparsity.explore("exp", gamma=2)
+    sent = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
+
+    def ask(message):
+        sent.clear()
+        widget._receive(None, message, [])
+        return [answer for answer in list(sent) if "seq" in answer]
+
+    yield widget, ask
+    widget.close()
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        {},
+        {"edits": 3},
+        {"edits": [3]},
+        {"edits": [["gamma"]]},
+        {"edits": [["gamma", [1, [2]]]]},
+        {"edits": [[["gamma"], 1]]},
+        {"edits": [["unpin", None]]},
+        {"edits": [["pin", None]], "csv": True},
+        {"edits": {"gamma": 1}},
+    ],
+)
+def test_every_message_is_answered_and_the_panel_lives(panel, message):
+    widget, ask = panel
+    assert len(ask(message)) >= 1
+    (answer,) = ask({"view": "v", "seq": 7, "edits": [["gamma", "3"], ["beta", "abc"]]})
+    assert (answer["kind"], answer["to"], answer["seq"]) == ("picture", "v", 7)
+    assert list(answer["errors"]) == ["beta"]
+    assert widget.state.value("gamma") == 3
+    json.dumps(answer, allow_nan=False)
+    assert 'evaluate("exp"' in widget.python().replace("'", '"')
+    assert widget.csv().startswith("curve,kernel")
+
+
+@pytest.mark.notebook
+def test_a_nudge_is_received_and_nothing_more(panel):
+    _, ask = panel
+    assert ask({"nudge": True}) == []
+
+
+@pytest.mark.notebook
+def test_reset_goes_back_to_where_it_started(panel):
+    widget, ask = panel
+    ask({"edits": [["gamma", 5], ["pin", True], ["rows", "sink"]]})
+    ask({"edits": [["reset", True]]})
+    assert widget.state.value("gamma") == 2
+    assert widget.state.pins == ()
+
+
+@pytest.mark.notebook
+def test_a_typed_formula_is_drawn_or_its_mistake_is_named(panel):
+    widget, ask = panel
+    (answer,) = ask({"edits": [["formula", "log(2 + exp(s))"]]})
+    assert answer["errors"] == {}
+    assert [curve["kernel"] for curve in answer["curves"]] == ["exp", "log(2 + exp(s))"]
+    assert answer["state"]["kernels"][-1]["name"] == "log(2 + exp(s))"
+    (answer,) = ask({"edits": [["formula", "log(1 + exp(q))"]]})
+    assert list(answer["errors"]) == ["formula"]
+    assert "exp(^q)" in answer["errors"]["formula"]
+    ask({"edits": [["reset", True]]})
+    assert [kernel.name for kernel in widget.state.known] == [k.name for k in (*ALL, *MAPS)]
+
+
+def _until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+@pytest.mark.notebook
+def test_a_formula_found_while_the_hand_moved_is_sent(panel, monkeypatch):
+    widget, ask = panel
+    widget._store.formulas.put("exp", ("<math>found</math>", ""))
+    sent = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
+    ask({"seq": 1, "edits": [["gamma", 1.5]]})
+    assert _until(lambda: any(m.get("kind") == "formulas" for m in sent))
+
+
+@pytest.mark.notebook
+def test_an_error_while_filling_in_leaves_the_thread_alive(panel, monkeypatch):
+    widget, ask = panel
+    calls = []
+
+    def fails_when_the_state_has_moved_on(state, seen):
+        calls.append(seen)
+        if len(calls) == 1:
+            widget._generation += 1
+            raise ValueError("planted")
+
+    monkeypatch.setattr(widget, "_fill_in", fails_when_the_state_has_moved_on)
+    ask({"seq": 1, "edits": []})
+    assert _until(lambda: len(calls) == 2)
