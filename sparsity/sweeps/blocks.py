@@ -107,7 +107,7 @@ class Blocks:
                 with zarr_errors(self.path):
                     array = self._array(name, dims, values.dtype, attributes, block)
                     array[block.slices(dims)] = values
-            # Of the values as computed, not as read back: what the disk made of them is no matter.
+            # Of the values as computed: a later run that reads back others computes the block anew.
             digest = hash_arrays((name, x[1]) for name, x in found.items())
             mark = {"variables": list(found), "sha256": digest, "method": method}
             write(self._mark(block), json_text(mark))
