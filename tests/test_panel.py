@@ -22,6 +22,7 @@ from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Uniform, Window, 
 from sparsity.axes import quantity_axis as plots
 from sparsity.axes import row_choices as rowlaws
 from sparsity.axes.controls import CONTROLS, controls_of
+from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact as exact_law
 from sparsity.kernels import ALL, MAPS, named, score_kernel
@@ -39,7 +40,6 @@ from sparsity.panel.curve import (
     closed_limit,
     exact_at_lengths,
     exact_value,
-    has_law,
     has_limit,
     limit_at_point,
     previewed_limit,
@@ -48,7 +48,7 @@ from sparsity.panel.curve import (
 from sparsity.panel.export import csv_table, python_source
 from sparsity.panel.picture import _letter, curves, picture
 from sparsity.panel.state import edit, initial, why_not_plotted
-from sparsity.panel.store import Memory, Store
+from sparsity.panel.store import LruCache, Store
 from sparsity.rows import steps
 
 FRONT = Path(__file__).resolve().parents[1] / "sparsity" / "panel" / "front"
@@ -503,7 +503,7 @@ def test_the_python_call_is_of_the_quantity(shown, y):
             math.sqrt(limit_at_point(spec) / 40) if of_plot(y) == "n_eff" else limit_at_point(spec)
         )
         assert value == pytest.approx(wanted, rel=1e-9)
-    if has_law(spec):
+    if capabilities(spec.kernel, spec.quantity).exact:
         assert float(eval(last, names)) == pytest.approx(exact_value(spec), rel=1e-12)
     else:
         assert last.startswith(f"estimate('{shown}',")
@@ -900,7 +900,7 @@ def test_sampling_does_not_disturb_the_pictures(sampled):
 
 
 def test_memory_forgets_the_oldest():
-    memory = Memory(2)
+    memory = LruCache(2)
     for k in range(3):
         memory.put(k, k)
     assert 0 not in memory
