@@ -157,7 +157,7 @@ def _goes_by_S(spec: Spec) -> bool:
 def _counts_beside(spec: Spec) -> bool:
     """Tell whether a weight beside the tokens, such as a sink logit, counts in the quantity.
 
-    It does in those of normalised weights. S is of the tokens alone, and then no longer all of it.
+    A limit that is a function of S leaves it out, as S is of the tokens alone.
     """
     return spec.score and spec.law.beside and spec.quantity.units
 

@@ -5,9 +5,9 @@ the last position of a slider wins and nothing queues up. Every message is there
 by a refusal: a browser that waits would never send another.
 
 Two threads share a panel. That of the kernel receives messages, changes the state and answers; the
-panel's own computes, and sends pictures as it comes along. `_lock` is held by whoever changes or
-sends, so that pictures are numbered as they are sent. `_generation` counts states: work that began
-under an earlier number stops at its next check.
+panel's own computes, and sends pictures as it goes. `_lock` is held by whoever changes the state or
+sends a picture, so that pictures come in the order of their numbers. `_generation` counts states:
+work that began under an earlier number stops at its next check.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def cell_seed(seed: int, *labels: Any) -> int:
         *labels: what the cell is, as text: names, (parameter, value) pairs.
     """
     # It goes by what the cell is, not by its number in the grid: a cell has the same draws in every
-    # sweep that has it, and in a block of it. `SeedSequence` hashes its words well enough for
-    # neighbouring values to be independent; `hash` would do neither, and differs between processes.
+    # sweep that has it, and in a block of it. `SeedSequence` mixes its words, so that neighbouring
+    # values get unrelated seeds; Python's `hash` of a text differs from process to process.
     texts = [str(label).encode() for label in labels]
     # What NumPy makes of whole numbers: words of 32 bits, the lowest first, one at least.
     padded = [text + bytes(-len(text) % 4 if text else 4) for text in texts]
