@@ -172,10 +172,19 @@ def _lines(
         The lines by "limit" and "exact", None where there is none; the number at the marker by
         whether it is the exact law's; why something is not there.
     """
-    x, notes = axes.name, []
+    x = axes.name
+    notes: list[str] = []
     here, n = spec.at(x, axes.marker), float(axes.n(axes.marker, spec))
     found: dict[str, Any] = {"limit": None}
     limit = level = None
+
+    def by_points(kind: str) -> tuple[dict[str, Any] | None, float | None]:
+        line, each = _line_by_points(axes, spec, kind, store, pack)
+        known = store.values(kind).get(here)
+        # One refusal speaks for all points: the one at the marker first, where the reader looks.
+        notes.extend([e for e in (known, *each) if isinstance(e, str)][:1])
+        return line, None if isinstance(known, str) else known
+
     try:
         # The marker beside the grid: one call gives the line and the number beside it.
         values = closed_limit(spec, x, np.append(axes.x, axes.marker), n=n)
@@ -184,10 +193,7 @@ def _lines(
             found["limit"] = {"u": pack(axes.along), "v": pack(height), "whole": True}
             limit = float(values[-1])
         elif has_limit(spec):
-            found["limit"], each = _line_by_points(axes, spec, "limit", store, pack)
-            known = store.limit.get(here)
-            notes += [e for e in (known, *each) if isinstance(e, str)][:1]
-            limit = None if isinstance(known, str) else known
+            found["limit"], limit = by_points("limit")
         else:
             notes.append("no limit of long rows")
     except InputError as error:
@@ -198,10 +204,7 @@ def _lines(
     if spec.kernel.law is Law.POSITION:
         found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
         return found, {False: level, True: level}, notes
-    found["exact"], each = _line_by_points(axes, spec, "exact", store, pack)
-    known = store.exact.get(here)
-    notes += [e for e in (known, *each) if isinstance(e, str)][:1]
-    level = None if isinstance(known, str) else known
+    found["exact"], level = by_points("exact")
     return found, {False: limit, True: level}, notes
 
 
