@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.bench.machine import describe
 from sparsity import kernels
 from sparsity.output import folder, write
-from sparsity.sweeps import curves, work
+from sparsity.sweeps import curves, plan, work
 from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid
@@ -50,25 +50,26 @@ class Kind(NamedTuple):
     most: int
 
 
-def _request(**asked: Any) -> work.Request:
+def _request(**asked: Any) -> plan.Request:
     lengths = {"length": [4096]} if asked.pop("rows", True) else {}
     gammas = np.geomspace(0.1, 8, asked.pop("points"))
     cells = Grid(kernels.exp, (), grids_of(kernels.exp, {"gamma": gammas, **lengths}))
     settings = {"seed": 0, "rel_error": 1e-2, "most": 3e7, "dtype": None, "float64": False}
-    return work.build_request(cells, None, **(settings | asked))
+    return plan.build_request(cells, None, **(settings | asked))
 
 
-def measured(title: str, request: work.Request, which: int, count: int, folder: Path) -> Kind:
+def measured(title: str, request: plan.Request, which: int, count: int, folder: Path) -> Kind:
     """Seconds of `count` blocks of a part, from all over the grid, and of keeping them."""
-    every = work.variable_groups(request)
-    blocks = work.cut_into_blocks(which, every[which], request.cells)
+    every = plan.variable_groups(request)
+    blocks = plan.cut_into_blocks(which, every[which], request.cells)
     some = [blocks[0], *blocks[:: max(len(blocks) // count, 1)][:count]]  # the first to warm up
     store = Store(folder, request, every, functools.partial(curves.labelled, request.cells))
     before = _bytes(folder)
     seconds, keep = [], []
     for block in some:
         start = time.process_time()
-        found = work.compute(request.of_block(block), which)
+        cut = request.of_block(block)
+        found = plan.variable_groups(cut)[which].compute(cut)
         middle = time.process_time()
         store.put(block, *found)
         seconds.append(middle - start)
@@ -103,7 +104,7 @@ class Plan(NamedTuple):
 
 def planned(kind: Kind) -> Plan:
     """As `work` cuts it."""
-    cells = max(kind.most, -(-CELLS // work.MAX_BLOCKS))
+    cells = max(kind.most, -(-CELLS // plan.MAX_BLOCKS))
     seconds = kind.seconds / kind.cells * cells
     blocks = -(-CELLS // cells)
     executor: Any = futures.Executor()

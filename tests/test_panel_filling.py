@@ -17,7 +17,7 @@ from sparsity.panel.axes import FIRST_NODES, LEAST_NODES, MOST_NODES, Axes, even
 from sparsity.panel.curve import exact_value, previewed_limit
 from sparsity.panel.picture import picture
 from sparsity.panel.state import edit, initial
-from sparsity.panel.store import Memory, Store
+from sparsity.panel.store import LruCache, Store
 
 
 def test_laws_fill_in_from_the_marker_to_every_point():
@@ -203,7 +203,7 @@ def test_a_curve_that_takes_long_is_left_to_its_end():
 
 
 def test_memory_forgets_the_oldest():
-    memory = Memory(2)
+    memory = LruCache(2)
     for k in range(3):
         memory.put(k, k)
     assert 0 not in memory

@@ -15,12 +15,12 @@ from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate,
 from sparsity import exact as exact_law
 from sparsity.axes import row_choices as rowlaws
 from sparsity.axes.controls import CONTROLS, controls_of
+from sparsity.capabilities import capabilities
 from sparsity.kernels import ALL
 from sparsity.panel import opened
 from sparsity.panel.curve import (
     closed_limit,
     exact_value,
-    has_law,
     has_limit,
     limit_at_point,
     why_no_law,
@@ -103,7 +103,7 @@ def test_the_python_call_is_of_the_quantity(shown, y):
             math.sqrt(limit_at_point(spec) / 40) if of_plot(y) == "n_eff" else limit_at_point(spec)
         )
         assert value == pytest.approx(wanted, rel=1e-9)
-    if has_law(spec):
+    if capabilities(spec.kernel, spec.quantity).exact:
         assert float(eval(last, names)) == pytest.approx(exact_value(spec), rel=1e-12)
     else:
         assert last.startswith(f"estimate('{shown}',")

@@ -39,7 +39,7 @@ from sparsity import (
     verify,
 )
 from sparsity.sampling import batches
-from sparsity.sweeps import blocks, work
+from sparsity.sweeps import blocks, plan, work
 from sparsity.sweeps.blocks import Blocks
 from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.store import Store
@@ -64,7 +64,7 @@ def files(folder):
 def small():
     """Blocks of a few cells, batches of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work, "CELLS_ONE_BY_ONE", 3)
+        patch.setattr(plan, "CELLS_ONE_BY_ONE", 3)
         patch.setattr(batches, "NORMALS_PER_BATCH", 2**12)
         yield
 
@@ -120,14 +120,14 @@ def test_blocks_hold_every_cell_once():
     given = {"beta": np.arange(5.0), "gamma": np.arange(1, 8.0), "length": lengths}
     cells = Grid(kernels.exp, (), grids_of(kernels.exp, given))
     settings = {"seed": 0, "rel_error": 1e-2, "most": 1e3, "dtype": None, "float64": False}
-    request = work.build_request(cells, None, montecarlo=True, **settings)
-    every = work.variable_groups(request)
+    request = plan.build_request(cells, None, montecarlo=True, **settings)
+    every = plan.variable_groups(request)
     assert [part.name for part in every] == [
         *("method", "method_n_eff", "method_mc", "method_n_eff_mc"),
     ]
     for number, most in itertools.product(range(4), (1, 2, 6, 20, 10**6)):
         part = replace(every[number], most=most)
-        cut = work.cut_into_blocks(number, part, cells)
+        cut = plan.cut_into_blocks(number, part, cells)
         seen = np.zeros([len(cells.grids[name]) for name in part.split], int)
         for block in cut:
             seen[block.slices(part.split)] += 1
@@ -143,7 +143,7 @@ def test_a_store_holds_what_memory_does(whole):
 
 
 def test_estimates_do_not_depend_on_how_cells_are_cut(whole, monkeypatch):
-    monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 2)
+    monkeypatch.setattr(plan, "CELLS_ONE_BY_ONE", 2)
     again = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED)
     for name in ("n_eff_mc", "stderr_n_eff_mc", "participation_mc"):
         assert (again[name].values == whole[0][name].values).all()
@@ -168,7 +168,7 @@ def test_a_run_that_was_ended_goes_on(whole, tmp_path, after):
 
 
 def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 1)
+    monkeypatch.setattr(plan, "CELLS_ONE_BY_ONE", 1)
     monkeypatch.setattr(batches, "NORMALS_PER_BATCH", NORMALS)  # as in the workers
     asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
     alone = sweep("exp", **asked, store=tmp_path / "alone")
@@ -286,7 +286,7 @@ def test_workers_write_their_own_blocks_and_a_rerun_tidies_up(whole, tmp_path, m
 
 def test_a_block_that_a_worker_cannot_write_is_written_or_refused_here(tmp_path, monkeypatch):
     asked = {"gamma": "1:3:9", "store": tmp_path / "s", "executor": Elsewhere()}
-    monkeypatch.setattr(work, "CELLS_AT_ONCE", 2)
+    monkeypatch.setattr(plan, "CELLS_AT_ONCE", 2)
     with monkeypatch.context() as patch:
         patch.setattr(Blocks, "try_put", lambda *_: False)
         assert sweep("exp", **asked).S.notnull().all()
@@ -303,10 +303,10 @@ def test_a_block_that_a_worker_cannot_write_is_written_or_refused_here(tmp_path,
 
 def test_a_part_has_no_more_files_than_a_disk_likes(monkeypatch):
     cells = Grid(kernels.exp, (), grids_of(kernels.exp, {"gamma": np.arange(1, 101.0)}))
-    part = work.VariableGroup("method", None, ("gamma",), 1)
-    assert len(work.cut_into_blocks(0, part, cells)) == 100
-    monkeypatch.setattr(work, "MAX_BLOCKS", 7)
-    assert [b.ranges[0][1:] for b in work.cut_into_blocks(0, part, cells)][-2:] == [
+    part = plan.VariableGroup("method", None, ("gamma",), 1)
+    assert len(plan.cut_into_blocks(0, part, cells)) == 100
+    monkeypatch.setattr(plan, "MAX_BLOCKS", 7)
+    assert [b.ranges[0][1:] for b in plan.cut_into_blocks(0, part, cells)][-2:] == [
         (75, 90),
         (90, 100),
     ]
@@ -316,7 +316,7 @@ def test_a_failing_block_is_named_and_the_others_are_kept(tmp_path, monkeypatch)
     asked = {"gamma": "1:3:3", "length": "8,16", "steps": None}
     del asked["steps"]
     row = Row("exp", gamma=1, steps=(Alibi(0.1),))
-    monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 1)
+    monkeypatch.setattr(plan, "CELLS_ONE_BY_ONE", 1)
     right = Grid.exact
 
     def wrong(self, quantity):

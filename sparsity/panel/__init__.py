@@ -1,6 +1,6 @@
-"""The live panel: `sparsity.explore()` in a notebook.
+"""The live panel: `sparsity.explore()` opens it in a notebook.
 
-A message of a browser passes through them so:
+A message of a browser passes through the modules so:
 
     widget ──> state    what is shown, and the edits that are sent
       │          └─> curve ──> axes   its curves: their numbers, and their places on the chart
@@ -35,6 +35,8 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
             curves than can be told apart.
     """
     shown = shown or ("exp", "relu2")
+    # The first row brings the sliders' values, and all that is no `Row` is shown at these. Further
+    # rows have values of their own: they are pinned.
     first, known, laws = [], (*kernels.ALL, *kernels.MAPS), ALL
     starts: list[tuple[str, dict[str, Any]]] = []  # of each row: its kernel, where to start
     for each in shown:
@@ -50,6 +52,7 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
             starts.append((kernel.name, place | each.params | values_of_steps))
         if not isinstance(each, Row) or len(starts) == 1:
             first.append(kernel.name)
+    # Curves and what is computed of them are kept by the names of kernels.
     names = [each.name for each in known]
     if len(set(names)) != len(names):
         raise InputError("kernel", names[-1], "give your kernel a name of its own")

@@ -2,7 +2,8 @@
 
 A curve that is filled in point by point is computed evenly at first, then where it bends. The
 straight line between two neighbours is off by about h²·|v″|/8; the second difference of the drawn
-heights gives v″. The interval that is off by most is halved next.
+heights gives v″. The interval that is off by most is halved next. Everything is measured in heights
+and widths of the chart, (u, v) in [0, 1]²: what no eye can tell is not computed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from sparsity.panel.curve import Spec, previewed_limit
 from sparsity.panel.state import State
 from sparsity.panel.store import Store
 
-_SAMPLED_POINTS = 6  # of a curve, besides the one at the marker
+_SAMPLED_POINTS = 6  # of a curve, besides the one at the marker; each costs a sampler's time
+# Nodes of a curve: 17 show its shape soon, 65 draw most curves, and one that still bends too much
+# gets up to 129. They are 2^k + 1, so that halving all gaps of one count leads to the next.
 FIRST_NODES = 17  # that lie evenly
 LEAST_NODES = 65  # of a curve that is filled in
 MOST_NODES = 129  # of a curve that needs more to be drawn
@@ -36,6 +39,8 @@ class Axes:
         self.name, self.plot, self.marker = state.x, state.plot, state.value(state.x)
         self.length = state.value("length")
         self.x = self.control.spread(self.marker, POINTS)
+        # Two heights of the axis, for ordinary and for very long rows, rather than one that follows
+        # n: it would move under the curves while the slider does.
         top = float(self.x[-1]) if state.x == "length" else self.length
         self.scale = self.plot.scale(6 if top <= 1e6 else 12)  # decades of n
 
@@ -45,7 +50,7 @@ class Axes:
         return self.u(self.x)
 
     def u(self, x: Any) -> np.ndarray:
-        """Return the place along the horizontal axis."""
+        """Return the places of values along the horizontal axis."""
         return self.control.place(np.asarray(x, dtype=np.float64), self.marker)
 
     def n(self, x: Any, spec: Spec | None = None) -> Any:
@@ -59,23 +64,23 @@ class Axes:
         return self.scale.place(self.plot.shown(np.asarray(value, dtype=np.float64), n))
 
     def marks(self) -> list[tuple[float, str]]:
-        """Return the ticks of the vertical axis."""
+        """Return the ticks of the vertical axis as (height, label)."""
         return [(float(self.scale.place(value)), label) for value, label in self.scale.ticks]
 
     def floor(self) -> np.ndarray | None:
-        """Return the height of rows with one weight, where it is drawn."""
+        """Return the heights of rows with a single weight; None where the plot has no such line."""
         if self.plot.one is None:
             return None
         n = np.broadcast_to(self.n(self.x), self.x.shape)
         return self.v(np.full(n.shape, self.plot.one), n)
 
     def moves(self, spec: Spec) -> bool:
-        """Tell whether a curve depends on x; another is known once it is known at the marker."""
+        """Tell whether a curve depends on x."""
         return self.name in dict(spec.values)
 
     def sampled(self, spec: Spec) -> list[float]:
         """Return the values of x at which a curve is sampled."""
-        if not self.moves(spec):
+        if not self.moves(spec):  # a level line: known once it is known at the marker
             return [self.marker]
         last = len(self.x) - 1
         even = ((np.arange(_SAMPLED_POINTS) + 0.5) / _SAMPLED_POINTS * last).round().astype(int)
@@ -88,14 +93,21 @@ class Axes:
         return self.v(known, n)
 
     def key(self, spec: Spec, kind: str) -> tuple[Any, ...]:
-        """Return what the nodes of a curve are kept under: everything but the marker."""
+        """Return what the nodes of a curve are kept under."""
+        # A spec has the marker's x, which moves with a slider and is no part of the curve: here it
+        # is 0. The ends of the axis are part of it, as nodes are numbered between them.
         return kind, self.name, self.control.ends(self.marker), spec.at(self.name, 0.0)
 
     def nodes(self, spec: Spec, kind: str, store: Store) -> list[int]:
         """Return where on `x` the "exact" law of a curve, or a slow "limit", is computed by now.
 
-        A limit that can be previewed has its places from the preview.
+        Args:
+            spec: the curve.
+            kind: "exact" or "limit".
+            store: what is known.
         """
+        # A limit that can be previewed has all its places from the preview, which costs little: no
+        # point is spent on finding out where the curve bends.
         found = list(store.nodes.get(self.key(spec, kind)) or ())
         if found or kind != "limit":
             return found
@@ -124,11 +136,11 @@ def _line_errors(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Return how far a curve may be from the line between neighbours, where it is on the chart.
 
     Args:
-        u: places of the nodes, ascending, [nodes].
-        v: their heights, NaN where there is none, [nodes].
+        u: the places of the nodes, ascending, [nodes].
+        v: the heights there, NaN where there is none, [nodes].
 
     Returns:
-        [nodes − 1].
+        Errors as shares of the chart's height, [nodes − 1].
     """
     # v″ by divided differences, as nodes do not lie evenly; of an interval the larger one of its
     # two ends. An interval whose ends are beyond the same edge is not drawn, and has no error.
@@ -148,9 +160,9 @@ def next_places(
 
     Args:
         u: every place on offer, ascending, [places].
-        at: where it has been computed, indices into `u`, ascending.
+        at: indices into `u` of the places that have been computed, ascending.
         v: the heights there, NaN where there is none, [at].
-        count: how many places at most.
+        count: the most places to return.
 
     Returns:
         Indices into `u`, the most needed first; none when the curve can be drawn.

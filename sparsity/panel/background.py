@@ -1,7 +1,8 @@
 """What is computed after the first picture: exact laws, slower limits, formulas, samples.
 
-All of it is cut into slices, from coarse to fine; between slices, and within a law, the work can be
-left because the state has moved on.
+All of it is cut into slices, from coarse to fine: the generators here compute a slice, put it into
+the store and yield. Whoever runs them (`widget`) may send a picture then, or drop the rest because
+the state has moved on. What was put stays, and a generator that starts again goes on from there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from sparsity.panel.curve import (
 )
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
-from sparsity.panel.store import Memory, Point, Store
+from sparsity.panel.store import LruCache, Point, Store
 from sparsity.rows.steps import QKNorm
 
 # Seconds of processor time of a point: more fills in more of the slow laws, and holds up the rest
@@ -40,8 +41,10 @@ _LONGEST_POINT = 2.0
 # Seconds between two looks at whether to go on: how long a moved slider may wait at most, against
 # how often an idle thread wakes.
 _GLANCE = 0.01
-_ROUNDS = (1, 4, 16)  # chunks of 32 batches for each estimate, from the first look to the last
-_TARGET = 1e-3  # relative standard error at which a point is left as it is
+# Chunks of 32 batches for each estimate, from the first look to the last: four times the draws
+# halve an error bar, and smaller steps would mostly redraw what looks the same.
+_ROUNDS = (1, 4, 16)
+_TARGET = 1e-3  # relative standard error at which a point is left as it is: no eye sees less
 _LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole: memory and time grow with them
 
 
@@ -62,20 +65,19 @@ def run_law(
 ) -> T:
     """Return what the work returns, unless it is to be left or takes too long.
 
-    A law is one call that can take seconds, and nothing can stop it. It runs in a thread of its
-    own: whoever moves on leaves it to its end, and its answer is dropped. The next law waits until
-    then, so that never more than one is at work.
-
     Args:
-        store: whose laws wait for each other.
+        store: the store whose laws wait for each other.
         work: the law.
-        check: called every so often; raises `StateMoved` to leave it.
-        seconds: of processor time of this process.
+        check: called every so often; raises `StateMoved` to leave the work.
+        seconds: the most processor time of this process to wait for it.
 
     Raises:
         StateMoved: what `check` raises.
-        TakesTooLong: it takes too long.
+        TakesTooLong: the work takes longer than `seconds`.
     """
+    # A law is one call that can take seconds, and Python has no way to stop it. It runs in a thread
+    # of its own: whoever moves on leaves it to its end, and its answer is dropped. The next law
+    # waits until then, so that never more than one is at work.
     while not store.law_at_work.acquire(timeout=_GLANCE):
         check()
     law: Future[T] = Future()
@@ -105,20 +107,29 @@ def fill_laws(
 
     Args:
         state: the state.
-        store: where they go.
+        store: where the values go.
         check: called every so often, within a law too; raises `StateMoved` to end it.
-        seconds: after which a curve is left as it is.
+        seconds: the processor time after which a curve is left as it is.
     """
+    # The order is that of the eye: numbers at the marker, then what is had for many points at once,
+    # then the rest point by point.
     axes = Axes(state)
     found = [curve.spec for curve in curves(state) if not why_no_value(curve.spec)]
     for spec in found:
         yield from _fill_exact(store, spec.at(axes.name, axes.marker), check)
         yield from _fill_limit(store, spec.at(axes.name, axes.marker), check)
-    found = [spec for spec in found if spec.whole and axes.moves(spec)]
+    found = [spec for spec in found if spec.whole and axes.moves(spec)]  # others are level lines
     for spec in found:
-        yield from _fill_limits_together(axes, spec, store)
-        yield from _fill_lengths_together(axes, spec, store, check)
-    first = float(axes.x[0])  # where rows are short, along n
+        if spec.score and _has_slow_limit(spec):  # a kernel without a closed form
+            limits = lambda x, s=spec: closed_limit(s, axes.name, x, method=None)  # noqa: E731
+            yield from _fill_together(axes, spec, "limit", store, limits)
+        # One integrand serves all n: the law of a token is the same, and only its power differs.
+        if axes.name == "length" and spec.rows == "iid" and not why_no_law(spec):
+            laws = lambda n, s=spec: run_law(store, lambda: exact_at_lengths(s, n), check)  # noqa: E731
+            yield from _fill_together(axes, spec, "exact", store, laws)
+    # Whether a law is quick enough is asked where it is quickest: along n, at the shortest rows. At
+    # longer ones each point refuses for itself.
+    first = float(axes.x[0])
     for kind, fill, has_points in (
         ("exact", _fill_exact, lambda spec: not why_no_law(spec)),
         ("limit", _fill_limit, _has_slow_limit),
@@ -141,8 +152,8 @@ def fill_laws(
 def _bends(
     axes: Axes, spec: Spec, kind: str, store: Store, at: list[int], **most: int
 ) -> list[int]:
-    """Return where a curve bends too much between its nodes to be drawn."""
-    memory = store.exact if kind == "exact" else store.limit
+    """Return the places where a curve is still to be computed, going by what is known of it."""
+    memory = store.values(kind)
     values = [memory.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
     return next_places(axes.along, at, axes.heights(spec, at, values), **most)
 
@@ -159,49 +170,39 @@ def _places(axes: Axes, spec: Spec, kind: str, store: Store) -> Iterator[float]:
         store.nodes.put(axes.key(spec, kind), tuple(at))
 
 
-def _fill_lengths_together(axes: Axes, spec: Spec, store: Store, check: Check) -> Iterator[None]:
-    """Fill in the exact law of independent scores at many lengths, for the price of one."""
-    if axes.name != "length" or spec.rows != "iid" or why_no_law(spec):
-        return
-    at = axes.nodes(spec, "exact", store)
-    while new := _bends(axes, spec, "exact", store, at):
-        lengths = axes.x[new]
-        try:
-            found = run_law(store, lambda n=lengths: exact_at_lengths(spec, n), check)
-        except (InputError, ArithmeticError, TakesTooLong):  # of one; each will say so for itself
-            return
-        for n, value in zip(lengths.tolist(), found, strict=True):
-            store.exact.put(spec.at("length", n), value)
-        at = sorted([*at, *new])
-        store.nodes.put(axes.key(spec, "exact"), tuple(at))
-        yield
+def _fill_together(
+    axes: Axes, spec: Spec, kind: str, store: Store, law: Callable[[np.ndarray], Any]
+) -> Iterator[None]:
+    """Fill in many points of a curve by one call, then where it bends by the next.
 
-
-def _fill_limits_together(axes: Axes, spec: Spec, store: Store) -> Iterator[None]:
-    """Fill in the limits of a kernel without a closed form, many points of a curve together."""
-    if not (spec.score and _has_slow_limit(spec)):
-        return
-    x, at = axes.name, axes.nodes(spec, "limit", store)
-    new = [k for k in at if spec.at(x, float(axes.x[k])) not in store.limit]
+    Args:
+        axes: the axes of the state.
+        spec: the curve.
+        kind: "exact" or "limit".
+        store: where the values go.
+        law: values of x -> those of the curve; None where it cannot give them.
+    """
+    x, memory, at = axes.name, store.values(kind), axes.nodes(spec, kind, store)
+    new = [k for k in at if spec.at(x, float(axes.x[k])) not in memory]
     try:
-        while new := new or _bends(axes, spec, "limit", store, at):
-            found = closed_limit(spec, x, axes.x[new], method=None)
+        while new := new or _bends(axes, spec, kind, store, at):
+            found = law(axes.x[new])
             if found is None:
                 return
-            for k, value in zip(axes.x[new].tolist(), found.tolist(), strict=True):
-                store.limit.put(spec.at(x, k), value)
+            for value_of_x, value in zip(axes.x[new].tolist(), found.tolist(), strict=True):
+                memory.put(spec.at(x, value_of_x), value)
             at, new = sorted({*at, *new}), []
-            store.nodes.put(axes.key(spec, "limit"), tuple(at))
+            store.nodes.put(axes.key(spec, kind), tuple(at))
             yield
-    except (InputError, ArithmeticError):  # one of them; each will say so for itself
-        return
+    except (InputError, ArithmeticError, TakesTooLong):
+        return  # it may be one of many: each says so for itself, point by point
 
 
 def _has_slow_limit(spec: Spec) -> bool:
-    """Tell whether the limit is to be had point by point only."""
+    """Tell whether there is a limit, but in no closed form."""
     try:
         return has_limit(spec) and closed_limit(spec, "", np.zeros(1)) is None
-    except InputError:  # which each point says for itself
+    except InputError:  # of a value here: each point says it for itself
         return True
 
 
@@ -229,13 +230,22 @@ def _fill_limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
 
 def _fill_point(
     store: Store,
-    memory: Memory[float | str],
+    memory: LruCache[float | str],
     spec: Spec,
     work: Callable[[], float | None],
     check: Check,
     slow: str,
 ) -> None:
-    """Keep a value, or why there is none; `slow` says that it takes too long."""
+    """Put a value into the memory, or in words why there is none: it is then not tried again.
+
+    Args:
+        store: the store whose laws wait for each other.
+        memory: where the value goes.
+        spec: the curve at the point.
+        work: computes the value; None where there is none within reach.
+        check: called every so often; raises `StateMoved` to leave the work.
+        slow: the words for work that takes too long.
+    """
     try:
         value = run_law(store, work, check)
     except (InputError, ArithmeticError) as error:
@@ -278,6 +288,8 @@ def fill_samples(state: State, store: Store, check: Check) -> Iterator[None]:
         store: where the points go.
         check: called as often as sampling allows; raises `StateMoved` to end it.
     """
+    # Round by round over all points, not point by point: a whole picture with wide error bars says
+    # more than one narrow bar.
     axes = Axes(state)
     shown = [spec for spec in state.specs() if not why_no_value(spec)]
     grids = [(spec, axes.sampled(spec)) for spec in shown]
@@ -293,6 +305,7 @@ def _fill_sample(
     store: Store, spec: Spec, number: int, chunks: int, check: Check
 ) -> Iterator[None]:
     """Sample one point, unless it is known well enough for the round of that number."""
+    # A later round draws anew from the same seed, further: estimates are not merged.
     known = store.points.get(spec)
     if isinstance(known, str):
         return
@@ -309,7 +322,10 @@ def _fill_sample(
 
 
 def _draw(spec: Spec, chunks: int, check: Check) -> tuple[Any, str]:
-    """Return an estimate of whole rows, or of S where the kernel has none to draw; and of what."""
+    """Return an estimate at one point, and the quantity it is of.
+
+    It is of whole rows, or of S where the kernel has no rows to draw.
+    """
     from sparsity.sampling import estimate
     from sparsity.sweeps.variables import cell_seed
 
@@ -317,7 +333,7 @@ def _draw(spec: Spec, chunks: int, check: Check) -> tuple[Any, str]:
     settings: dict[str, Any] = {
         "seed": cell_seed(0, spec.kernel.name, spec.rows, *v.items()),
         "progress": lambda done, total: check(),
-        "rel_error": 5e-4,
+        "rel_error": 5e-4,  # below `_TARGET`, so that the draws of a round set its end
     }
     if not spec.whole:
         if spec.query:

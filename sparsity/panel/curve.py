@@ -1,7 +1,8 @@
 """One curve of the panel: what it is of, and its numbers.
 
-The limit of long rows comes at once where it has a closed form, else point by point; the exact law
-of rows of n point by point.
+The limit of long rows comes at once where it has a closed form, for all points of a curve in one
+call; else it is previewed, and proven point by point. The exact law of rows of n comes point by
+point. Functions named `why_…` say in a few words why there is none, and "" where there is one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sparsity.limit.preview import preview
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 
-_MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick
+_MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick: its cost grows with the keys
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Spec:
     Args:
         kernel: the kernel or row map.
         law: the row law; that of independent scores for kernels that are no function of a score.
-        values: (parameter, value) of everything it depends on, and nothing else.
+        values: (parameter, value) of everything that the curve depends on, and nothing else: two
+            states in which a curve is the same have the same spec, and share what is computed.
         query: the query family of nonnegative features, else "".
-        of: the quantity, by name.
+        of: the name of the quantity.
     """
 
     kernel: Kernel | RowMap
@@ -48,7 +50,10 @@ class Spec:
     of: str = "n_eff"
 
     def __hash__(self) -> int:
-        """Hash by name: hashing a kernel's definition takes longer than drawing its curve."""
+        """Return a hash by names, as that of a kernel's SymPy expression takes longer than a curve.
+
+        A panel has no two kernels of one name, and equality still compares all of it.
+        """
         return hash((self.kernel.name, self.rows, self.values, self.query, self.of))
 
     @property
@@ -66,7 +71,7 @@ class Spec:
 
     @property
     def whole(self) -> bool:
-        """Whether there are random rows of n of it."""
+        """Whether it has random rows of n tokens, to be sampled whole and to have laws of."""
         return self.kernel.law in (Law.SCORE, Law.ROW)
 
     def row(self) -> Row:
@@ -81,11 +86,11 @@ class Spec:
         return Row(self.kernel, **own)
 
     def at(self, name: str, x: float) -> Spec:
-        """Return the curve with one value changed, if it is one of its own."""
+        """Return the spec with one value changed, if it is one of its own."""
         return replace(self, values=tuple((k, x if k == name else v) for k, v in self.values))
 
     def given(self) -> dict[str, Any]:
-        """Return the values by name; a bias that does not matter is 0."""
+        """Return the values by name; a bias that the curve does not depend on is 0."""
         return ({"beta": 0.0} if self.score else {}) | dict(self.values)
 
     def title(self, without: str = "") -> str:
@@ -104,18 +109,24 @@ class Spec:
 def parameters_used(kernel: Kernel | RowMap, rows: Rows) -> set[str]:
     """Return the names of the parameters that a kernel's quantities depend on in such rows."""
     if isinstance(kernel, RowMap):
+        # A map that a shift of all scores leaves alone, such as sparsemax, is the same at any bias.
         level = {"beta"} if kernel.parameters is SHIFTED else set[str]()
         return {x.name for x in kernel.parameters} - level | {"length"}
     if kernel.law is not Law.SCORE:
         return {x.name for x in kernel.parameters} - {"query"}
     names = {"beta", "gamma", "length", *rows.controls}
+    # A bias is a factor e^β on every weight of exp, and no quantity depends on the scale of a row.
     if kernel.weight == kernels.exp.weight and rows.level:
-        names -= {"beta"}  # a factor e^β on every token
+        names -= {"beta"}
     return names
 
 
 def _closed_form(spec: Spec, x: str, values: np.ndarray) -> tuple[np.ndarray, ...] | None:
-    """Return β, γ and a log factor on S along one parameter; None where S is no such product."""
+    """Return β, γ and a log factor along one parameter, [points] each; None without such a form.
+
+    S of the rows is then S of the kernel at (β, γ), times the factor: such as √(share in sight) of
+    a window.
+    """
     assert isinstance(spec.kernel, Kernel)
     own = x in dict(spec.values)
     v = {k: values if k == x and own else at for k, at in spec.given().items()}
@@ -124,7 +135,8 @@ def _closed_form(spec: Spec, x: str, values: np.ndarray) -> tuple[np.ndarray, ..
 
 
 def _limit_from_S(quantity: Quantity, log_S: Any, n: Any) -> Any:
-    """Return the limit of a quantity that is a function of S; None of another."""
+    """Return the limit of a quantity that is a function of S and n; None of another."""
+    # From log S, as S itself underflows at large γ: n_eff = n·S² and participation = 1/(n·S²).
     with np.errstate(under="ignore", over="ignore"):
         if quantity is quantities.n_eff:
             return n * np.exp(2 * log_S)
@@ -138,12 +150,15 @@ def _limit_from_S(quantity: Quantity, log_S: Any, n: Any) -> Any:
 
 
 def _goes_by_S(spec: Spec) -> bool:
-    """Tell whether the limit is a function of S, of tokens alone."""
+    """Tell whether the limit is a function of S and n."""
     return _limit_from_S(spec.quantity, 0.0, 1.0) is not None and not _counts_beside(spec)
 
 
 def _counts_beside(spec: Spec) -> bool:
-    """Tell whether a weight beside the tokens counts in the quantity."""
+    """Tell whether a weight beside the tokens, such as a sink logit, counts in the quantity.
+
+    A limit that is a function of S leaves it out, as S is of the tokens alone.
+    """
     return spec.score and spec.law.beside and spec.quantity.units
 
 
@@ -163,12 +178,13 @@ def closed_limit(
     Args:
         spec: the curve.
         x: the parameter that varies; one that it does not depend on gives a level line.
-        values: its values, [points].
-        method: as in `evaluate`; with None also kernels without a closed form have a value.
+        values: the values of x, [points].
+        method: as in `evaluate`; with None kernels without a closed form have a value as well, by
+            quadrature.
         n: the row length, of a curve that does not depend on it.
 
     Returns:
-        Values, [points]; None where it takes sums over the row, or has no closed form.
+        The limit, [points]; None where it takes sums over the row, or has no closed form.
 
     Raises:
         InputError: a value outside its domain.
@@ -195,7 +211,13 @@ def closed_limit(
 
 
 def previewed_limit(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
-    """Return the limit in float64 without a bound, to be drawn until it is proven; or NaN."""
+    """Return the limit in float64 without a bound, to be drawn until it is proven; or NaN.
+
+    Args:
+        spec: the curve.
+        x: the parameter that varies.
+        values: the values of x, [points].
+    """
     form = _closed_form(spec, x, values) if spec.score and not _counts_beside(spec) else None
     if form is None or not has_limit(spec):
         return np.full(values.shape, math.nan)
@@ -206,7 +228,8 @@ def previewed_limit(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
             log_S = np.log(preview(spec.kernel, beta, gamma)) + factor
         return _limit_from_S(spec.quantity, log_S, length)
-    alike = np.where(factor == 0, 1.0, math.nan)  # other quantities are no such product
+    # A factor on S says nothing of another quantity: where there is one, no preview.
+    alike = np.where(factor == 0, 1.0, math.nan)
     return alike * preview(spec.kernel, beta, gamma, spec.quantity, length)
 
 
@@ -220,7 +243,8 @@ def limit_at_point(spec: Spec) -> float:
 
 def has_limit(spec: Spec) -> bool:
     """Tell whether the quantity has a limit of long rows here."""
-    if isinstance(spec.kernel, RowMap):  # of S alone, which is drawn as n_eff of long rows
+    # Of maps S alone has one, which is drawn as n_eff of long rows.
+    if isinstance(spec.kernel, RowMap):
         return spec.quantity is quantities.n_eff and capabilities(spec.kernel, quantities.S).limit
     return spec.quantity.has_limit
 
@@ -233,6 +257,7 @@ def why_kernel_has_none(kernel: Kernel | RowMap, marked: frozenset[str], quantit
         marked: what there is in its rows besides plain tokens: a "sink", the "needle".
         quantity: the quantity.
     """
+    # `capabilities` says whether; here is why, in the words of somebody who looks at a chart.
     known = capabilities(kernel, quantity)
     if kernel.law is Law.FEATURES and quantity is not quantities.n_eff:
         return f"{kernel.name} has S of long rows only"
@@ -254,7 +279,7 @@ def why_no_value(spec: Spec) -> str:
 
 
 def marks_of(spec: Spec) -> frozenset[str]:
-    """What there is in the rows of a curve besides plain tokens."""
+    """Return what there is in the rows of a curve besides plain tokens: "sink", "needle"."""
     return marks(spec.law) if spec.score else frozenset()
 
 
@@ -266,17 +291,14 @@ def rows_of_formula(spec: Spec) -> str:
     return "rows of n" if spec.kernel.law is Law.POSITION else "long rows"
 
 
-def has_law(spec: Spec) -> bool:
-    """Tell whether an exact law of the quantity is known for such rows."""
-    return capabilities(spec.kernel, spec.quantity).exact
-
-
 def why_no_law(spec: Spec) -> str:
     """Say why a curve has no exact law to fill in, in a few words; "" if it has one."""
+    # A law may be known and yet take too long for a slider: what is filled in has to be quick, as
+    # one slow point holds up all curves. Samples stand in for it.
     quantity = spec.quantity
     if spec.kernel.law is Law.FEATURES:
         return "features have no given law at finite n"
-    if not has_law(spec):
+    if not capabilities(spec.kernel, quantity).exact:
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
     if isinstance(spec.kernel, RowMap) and maps.slow(spec.kernel, quantity):
         return "the exact law takes seconds a point: sampled instead"
@@ -304,6 +326,6 @@ def exact_value(spec: Spec) -> float | None:
     return float(exact(spec.row(), length=v["length"], of=spec.quantity).value)
 
 
-def exact_at_lengths(spec: Spec, lengths: np.ndarray) -> list[float]:
+def exact_at_lengths(spec: Spec, lengths: np.ndarray) -> np.ndarray:
     """Return the exact law of independent scores at many row lengths, for the price of one."""
-    return exact(spec.row(), length=lengths, of=spec.quantity).value.tolist()
+    return exact(spec.row(), length=lengths, of=spec.quantity).value

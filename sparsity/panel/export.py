@@ -1,4 +1,8 @@
-"""What the panel shows, as Python to paste and as a table to keep."""
+"""What the panel shows, as Python to paste and as a table to keep.
+
+The Python calls the public functions at the values of the marker: whoever runs it gets the numbers
+that stand beside the chart. The table has every number that is drawn.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ from typing import Any
 
 import sparsity
 from sparsity.axes.controls import CONTROLS
+from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, in_python
 from sparsity.output import csv_text
 from sparsity.panel.axes import Axes
-from sparsity.panel.curve import Spec, closed_limit, has_law, has_limit, why_no_value
+from sparsity.panel.curve import Spec, closed_limit, has_limit, why_no_value
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
@@ -27,6 +32,8 @@ def python_source(state: State) -> str:
     lines: list[str] = []
     for spec in state.specs():
         needed, calls = _calls(spec)
+        # A kernel that was typed goes by its weight as SymPy prints it: `sympify` reads that back,
+        # while the text that was typed may be in another notation.
         if isinstance(spec.kernel, Kernel) and in_python(spec.kernel) == spec.kernel.name:
             weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
             imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
@@ -41,7 +48,10 @@ def python_source(state: State) -> str:
 
 
 def _calls(spec: Spec) -> tuple[Imports, list[str]]:
-    """Return the imports and the lines that compute a curve's numbers at its own values."""
+    """Return the imports and the lines that compute a curve's numbers at its own values.
+
+    A curve that has none, or whose row is refused, is a comment that says so.
+    """
     if refused := why_no_value(spec):
         return set(), [f"# {spec.title()}: {refused}"]
     v = {
@@ -49,7 +59,7 @@ def _calls(spec: Spec) -> tuple[Imports, list[str]]:
         for name, value in spec.values
     }
     kernel, n, of_n_eff = in_python(spec.kernel), v.get("length"), spec.quantity is n_eff
-    if not spec.whole:
+    if not spec.whole:  # features, and weights by position: no random rows
         given = ", ".join([kernel, *(f"{name}={value}" for name, value in v.items())])
         given += f", query={spec.query!r}" if spec.query else ""
         if of_n_eff:
@@ -67,7 +77,8 @@ def _calls(spec: Spec) -> tuple[Imports, list[str]]:
         except InputError as error:  # such as RoPE in an odd dimension
             return set(), [f"# {spec.title()}: {error}"]
         given, lines = "row", [f"row = {row!r}"]
-        if spec.rows == Rope.name:  # whose vectors are too long to be written
+        # Vectors of RoPE are too long to be written: they are made as `row_choices` makes them.
+        if spec.rows == Rope.name:
             imports.add(("", "numpy as np"))
             lines = [
                 f"query = np.random.default_rng(0).standard_normal({v['dim']})",
@@ -75,9 +86,11 @@ def _calls(spec: Spec) -> tuple[Imports, list[str]]:
                 f"steps = (Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0),)",
                 f"row = Row({kernel}, steps=steps)",
             ]
+        # The repr of a row names its steps; those that the package does not offer have a module.
         for kind in (Row, *map(type, row.steps)):
             public = kind.__name__ in sparsity.__all__
             imports.add(("sparsity" if public else kind.__module__, kind.__name__))
+    # `evaluate` wants a length only where the limit depends on it.
     if has_limit(spec):
         by_S = of_n_eff or spec.quantity is S
         same = spec.rows == "iid" and (
@@ -87,7 +100,7 @@ def _calls(spec: Spec) -> tuple[Imports, list[str]]:
         of = "" if by_S else f", of={spec.of!r}"
         imports.add(("sparsity", "evaluate"))
         lines.append(f"evaluate({given}{at}{of}).{'S' if by_S else 'value'}  # long rows")
-    function = "exact" if has_law(spec) else "estimate"
+    function = "exact" if capabilities(spec.kernel, spec.quantity).exact else "estimate"
     of = "" if of_n_eff and function == "exact" else f", of={spec.of!r}"
     last = f"n_eff of rows of {n}; drawn as √(n_eff/n)" if of_n_eff else f"rows of {n}"
     imports.add(("sparsity", function))
@@ -102,7 +115,8 @@ def csv_table(state: State, store: Store) -> str:
     columns = [f"{of}_limit", of]
     if state.plot.of is n_eff:
         of, columns = "S", ["S_limit", "S_rms", "n_eff"]
-    sampled = ["sampled", f"{of}_mc", "half_width_95_mc", "samples_mc"]  # of what, and its numbers
+    # The first says what was sampled: S of long rows, or the quantity in rows of n.
+    sampled = ["sampled", f"{of}_mc", "half_width_95_mc", "samples_mc"]
     rows: list[list[Any]] = [[*head, *columns, *sampled]]
     for identifier, spec, _ in curves(state):
         if why_no_value(spec):

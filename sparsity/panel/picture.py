@@ -1,8 +1,9 @@
 """A state as a picture: everything a browser needs to draw it, with what is known by now.
 
-The limit comes from closed forms in the same breath; the exact law, slower limits and Monte Carlo
-points are taken from the store as far as they have come. Everything is a value of the quantity that
-is plotted, until the plot says what is shown of it and the axis how high it lies.
+The limit is computed here where it has a closed form; the exact law, slower limits and Monte Carlo
+points are taken from the store as far as they have come, so that a picture never waits. Everything
+is a value of the quantity that is plotted, until the plot says what is shown of it and the axis how
+high it lies: the browser gets places in the unit square, and knows no mathematics.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ class Frame(NamedTuple):
 
 
 class _Packer:
-    """Collects arrays into one, and says where each of them is in it."""
+    """Collects arrays into one, and says where each of them is in it.
+
+    A message has one block of bytes, where JSON would spell out each number; float32 is finer than
+    any pixel.
+    """
 
     def __init__(self) -> None:
         self.parts: list[np.ndarray] = []
@@ -60,9 +65,9 @@ class Curve(NamedTuple):
     """A curve that is drawn.
 
     Args:
-        id: its identifier.
-        spec: what it is of.
-        pin: its place among the pins; None if it is live.
+        id: the identifier, by which the browser knows it in the next picture.
+        spec: what the curve is of.
+        pin: its place among the pins; None if it moves with the sliders.
     """
 
     id: str
@@ -72,6 +77,8 @@ class Curve(NamedTuple):
 
 def curves(state: State) -> list[Curve]:
     """Return the curves shown, then those pinned that are of the same quantity."""
+    # A live curve keeps its identifier, and its colour with it, when a slider moves. A pin goes by
+    # what it is of, as its place moves up when another one is taken away.
     live = [Curve(f"live {spec.kernel.name}", spec, None) for spec in state.specs()]
     return live + [Curve(f"pin {hash(spec)}", spec, k) for k, spec in state.pinned()]
 
@@ -82,19 +89,19 @@ def _line_by_points(
     """Return a curve that is filled in point by point, and what is known of it by now.
 
     Args:
-        axes: of the picture.
+        axes: the axes of the picture.
         spec: the curve.
-        kind: its "exact" law, or its "limit", which is previewed where it is not known yet.
+        kind: the "exact" law, or the "limit", which is previewed where it is not known yet.
         store: what is known: numbers and refusals.
         pack: takes the arrays.
 
     Returns:
-        The line, None if too few points are known to draw it; the values at its nodes.
+        The line, None if too few points are known to draw it; and what is known at its nodes.
     """
     moves = axes.moves(spec)
     at = axes.nodes(spec, kind, store) if moves else []
     x = axes.x[at] if moves else np.array([axes.marker])
-    memory = store.exact if kind == "exact" else store.limit
+    memory = store.values(kind)
     each: list[Any] = [memory.get(spec.at(axes.name, value)) for value in x.tolist()]
     waiting = [k for k, value in enumerate(each) if value is None]
     shown = np.array([value if isinstance(value, float) else math.nan for value in each])
@@ -106,6 +113,8 @@ def _line_by_points(
         ends = axes.x[[0, -1]]
         height = axes.v(np.repeat(shown, 2), axes.n(ends, spec))
         return {"u": pack(axes.u(ends)), "v": pack(height), "whole": not waiting}, each
+    # Points without a value are left out, and the line runs on to the next: `whole` says whether it
+    # is all there, or is drawn as what may still change.
     height = axes.heights(spec, at, shown.tolist())
     known = np.isfinite(height)
     if known.sum() < min(len(axes.x), _LEAST_POINTS_OF_LINE):
@@ -119,7 +128,8 @@ def _number(value: Any) -> Any:
 
 
 def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
-    """Return a sampled point with its 95 % interval."""
+    """Return a sampled point with its 95 % interval, in JSON's types."""
+    # No quantity is negative, while the lower end of an interval may be: √ of it would be NaN.
     n = float(axes.n(x, spec))
     values = np.maximum(point.values(n), 0.0)
     value, low, high = axes.plot.shown(values, n).tolist()
@@ -138,7 +148,7 @@ def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
 def _points(
     axes: Axes, spec: Spec, places: list[float], store: Store
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the points sampled by now, and what is to be said of those that could not be."""
+    """Return the points sampled by now, and notes on those that could not be sampled."""
     points, notes, missed = [], [], []
     for at in dict.fromkeys(places):
         point = store.points.get(spec.at(axes.name, at))
@@ -156,35 +166,45 @@ def _points(
 def _lines(
     axes: Axes, spec: Spec, store: Store, pack: _Packer
 ) -> tuple[dict[str, Any], dict[bool, float | None], list[str]]:
-    """Return limit and exact law as lines; by whether it is exact, each at the marker; notes."""
-    x, notes = axes.name, []
+    """Return a curve's lines, its numbers at the marker, and notes.
+
+    Returns:
+        The lines by "limit" and "exact", None where there is none; the number at the marker by
+        whether it is the exact law's; why something is not there.
+    """
+    x = axes.name
+    notes: list[str] = []
     here, n = spec.at(x, axes.marker), float(axes.n(axes.marker, spec))
     found: dict[str, Any] = {"limit": None}
     limit = level = None
+
+    def by_points(kind: str) -> tuple[dict[str, Any] | None, float | None]:
+        line, each = _line_by_points(axes, spec, kind, store, pack)
+        known = store.values(kind).get(here)
+        # One refusal speaks for all points: the one at the marker first, where the reader looks.
+        notes.extend([e for e in (known, *each) if isinstance(e, str)][:1])
+        return line, None if isinstance(known, str) else known
+
     try:
+        # The marker beside the grid: one call gives the line and the number beside it.
         values = closed_limit(spec, x, np.append(axes.x, axes.marker), n=n)
         if values is not None:
             height = axes.v(values[:-1], axes.n(axes.x, spec))
             found["limit"] = {"u": pack(axes.along), "v": pack(height), "whole": True}
             limit = float(values[-1])
         elif has_limit(spec):
-            found["limit"], each = _line_by_points(axes, spec, "limit", store, pack)
-            known = store.limit.get(here)
-            notes += [e for e in (known, *each) if isinstance(e, str)][:1]
-            limit = None if isinstance(known, str) else known
+            found["limit"], limit = by_points("limit")
         else:
             notes.append("no limit of long rows")
     except InputError as error:
         notes.append(str(error))
     if why := why_no_law(here):
         notes.append(why)
-    if spec.kernel.law is Law.POSITION:  # what it is in long rows it is in any row
+    # Weights by position are not random: S of the row is exact as it stands, and drawn as exact.
+    if spec.kernel.law is Law.POSITION:
         found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
         return found, {False: level, True: level}, notes
-    found["exact"], each = _line_by_points(axes, spec, "exact", store, pack)
-    known = store.exact.get(here)
-    notes += [e for e in (known, *each) if isinstance(e, str)][:1]
-    level = None if isinstance(known, str) else known
+    found["exact"], level = by_points("exact")
     return found, {False: limit, True: level}, notes
 
 
@@ -210,7 +230,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
 
 
 def curve_letter(number: int) -> str:
-    """Return A … Z, then A2 … Z2 and on."""
+    """Return the letter of a curve in the chart: A … Z, then A2 … Z2 and on."""
     round_, place = divmod(number, 26)
     return chr(ord("A") + place) + (str(round_ + 1) if round_ else "")
 

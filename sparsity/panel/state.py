@@ -1,6 +1,7 @@
 """What the panel shows: a frozen state, and the edits that lead from one to the next.
 
-Everything a browser sends is checked here, whatever it is.
+Everything a browser sends is checked here, whatever it is. A state is never changed: the thread
+that fills in works on the one it was given, and another one does not disturb it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
 from sparsity.panel.curve import Spec, marks_of, parameters_used, why_kernel_has_none
 
-_MOST_PINS = 6
-_MOST_TYPED = 12
+_MOST_PINS = 6  # of one quantity: each is computed along with the live curves
+_MOST_TYPED = 12  # kernels of one's own, each of which is derived and kept until a reset
 _MOST_CURVES = 49  # seven colours with seven markers each, in front/chart.js
 
 
@@ -29,13 +30,13 @@ class State:
 
     Args:
         known: the kernels on offer.
-        shown: names of those shown.
-        rows: name of the row law.
-        values: value of every control.
-        query: the query family.
-        x: the parameter along the axis.
-        y: what is plotted, as `quantity_axis.named` takes it.
-        sampling: whether to sample.
+        shown: the names of those shown.
+        rows: the name of the row law.
+        values: (control, value) of every control.
+        query: the query family of nonnegative features.
+        x: the parameter along the horizontal axis.
+        y: the name of what is plotted, as `quantity_axis.named` takes it.
+        sampling: whether curves are sampled.
         pins: curves kept for comparison; those of another quantity wait for their axis.
         laws: the row laws on offer.
     """
@@ -63,6 +64,8 @@ class State:
         found, of = [], self.plot.of.name
         for kernel in self.known:
             if kernel.name in self.shown:
+                # A spec takes of the state only what its curve depends on: the same curve in two
+                # states is the same spec, and is computed once.
                 score = kernel.law is Law.SCORE
                 rows = row_choices.named(self.rows if score else "iid", self.laws)
                 own = parameters_used(kernel, rows)
@@ -72,7 +75,7 @@ class State:
         return tuple(found)
 
     def pinned(self) -> tuple[tuple[int, Spec], ...]:
-        """Return (place among the pins, curve) of those that are of the quantity on the axis."""
+        """Return (place among the pins, curve) of the pins that are of the plotted quantity."""
         of = self.plot.of.name
         return tuple((k, spec) for k, spec in enumerate(self.pins) if spec.of == of)
 
@@ -91,11 +94,17 @@ def initial(
 ) -> State:
     """Return the state that the panel starts in and returns to.
 
-    Args as of `State`; `values` are those of controls, and `rows`, `query` and `y`.
+    Args:
+        known: the kernels on offer.
+        shown: the names of those shown.
+        x: the parameter along the horizontal axis.
+        laws: the row laws on offer.
+        **values: the values of controls, and `rows`, `query` and `y`.
 
     Raises:
         InputError: an unknown name or a value outside its domain.
     """
+    # By edits, as a browser's are: what a user gives at the start is checked in the same words.
     start = tuple((name, control.start) for name, control in CONTROLS.items())
     state = State(known, (), "iid", start, NAMES[0], "gamma", "S", True, laws=laws)
     for name, value in {"shown": list(shown), "x": x, **values}.items():
@@ -116,6 +125,7 @@ def drawable(state: State) -> State:
 
 
 def _choice(name: str, value: Any, allowed: Any) -> str:
+    """Return the value if it is one of those allowed."""
     if not isinstance(value, str) or value not in allowed:
         raise InputError(name, value, f"choose one of {', '.join(allowed)}")
     return value
@@ -125,11 +135,11 @@ def edit(state: State, name: str, value: Any) -> State:
     """Return the state after one edit.
 
     Args:
-        state: before.
-        name: a control, or "shown", "formula", "rows", "query", "x", "y", "argument", "sampling",
-            "pin", "unpin". A formula of the score adds a kernel and shows it; an argument is the
-            number of the quantity on the y-axis.
-        value: what it was set to: text or a number for controls.
+        state: the state before.
+        name: the name of a control, or "shown", "formula", "rows", "query", "x", "y", "argument",
+            "sampling", "pin", "unpin". A formula of the score adds a kernel and shows it; an
+            argument is the number of the quantity on the y-axis.
+        value: what it was set to, as a browser sends it: text or a number for controls.
 
     Raises:
         InputError: not a possible edit; nothing changes then.
@@ -170,7 +180,7 @@ def _edited(state: State, name: str, value: Any) -> State:
 
 
 def _y(value: Any) -> str:
-    """Return what is plotted, with its number."""
+    """Return the name of what is plotted; a family gets the number of its example."""
     shown = [name for name, *_ in quantity_axis.offered()]
     if not isinstance(value, str):
         raise InputError("y", value, f"choose one of {', '.join(shown)}")
@@ -179,7 +189,8 @@ def _y(value: Any) -> str:
 
 
 def _argument(state: State, value: Any) -> str:
-    """Return what is plotted, with another number."""
+    """Return the name of what is plotted with another number, such as top_k_mass:16."""
+    # Texts of a browser may be of any length: a refusal repeats 64 characters of them.
     family = state.y.partition(":")[0]
     if (given := quantity_axis.argument(state.y)) is None:
         raise InputError("argument", str(value)[:64], f"{state.y} has none")
@@ -191,13 +202,15 @@ def _argument(state: State, value: Any) -> str:
 
 
 def _typed(state: State, value: Any) -> State:
-    """Add the kernel that a text names or writes to those known and shown."""
+    """Return the state with the kernel that a text names or writes among those shown."""
     if not isinstance(value, str):
         raise InputError("formula", str(value)[:64], "give a text, such as log(1 + exp(s))")
     try:
         kernel = kernels.named(value)
     except InputError as error:
         raise InputError("formula", error.value, error.fix) from None
+    # A formula of a kernel that is known shows that one. Another function under a taken name is
+    # refused, as curves are told apart by the names of kernels.
     same = [each for each in state.known if _same(each, kernel)]
     kernel = same[0] if same else kernel
     if not same and kernel.name in [each.name for each in state.known]:
@@ -218,7 +231,7 @@ def _same(kernel: Kernel | RowMap, other: Kernel | RowMap) -> bool:
 
 
 def _pin(state: State) -> State:
-    """Add the curves of now to those kept."""
+    """Return the state with its present curves among those kept."""
     new = [spec for spec in state.specs() if spec not in state.pins]
     if not new:
         raise InputError("pin", "nothing new", "choose a kernel or move a slider first")
@@ -228,7 +241,8 @@ def _pin(state: State) -> State:
 
 
 def why_not_plotted(state: State) -> dict[str, str]:
-    """Say by the name of its plot why a quantity cannot be had of any curve that is shown."""
+    """Return why a quantity has no curve of what is shown, by the name of its plot."""
+    # By kernels and marks alone, which no slider changes: it is asked for each picture.
     return _why_not_plotted(tuple((spec.kernel, marks_of(spec)) for spec in state.specs()))
 
 

@@ -1,4 +1,8 @@
-"""What has been computed so far, for the thread that answers and the one that fills in."""
+"""What has been computed so far, for the thread that answers and the one that fills in.
+
+Everything is kept by the spec at its point, not by the picture that asked for it: a slider that
+comes back, a pin, and another axis through the same point all find it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,12 @@ from sparsity.results import Estimate
 T = TypeVar("T")
 
 
-class Memory(Generic[T]):
-    """A mapping that forgets what was used longest ago; safe between threads."""
+class LruCache(Generic[T]):
+    """A mapping that forgets what was used longest ago; safe between threads.
+
+    Args:
+        most: the most items that it holds.
+    """
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
@@ -38,11 +46,11 @@ class Memory(Generic[T]):
 
 
 class Point(NamedTuple):
-    """What sampling found at one point.
+    """An estimate at one point.
 
     Args:
-        estimate: of `of`.
-        of: the quantity; "S" of long rows where the kernel has no rows to draw.
+        estimate: the estimate.
+        of: the quantity it is of; "S" of long rows where the kernel has no rows to draw.
         round: how often it has been tightened.
     """
 
@@ -57,15 +65,23 @@ class Point(NamedTuple):
         return tuple(n * x * x for x in found) if self.of == "S" else found  # type: ignore
 
 
-# A `Memory` is a bound on a process that a notebook keeps for days: a larger one forgets later, a
-# smaller one computes again what a slider comes back to.
 class Store:
-    """Exact points, slow limits and samples, each under the spec at its point."""
+    """Exact points, slow limits and samples, each under the spec at its point.
+
+    A text in place of a value says why there is none.
+    """
+
+    # Bounded, as a notebook keeps its process for days: a larger cache forgets later, a smaller one
+    # computes again what a slider comes back to. A curve has up to 129 points (`axes.MOST_NODES`).
 
     def __init__(self) -> None:
-        self.exact: Memory[float | str] = Memory(40_000)
-        self.limit: Memory[float | str] = Memory(40_000)
-        self.nodes: Memory[tuple[int, ...]] = Memory(400)  # see `Axes.nodes`
-        self.points: Memory[Point | str] = Memory(4_000)
-        self.formulas: Memory[tuple[str, str]] = Memory(64)  # a kernel's weight, and its S
+        self.exact: LruCache[float | str] = LruCache(40_000)
+        self.limit: LruCache[float | str] = LruCache(40_000)
+        self.nodes: LruCache[tuple[int, ...]] = LruCache(400)  # see `Axes.nodes`
+        self.points: LruCache[Point | str] = LruCache(4_000)
+        self.formulas: LruCache[tuple[str, str]] = LruCache(64)  # a kernel's weight, and its S
         self.law_at_work = threading.Lock()  # see `background.run_law`
+
+    def values(self, kind: str) -> LruCache[float | str]:
+        """Return what is known of the "exact" law, or of the slower "limit"."""
+        return self.exact if kind == "exact" else self.limit

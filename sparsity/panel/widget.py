@@ -1,7 +1,13 @@
 """The panel itself: messages in, pictures out, and one thread that fills in what takes longer.
 
 A browser holds at most one unanswered message and merges what happens meanwhile into the next, so
-the last position of a slider wins and nothing queues up.
+the last position of a slider wins and nothing queues up. Every message is therefore answered, even
+by a refusal: a browser that waits would never send another.
+
+Two threads share a panel. That of the kernel receives messages, changes the state and answers; the
+panel's own computes, and sends pictures as it goes. `_lock` is held by whoever changes the state or
+sends a picture, so that pictures come in the order of their numbers. `_generation` counts states:
+work that began under an earlier number stops at its next check.
 """
 
 from __future__ import annotations
@@ -25,10 +31,12 @@ from sparsity.panel.picture import picture
 from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store
 
-# Seconds without an edit before anything is filled in, as the hand goes first; and before sampling.
+# Seconds without an edit before anything is filled in, and before sampling. While a slider moves,
+# only closed forms are drawn. A shorter pause begins work that the next move throws away; a longer
+# one is time in which nothing is computed.
 _PAUSE_BEFORE_LAWS, _PAUSE_BEFORE_SAMPLES = 0.12, 0.3
 _LAWS_AT_FIRST = 4.0  # seconds for each curve before it is the samples' turn
-_BETWEEN_PICTURES = 0.1  # seconds, while filling in
+_BETWEEN_PICTURES = 0.1  # seconds, while filling in: a picture costs time that computes nothing
 
 _ALWAYS_SHOWN = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # controls
 
@@ -39,7 +47,7 @@ class Panel(anywidget.AnyWidget):
     """The live panel. Show it as the last expression of a cell.
 
     Args:
-        state: where it starts, and returns to.
+        state: the state that it starts in, and returns to on a reset.
     """
 
     _esm = "\n".join((_FRONT / name).read_text("utf-8") for name in ("chart.js", "panel.js"))
@@ -65,7 +73,7 @@ class Panel(anywidget.AnyWidget):
         return csv_table(self._state, self._store)
 
     def close(self) -> None:
-        """Take it down: the thread ends, views go."""
+        """Close the panel: its thread ends, and its views go."""
         with self._news:
             self._closed = True
             self._generation += 1
@@ -73,7 +81,7 @@ class Panel(anywidget.AnyWidget):
         super().close()
 
     def _receive(self, _: Any, content: Any, buffers: Any) -> None:
-        """Answer one message: edits, then a picture, at once. Whatever happens, it is answered."""
+        """Make the edits of one message and answer with a picture, or with what went wrong."""
         content = content if isinstance(content, dict) else {}
         if content.get("nudge"):  # see panel.js: it is there to be received
             return
@@ -94,6 +102,7 @@ class Panel(anywidget.AnyWidget):
                 self._state = before
                 said = {getattr(error, "argument", "panel"): str(error)}
                 self.send({"kind": "refused", **answer, "errors": said})
+            # Not before the first picture: while it is made, nothing else takes the processor.
             if self._thread is None:
                 self._thread = threading.Thread(target=self._fill, name="panel", daemon=True)
                 self._thread.start()
@@ -110,7 +119,12 @@ class Panel(anywidget.AnyWidget):
         return errors
 
     def _show(self, answer: dict[str, Any], whole: bool = False) -> None:
-        """Send the picture of the state."""
+        """Send the picture of the state.
+
+        Args:
+            answer: which view's message it answers, and with what errors; empty where none.
+            whole: whether to send the controls and formulas too, for a view that is new.
+        """
         state = self._state
         content, data = picture(state, self._store)
         self._sent += 1
@@ -141,7 +155,7 @@ class Panel(anywidget.AnyWidget):
                 self._fill_in(self._state, seen)
                 self._say("", seen)
             except background.StateMoved:
-                continue
+                continue  # with the newest state; those in between were never looked at
             except Exception as error:  # noqa: BLE001 - a panel that fails must say so and live on
                 with contextlib.suppress(background.StateMoved):
                     self._say(f"stopped: {type(error).__name__}: {error}", seen)
@@ -155,7 +169,9 @@ class Panel(anywidget.AnyWidget):
         def fill(work: Iterator[None], label: str) -> None:
             last, news = time.monotonic(), False
             for _ in work:
-                time.sleep(0.001)  # whoever waits for the interpreter goes first
+                # A thread that computes gives the interpreter back only when asked: asleep, it lets
+                # the one that answers a message go first.
+                time.sleep(0.001)
                 check()
                 news = True
                 if time.monotonic() - last > _BETWEEN_PICTURES:
@@ -196,7 +212,7 @@ class Panel(anywidget.AnyWidget):
 
 
 def _summary(state: State) -> dict[str, Any]:
-    """Return what the controls show."""
+    """Return what the controls show in a state, in JSON's types."""
     return {
         **{name: getattr(state, name) for name in ("rows", "query", "x", "sampling")},
         "y": state.y.partition(":")[0],
@@ -215,7 +231,7 @@ def _summary(state: State) -> dict[str, Any]:
 
 
 def _setting(state: State) -> dict[str, Any]:
-    """Return what the controls are, which is sent once."""
+    """Return what the controls are: sent to each view once, as it does not change."""
     offered = quantity_axis.offered()
     return {
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],

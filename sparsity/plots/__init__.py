@@ -1,4 +1,4 @@
-"""`plot`: a chart of theory, limit and Monte Carlo in one call.
+"""`plot` draws theory, limit and Monte Carlo in one call.
 
 What was given passes through the modules so:
 
@@ -121,7 +121,9 @@ def plot(
         return ax
     from matplotlib import pyplot
 
-    figure = pyplot.figure(figsize=SIZE)  # here: with its first a notebook turns interactive
+    # Outside of the style: the first figure of a notebook turns Matplotlib interactive, and leaving
+    # `rc_context` would turn that back.
+    figure = pyplot.figure(figsize=SIZE)
     with matplotlib.rc_context(plotting.STYLE):
         plotting.headline(figure, made.words.title, made.words.subtitle)
         return made.on(figure)
@@ -132,12 +134,7 @@ def chart(
     x: str = "length",
     *,
     of: str | Quantity | None = None,
-    montecarlo: Any = False,
     limit: bool = True,
-    seed: int = 0,
-    rel_error: float = 0.02,
-    max_samples: float = 1e7,
-    dtype: Any = None,
     labels: Sequence[str] | None = None,
     title: str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -145,10 +142,15 @@ def chart(
 ) -> Chart:
     """Compute the numbers and words of `plot`, which describes the arguments.
 
+    Among the `parameters` are the settings of the sampling.
+
     Raises:
         InputError: as `plot`.
     """
     limit = flag("limit", limit)
+    settings = {name: parameters.pop(name, _SAMPLING[name]) for name in _SAMPLING}
+    # A dataset is a mapping, too. It is known by its `data_vars`, so that xarray is not imported
+    # for a plot without one; likewise what `describe` found by its `named_rows`.
     named = what.named_rows() if hasattr(type(what), "named_rows") else what
     if isinstance(named, Mapping) and not hasattr(type(what), "data_vars"):
         what, labels = list(named.values()), labels or list(map(str, named))
@@ -158,8 +160,7 @@ def chart(
     if hasattr(type(what), "data_vars"):
         from sparsity.plots.datasets import chart_of_dataset
 
-        settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error}
-        _refuse_sampling(settings | {"max_samples": max_samples, "dtype": dtype})
+        _refuse_sampling(settings)
         made = chart_of_dataset(what, x, of, limit, parameters)
     else:
         from sparsity.plots.curves import compute_curves, sampled_places
@@ -168,10 +169,10 @@ def chart(
         asked, values = requests.read_curves(what, x, parameters)
         quantity = _quantity(of, asked, x)
         names, common = _labels(asked)
-        sampling = Sampling(rel_error, max_samples, seed, dtype, progress)
+        montecarlo = settings.pop("montecarlo")
+        sampling = Sampling(**settings, progress=progress)
         places = sampled_places(montecarlo, x, values)
-        how = (places, sampling, names, limit)
-        curves = compute_curves(asked, quantity, x, values, *how)
+        curves = compute_curves(asked, quantity, x, values, places, sampling, names, limit)
         from sparsity.plots.drawing import Chart, is_log  # with Matplotlib, which is loaded by now
 
         words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
@@ -184,7 +185,9 @@ def chart(
     return made
 
 
-_UNSAMPLED = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
+# The defaults of `plot`. A standard error of 2 % is about as large as a marker: less could not be
+# seen. A point in a heavy tail may not reach it, and is left at the most samples.
+_SAMPLING = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
 
 
 def _refuse_sampling(given: dict[str, Any]) -> None:
@@ -193,15 +196,16 @@ def _refuse_sampling(given: dict[str, Any]) -> None:
     Raises:
         InputError: one is not its default.
     """
-    for name, default in _UNSAMPLED.items():
+    for name, default in _SAMPLING.items():
         value = given[name]
+        # An array has no one truth value: any is refused before it is compared.
         if value is not None and value is not default and (np.ndim(value) or value != default):
             fix = "a dataset is drawn as it is; give it to sweep, with montecarlo=True"
             raise InputError(name, value, fix)
 
 
 def _quantity(of: str | Quantity | None, curves: Sequence[CurveRequest], x: str) -> Quantity:
-    """Return what is drawn: by default n_eff of rows of n, else S."""
+    """Return the quantity that is drawn: by default n_eff of rows of n, else S of long rows."""
     if of is not None:
         return quantities.named(of)
     rows = all(
@@ -212,7 +216,12 @@ def _quantity(of: str | Quantity | None, curves: Sequence[CurveRequest], x: str)
 
 
 def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
-    """Return what tells each of the curves from the others; and what they have in common."""
+    """Return what tells each of the curves from the others; and what they have in common.
+
+    Args:
+        curves: the curves, each with what it holds fixed, by name.
+    """
+    # What differs between any two curves goes into all their labels, the rest under the title.
     names = list(dict.fromkeys(name for curve in curves for name in curve.held))
     differ = [n for n in names if len({curve.held.get(n, "") for curve in curves}) > 1]
     first = curves[0].held
@@ -222,7 +231,7 @@ def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
 
 
 def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
-    """Return what is written on the chart."""
+    """Return the texts of the chart; `common` is what all curves hold fixed."""
     from sparsity.plots.drawing import Words, ordinate_label
 
     titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
@@ -233,8 +242,10 @@ def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: s
     if len(kernels) == 1:
         first: Any = curves[0].row.kernel
         formula = str(getattr(first, "formula", None) or first.weight)
+        # A long formula would push what is held fixed off the line.
         weight = f"a = {formula}" if len(formula) < 48 else ""
         of = f" of {kernels[0]}"
+        # The title names the kernel already.
         common = common.removeprefix(kernels[0]).removeprefix(", ")
     said = ", ".join(part for part in (weight, common) if part)
     label = requests.axis_label(curves, x)

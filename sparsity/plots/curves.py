@@ -1,4 +1,8 @@
-"""The numbers of a chart: the exact law, the limit of long rows, and sampled points."""
+"""The numbers of a chart: the exact law, the limit of long rows, and sampled points.
+
+`capabilities` says which of them there are. Where an instrument takes an array of lengths or of
+parameters, a curve is one call; elsewhere it is a row for each value along the abscissa.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from sparsity.limit.evaluation import evaluate
 from sparsity.plots.requests import CurveRequest, with_value
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
+from sparsity.rows.row import Row
 from sparsity.sampling import Sampling, draw
 from sparsity.sweeps.variables import cell_seed
 
@@ -27,8 +32,10 @@ if TYPE_CHECKING:
     from sparsity.figures.figure import Series
 
 _THREADS = 2  # one compiles while another samples; more would share the same cores
-_SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096  # tokens of sampled rows, unless they are asked for
-SAMPLED_POINTS = 5  # of a curve, likewise
+# Tokens of sampled rows, unless they are asked for: one token has n_eff = 1 without sampling, and a
+# long row costs as many draws as it has tokens.
+_SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096
+SAMPLED_POINTS = 5  # of a curve, likewise: enough to see a line missed, few enough to wait for
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Curve:
             known. Of long rows it is NaN, and the points belong to the limit.
         limit: the limit of long rows; None where there is none.
         floor: the least value that a row can have, at each point; None where it is not shown.
-        held: what the curve holds fixed.
+        held: what the curve holds fixed, by name.
         measured: whether `exact` holds, as estimates, rows of real attention instead; its theory is
             the exact law at each row's own spread.
     """
@@ -71,12 +78,12 @@ def compute_curves(
 
     Args:
         requests: the curves.
-        quantity: what is drawn.
-        x: the abscissa.
-        values: along it.
-        places: where on it the curves are sampled.
-        sampling: how; its callback is told of curves and points that are done.
-        labels: of the curves.
+        quantity: the quantity that is drawn.
+        x: the name of the parameter along the abscissa.
+        values: the values of x at which theory is computed, ascending.
+        places: the values of x at which the curves are sampled.
+        sampling: the settings of the sampling; its callback counts curves and points.
+        labels: the labels of the curves.
         limits: whether limits are drawn where there is an exact law.
 
     Raises:
@@ -92,9 +99,9 @@ def compute_curves(
         if sampling.progress is not None:
             sampling.progress(done, every)
 
+    # JAX and XLA let go of the interpreter while they compile and sample: threads are enough.
     with ThreadPoolExecutor(_THREADS) as pool:
         try:
-            # The samplers report nothing themselves: a part is a whole point here.
             promised = [
                 [pool.submit(_sample, each, quantity, x, place, sampling) for place in places]
                 for each in requests
@@ -117,12 +124,12 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
     """Return where the curves are sampled: at some of their own points, or where the user says.
 
     Args:
-        montecarlo: whether to; or how many points, or where.
-        x: the abscissa.
-        values: of the curves.
+        montecarlo: whether to sample; or how many points, or their places.
+        x: the name of the parameter along the abscissa.
+        values: the values of x at which theory is computed, ascending.
 
     Raises:
-        InputError: neither of these.
+        InputError: it is none of these.
     """
     if montecarlo is None or isinstance(montecarlo, (bool, np.bool_)):
         count = SAMPLED_POINTS if montecarlo else 0
@@ -137,6 +144,8 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
         count = whole("montecarlo", montecarlo, 1, 1000)
     if not count:
         return np.zeros(0)
+    # Points of the curve itself, so that theory is there to be compared; not at its ends, where
+    # the axes cut a marker in half.
     inside = values
     if x == LENGTH.name:
         inside = values[(values >= _SHORTEST_DRAWN) & (values <= _LONGEST_DRAWN)]
@@ -150,12 +159,11 @@ def _sample(
     request: CurveRequest, quantity: Quantity, x: str, place: float, sampling: Sampling
 ) -> Estimate:
     """Sample one point, from a stream of its own."""
-    row, n, place = request.row, request.length, float(place)
-    if x == LENGTH.name:
-        n = int(place)
-    else:
-        row = with_value(row, x, place)
+    ((row, n),) = _rows_along(request, x, np.array([place]))
+    n = None if n is None else int(n)
+    # By what is sampled, not by its number: a point keeps its draws when others are added.
     seed = cell_seed(sampling.seed, repr(row), n, quantity.name)
+    # Without the callback: progress counts whole points here.
     return draw(row, replace(sampling, seed=seed, progress=None), length=n, of=quantity)
 
 
@@ -177,6 +185,8 @@ def _theory(
 
     at_all = np.unique(np.concatenate([values, places]))
     of_rows, of_long = np.full(at_all.shape, np.nan), None
+    # A refusal of theory, such as a law that is too wide, takes no points with it: they are what is
+    # left to draw. Without any it is the user's answer.
     try:
         of_rows = _exact_law(request, quantity, x, at_all)
     except InputError:
@@ -199,22 +209,29 @@ def _theory(
     return Curve(line, long, floor_of_rows(quantity, x, at_all, request.length), request.held)
 
 
+def _rows_along(request: CurveRequest, x: str, values: np.ndarray) -> list[tuple[Row, Any]]:
+    """Return the row and its length at each value of x; the length is None where none is given."""
+    if x == LENGTH.name:
+        return [(request.row, n) for n in values.tolist()]
+    return [(with_value(request.row, x, v), request.length) for v in values.tolist()]
+
+
 def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.ndarray) -> np.ndarray:
     """Return the exact law along the abscissa; NaN where none is known, or without a length."""
     row, n, kernel = request.row, request.length, request.row.kernel
-    if kernel.law is Law.FEATURES and quantity is quantities.S:  # the definition itself
-        return np.exp([evaluate(with_value(row, x, v)).log_S for v in values.tolist()])
+    # S of nonnegative features is defined by long rows: there is no other law of it.
+    if kernel.law is Law.FEATURES and quantity is quantities.S:
+        return np.exp([evaluate(each).log_S for each, _ in _rows_along(request, x, values)])
     known = capabilities(row, quantity)
     if not known.exact or (n is None and x != LENGTH.name):
         return np.full(values.shape, np.nan)
     if x == LENGTH.name:
         return np.asarray(exact(row, length=values, of=quantity).value)
-    if known.shares_nodes:
+    if known.shares_nodes:  # rows without steps: x is a parameter, and all its values are one call
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
-    rows = (with_value(row, x, v) for v in values.tolist())
-    assert n is not None
-    return np.array([exact(each, length=n, of=quantity).value for each in rows], float)
+    rows = _rows_along(request, x, values)
+    return np.array([exact(each, length=n, of=quantity).value for each, n in rows], float)
 
 
 def _limit(
@@ -222,8 +239,10 @@ def _limit(
 ) -> np.ndarray | None:
     """Return the limit of long rows along the abscissa; None where there is none."""
     row, n = request.row, values if x == LENGTH.name else request.length
-    if row.kernel.law in (Law.FEATURES, Law.POSITION):  # as it is drawn, there are no longer rows
+    # What is drawn of these as the exact law is the limit already.
+    if row.kernel.law in (Law.FEATURES, Law.POSITION):
         return None
+    # S and n_eff = n·S² come from log S, which has closed forms that take arrays.
     by_S = quantity in (quantities.S, quantities.n_eff)
     known = capabilities(row, quantities.S if by_S else quantity, request.length)
     needs_length = known.limit_needs_length or quantity is quantities.n_eff
@@ -232,15 +251,15 @@ def _limit(
     if by_S:
         S = np.exp(_log_S_limit(request, x, values))
         return S if quantity is quantities.S else n * S**2
-    if x == LENGTH.name:
+    if x == LENGTH.name:  # + 0·values: a limit that does not depend on n is one number
         return np.asarray(evaluate(row, of=quantity, length=n).value) + 0 * values
-    rows = (with_value(row, x, v) for v in values.tolist())
-    return np.array([evaluate(each, of=quantity, length=n).single for each in rows])
+    rows = _rows_along(request, x, values)
+    return np.array([evaluate(each, of=quantity, length=n).single for each, n in rows])
 
 
 def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarray:
-    """Return log S of long rows; of tokens that differ, of all n of them."""
-    row, n, kernel = request.row, request.length, request.row.kernel
+    """Return log S of long rows; where tokens differ, of rows that hold all n of them."""
+    row, kernel = request.row, request.row.kernel
     alike = not isinstance(kernel, RowMap) or kernel.identically_distributed
     if alike and not row.steps:
         if x == LENGTH.name:
@@ -248,10 +267,8 @@ def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarra
         if x in row.params:
             given: dict[str, Any] = row.params | {x: values}
             return np.asarray(evaluate(kernel, **given).log_S)
-    if x == LENGTH.name:
-        return np.array([float(evaluate(row, length=v).log_S) for v in values.tolist()])
-    rows = (with_value(row, x, v) for v in values.tolist())
-    return np.array([float(evaluate(each, length=n).log_S) for each in rows])
+    rows = _rows_along(request, x, values)
+    return np.array([float(evaluate(each, length=n).log_S) for each, n in rows])
 
 
 def floor_of_rows(
@@ -265,7 +282,7 @@ def floor_of_rows(
 
 
 def _with_points(curve: Curve, places: np.ndarray, drawn: Sequence[Estimate]) -> Curve:
-    """Return the curve with its sampled points."""
+    """Return the curve with its sampled points, each where its place is among the line's."""
     if not drawn:
         return curve
     line = curve.exact

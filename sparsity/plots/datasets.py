@@ -1,4 +1,8 @@
-"""The curves of a dataset that `sweep` or `measure` made."""
+"""The chart of a dataset that `sweep` or `measure` made: nothing is computed, only picked out.
+
+The names of variables say what there is: NAME is a law, NAME_mc with stderr_NAME_mc its samples,
+S_limit the limit beside it; of measured rows S_exact and S_limit are the laws predicted for them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _COLUMNS = ("estimate", "stderr", "samples", "seed")
 
 
 def _variable(data: xarray.Dataset, of: Any) -> str:
-    """Return the variable to draw.
+    """Return the name of the variable to draw; by default n_eff, else S, else the first one.
 
     Raises:
         InputError: there is none of that name.
@@ -39,7 +43,7 @@ def _variable(data: xarray.Dataset, of: Any) -> str:
 
 
 def _limit(data: xarray.Dataset, name: str) -> Any:
-    """Return the limit beside a variable of rows of n; None where there is none."""
+    """Return the limit in the dataset of a variable of rows of n; None where there is none."""
     if name not in ("n_eff", "S_rms", "S") or "S_limit" not in data:
         return None
     S = data["S_limit"]
@@ -47,12 +51,13 @@ def _limit(data: xarray.Dataset, name: str) -> Any:
 
 
 def _is_measured(data: xarray.Dataset) -> bool:
-    """Tell whether a dataset holds rows of real attention."""
+    """Tell whether a dataset holds rows of real attention, by the dimensions that `measure` has."""
     return "row" in data.dims and "head" in data.dims
 
 
 def _laws_beside(data: xarray.Dataset, name: str) -> tuple[Any, Any]:
     """Return the exact law and the limit that were predicted for a measured variable, or None."""
+    # Without its sink's key a row has one token less; without all sinks `measure` has their number.
     tail = next((end for end in ("_without_sink_key", "_without_sinks") if name.endswith(end)), "")
     stem = name.removesuffix(tail)
     exact, limit = (data.get(f"S_{law}{tail}") for law in ("exact", "limit"))
@@ -68,6 +73,7 @@ def _indices(grid: np.ndarray, name: str, given: Any) -> list[int]:
     Raises:
         InputError: one is not there.
     """
+    # A grid such as 0.1:1:10 holds 0.30000000000000004, which nobody types.
     wanted = read_values(name, given, whole=False)
     if grid.dtype.kind in "iuf":
         numbers = as_float64(wanted, name, "give numbers of the dataset's grid")
@@ -88,15 +94,16 @@ def chart_of_dataset(
     """Return a chart with one curve for each combination of the other dimensions.
 
     Args:
-        data: as `sweep` returns it.
-        x: the dimension along the abscissa.
-        of: the variable, or a quantity.
+        data: the dataset, as `sweep` or `measure` returns it.
+        x: the name of the dimension along the abscissa.
+        of: the name of the variable, or a quantity; None for the default.
         limit: whether to draw the limit of long rows where the dataset has it.
         parameters: values of other dimensions to draw, by name; all where not given.
 
     Raises:
         InputError: no such dimension or variable, or too many curves.
     """
+    # A dimension of words, such as the queries, has no places along an axis.
     numbers = [str(dim) for dim in data.dims if data[dim].dtype.kind in "iuf"]
     if not isinstance(x, str) or x not in numbers:
         raise InputError("x", x, f"the dataset has the dimensions {', '.join(numbers)}")
@@ -123,6 +130,7 @@ def chart_of_dataset(
         else:
             curves.append(_swept_curve(data.sel(key), name, x, label, limit, key))
     control = CONTROLS.get(x)
+    # Under the title: dimensions with one value left, and what `sweep` made scalar coordinates.
     held = {n: cells[0][others.index(n)] for n in others if n not in differ}
     held |= {str(n): data[n].item() for n in data.coords if data[n].ndim == 0}
     words = _words(data, name, x, kernel, [f"{symbol(n)} = {short(v)}" for n, v in held.items()])
@@ -131,7 +139,7 @@ def chart_of_dataset(
 
 
 def _words(data: xarray.Dataset, name: str, x: str, kernel: str, held: list[str]) -> Words:
-    """Return what is written on the chart."""
+    """Return the texts of the chart; `held` is what all its curves hold fixed."""
     along = str(data[x].attrs.get("long_name", x))
     try:
         y = ordinate_label(quantities.named(name))
@@ -148,7 +156,8 @@ def _words(data: xarray.Dataset, name: str, x: str, kernel: str, held: list[str]
 def _measured_curve(
     here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
 ) -> Curve:
-    """Return the measured values of one head or so, with the laws predicted for its rows."""
+    """Return the measured values of one head, with the laws predicted for its rows."""
+    # They go where estimates go, and theory is the exact law at each row's own spread.
     at, values = (np.asarray(here[each].values, float) for each in (x, name))
     exact, long = _laws_beside(here, name)
     theory = np.full(at.shape, np.nan) if exact is None else exact.values
@@ -167,6 +176,7 @@ def _swept_curve(
     at, value = (np.asarray(here[each].values, float) for each in (x, name))
     line = Series.of_values(label, at, value, **key)
     if f"{name}_mc" in here:
+        # As `sweeps.variables.Grid.sampled` names them: of a limit alone the columns have no name.
         tag = "_mc" if "stderr_mc" in here and name == "S" else f"_{name}_mc"
         names = (f"{name}_mc", *(f"{each}{tag}" for each in _COLUMNS[1:]))
         columns = {c: np.asarray(here[n].values) for c, n in zip(_COLUMNS, names, strict=True)}
@@ -176,7 +186,8 @@ def _swept_curve(
             line = replace(line, doubts=dict.fromkeys(doubted.tolist(), "not trusted"))
     with_length = "length" in here.coords
     of_long = _limit(here, name) if limit else None
-    if (not with_length and name == "S") or name == "S_limit":  # of long rows it is the limit
+    # Of long rows the value is the limit: it is drawn as one, and the points belong to it.
+    if (not with_length and name == "S") or name == "S_limit":
         line = replace(line, theory=value * np.nan, log=value * np.nan)
         of_long = here[name]
     long = None

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from sparsity.figures.figure import Series
 
 SIZE = (7.2, 4.6)  # inches, as the figures
-_LONGEST_END_LABEL = 26  # characters of a label that stands at the end of its curve
+# Characters of a label that stands at the end of its curve: each takes 1/80 of the width from the
+# axes (`Chart.on`), which then end at 0.6 of it. Longer labels go to the legend.
+_LONGEST_END_LABEL = 26
 # Of the ends of an ordinate: one value near 0 would press all the others against the top.
 _MOST_RATIO_SHOWN = 1e6
 _LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
@@ -33,13 +35,13 @@ _LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is loga
 
 
 class Words(NamedTuple):
-    """What is written on a chart.
+    """The texts on a chart.
 
     Args:
-        title: what is drawn.
-        subtitle: of what.
-        x: along the abscissa.
-        y: along the ordinate.
+        title: the headline: what is drawn, against what.
+        subtitle: the weight function, and what all curves hold fixed.
+        x: the label of the abscissa.
+        y: the label of the ordinate.
     """
 
     title: str
@@ -52,11 +54,11 @@ class Chart(NamedTuple):
     """Everything of a chart but the drawing.
 
     Args:
-        curves: what is drawn.
-        words: what is written.
+        curves: the curves.
+        words: the texts.
         log_x: whether the abscissa is logarithmic.
-        control: the panel's control of it, for its scale; or None.
-        of: the name of what is drawn.
+        control: the panel's control of x, whose scale a chart shares; None where there is none.
+        of: the name of the quantity or variable that is drawn.
     """
 
     curves: tuple[Curve, ...]
@@ -69,6 +71,7 @@ class Chart(NamedTuple):
         """Draw it on an empty Matplotlib figure, without the headline."""
         longest = max(len(curve.exact.label) for curve in self.curves)
         labelled = 1 < len(self.curves) and longest <= _LONGEST_END_LABEL
+        # Labels at the ends are quicker to read than a legend; they need room at the right.
         ax = plotting.axes(figure, "", "", right=0.94 - 0.0125 * longest if labelled else 0.97)
         self.draw(ax, ends=labelled)
         return ax
@@ -79,9 +82,10 @@ class Chart(NamedTuple):
         What no row can reach is shaded.
 
         Args:
-            ax: where.
+            ax: the axes to draw into.
             ends: whether the labels stand at the right ends of the curves.
         """
+        # Scales and limits first: ticks, the floor and the legend go by what is in sight.
         curves, control = self.curves, self.control
         plotting.calm(ax)
         ax.set(xlabel=self.words.x, ylabel=self.words.y)
@@ -102,6 +106,7 @@ class Chart(NamedTuple):
             _set_log_ticks(ax.yaxis, bottom, top)
         floor = _common_floor(curves)
         if floor is not None and (floor > bottom).any():
+            # Down to 0 but on a logarithmic axis, which has none.
             under = max(bottom * 1e-3, 1e-300) if log_y else min(bottom, 0.0)
             ax.fill_between(x, under, floor, color=SHADE, zorder=0, linewidth=0)
             ax.plot(x, floor, color=GREY, lw=1, zorder=1)
@@ -115,7 +120,7 @@ class Chart(NamedTuple):
 
 
 def ordinate_label(quantity: Quantity) -> str:
-    """Return the ordinate in words."""
+    """Return the label of the ordinate of a quantity."""
     if quantity is quantities.S:
         return plotting.SPARSITY
     if quantity is quantities.n_eff:
@@ -124,7 +129,13 @@ def ordinate_label(quantity: Quantity) -> str:
 
 
 def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
-    """Tell whether an abscissa is logarithmic."""
+    """Tell whether an abscissa is logarithmic.
+
+    Args:
+        values: the values along it, ascending.
+        control: the panel's control of it; None where there is none.
+        whole: whether its values are lengths.
+    """
     if values[0] <= 0 or len(values) < 2:
         return False
     scale = None if control is None else control.scale
@@ -152,7 +163,8 @@ def _draw_curve(ax: Axes, curve: Curve, look: Look) -> None:
 
 
 def _common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
-    """Return the floor of all curves; None where one has none."""
+    """Return the least value that a row of any curve can have; None where one has no floor."""
+    # Curves may have points at different x, of samples asked for there: no common floor, then.
     floors = [curve.floor for curve in curves if curve.floor is not None]
     same = all(np.array_equal(curve.exact.x, curves[0].exact.x) for curve in curves)
     return np.min(floors, axis=0) if len(floors) == len(curves) and same else None
@@ -160,6 +172,7 @@ def _common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
 
 def _ends_of_ordinate(curves: Sequence[Curve]) -> tuple[float, float, bool]:
     """Return the ends of the ordinate, and whether it is logarithmic."""
+    # A limit may leave the chart, where it is far from rows of n, unless it is all there is.
     shown = [curve.exact.theory for curve in curves]
     shown += [curve.exact.estimate for curve in curves]
     shown += [c.limit.theory for c in curves if c.limit and np.isnan(c.exact.theory).all()]
@@ -169,11 +182,13 @@ def _ends_of_ordinate(curves: Sequence[Curve]) -> tuple[float, float, bool]:
         return 0.0, 1.0, False
     low, high = float(values.min()), float(values.max())
     floor = _common_floor(curves)
+    # The shaded floor is in sight, so that one sees how far from it the curves are.
     ground = low if floor is None else min(low, float(floor.min()))
     if low > 0 and high / low >= _LEAST_RATIO_OF_LOG:
         ground = max(ground, high / _MOST_RATIO_SHOWN)
-        room = (high / ground) ** 0.06
+        room = (high / ground) ** 0.06  # 6 % of the height at each end, as below
         return ground / room, high * room, True
+    # A share or an S is shown on 0 … 1 once it reaches half of that: charts of it compare.
     if high <= 1.0 and low >= 0:
         return 0.0, 1.03 if high > 0.5 else 1.15 * high or 1.0, False
     room = 0.06 * (high - min(low, 0.0)) or 1.0
@@ -199,7 +214,10 @@ def _set_log_ticks(axis: Any, low: float, high: float) -> None:
 
 
 def _end(curve: Curve) -> tuple[float, str]:
-    """Return the height of the end of a curve, and its label."""
+    """Return the height of the right end of a curve, and its label.
+
+    The end is the law's, else the limit's, else the last sampled point.
+    """
     for series in (curve.exact, curve.limit):
         if series is not None and np.isfinite(series.theory[-1]):
             return float(series.theory[-1]), curve.exact.label
@@ -208,7 +226,7 @@ def _end(curve: Curve) -> tuple[float, str]:
 
 
 def _in_sight(line: Series | None, ax: Axes) -> bool:
-    """Tell whether a line comes into the axes, above what the lower one hides."""
+    """Tell whether a line comes into the axes, above the thickness of the lower one."""
     if line is None:
         return False
     at = np.isfinite(line.theory)
@@ -217,7 +235,8 @@ def _in_sight(line: Series | None, ax: Axes) -> bool:
 
 
 def _draw_legend(ax: Axes, curves: Sequence[Curve], each: bool) -> None:
-    """Say what the kinds of lines are; and of `each` curve its label, where none is at its end."""
+    """Draw the legend: each kind of line that is there, and before these with `each` each curve."""
+    # Kinds of lines are told apart by dash and marker, curves by colour: grey is that of any curve.
     handles: list[Any] = []
     size = {"markeredgecolor": "white", "markersize": 6}
 

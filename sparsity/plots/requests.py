@@ -6,6 +6,7 @@ controls or of the steps' fields.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,9 +24,9 @@ from sparsity.kernels.parameters import LENGTH, QUERY
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid
 
-MOST_CURVES = 24
-# Where no values are given: row lengths, and the number of values of another parameter, of curves
-# whose exact law costs little more than a point of it, and of others.
+MOST_CURVES = 24  # in one chart: its seven looks repeat by then, and labels alone tell them apart
+# Where no values are given: row lengths, and the number of values of another parameter. A curve
+# whose exact law costs little more than a point of it gets the longer and finer ones.
 FAST_LENGTHS, SLOW_LENGTHS = "1:100000:81:log", "1:4096:25:log"
 _FAST_POINTS, _SLOW_POINTS = 61, 25
 
@@ -35,9 +36,9 @@ class CurveRequest:
     """One curve.
 
     Args:
-        row: its row; the parameter along the abscissa has the first of its values.
-        length: n of its rows; None for long rows, or where it is along the abscissa.
-        held: what tells it from other curves, by name, as it may be printed.
+        row: the row; the parameter along the abscissa has any value for now.
+        length: n of its rows; None for long rows, or where the length is along the abscissa.
+        held: what the curve holds fixed, by name, as it is printed.
     """
 
     row: Row
@@ -57,9 +58,9 @@ def read_curves(
 
     Args:
         what: a kernel, a row, or a sequence of them.
-        x: the parameter along the abscissa.
-        given: values of parameters by name, of `x` those along the abscissa; of any other, several
-            values make several curves.
+        x: the name of the parameter along the abscissa.
+        given: the values of parameters by name: of `x` those along the abscissa; of any other,
+            several values make several curves.
 
     Raises:
         InputError: an unknown name, a value outside its domain, too many curves.
@@ -76,6 +77,7 @@ def read_curves(
         for row, length in itertools.product(_rows(one, x, values), lengths):
             n = None if length is None else int(LENGTH.one(length))
             found.append(CurveRequest(row, n, _held(row, x, n)))
+    # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.
     taken = dict.fromkeys(name for curve in found for name in names_taken(curve.row))
     for name in values:
         if name not in taken and name != LENGTH.name:
@@ -108,7 +110,16 @@ def check_abscissa(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
 
 
 def read_values(name: str, given: Any, whole: bool) -> list[Any]:
-    """Return the values of a parameter, from one, a sequence or a text as `sweep` takes it."""
+    """Return the values of a parameter: given as one, a sequence, or text as `sweep` takes it.
+
+    Args:
+        name: the parameter.
+        given: what the user gave.
+        whole: whether the points of a range are rounded to whole numbers.
+
+    Raises:
+        InputError: it is malformed or empty.
+    """
     fix = "give one value or a flat, nonempty list"
     if name == QUERY.name:
         names = given.split(",") if isinstance(given, str) else several(name, given, fix)
@@ -122,11 +133,12 @@ def read_values(name: str, given: Any, whole: bool) -> list[Any]:
 
 
 def short(value: Any) -> str:
+    """Return a value as it is printed in a label, with a true minus."""
     return value if isinstance(value, str) else f"{value:g}".replace("-", "−")
 
 
 def symbol(name: str) -> str:
-    """Return what a parameter is written as: γ."""
+    """Return the symbol of a parameter, such as γ for "gamma"; else its name."""
     return CONTROLS[name].symbol if name in CONTROLS else name
 
 
@@ -134,7 +146,7 @@ def symbol(name: str) -> str:
 
 
 def _law_of_step(step: Any) -> Any:
-    """Return the panel's choice of rows that has this step; None without one."""
+    """Return the panel's row law of this step; None if the panel has none."""
     return next((law for law in row_choices.ALL if law.name == step.name), None)
 
 
@@ -146,6 +158,8 @@ def names_taken(row: Row | Kernel | RowMap) -> list[str]:
         found.append(LENGTH.name)
     for step in steps:
         law = _law_of_step(step)
+        # A step that the panel shows goes by its control, as its sliders do; other steps, such as a
+        # user's own, by the names of their fields.
         if law is None:
             found += [field.name for field in fields(step)]  # type: ignore[arg-type]
         elif law.name != "rope":  # whose control is a dimension, which is no number of the step
@@ -154,7 +168,10 @@ def names_taken(row: Row | Kernel | RowMap) -> list[str]:
 
 
 def _step_number(row: Row, name: str) -> tuple[int, str] | None:
-    """Return (step, field) of the step's number of that name: its field's, or its control's."""
+    """Return (number of the step, field) of what a name moves in a row's steps; None if nothing.
+
+    The name of a control comes first: it is the first field of its step. Then those of fields.
+    """
     for i, step in enumerate(row.steps):
         law = _law_of_step(step)
         if law is not None and name in law.controls and law.name != "rope":
@@ -182,6 +199,8 @@ def with_value(row: Row, name: str, value: Any) -> Row:
     index, field = found
     step: Any = row.steps[index]
     number = float(as_float64(value, name, "give a number"))
+    # A field that holds an int gets one, which a user's own step may rely on. A fraction stays as
+    # it is, for the step to refuse in its own words.
     whole = isinstance(getattr(step, field), int) and number.is_integer()
     changed = replace(step, **{field: int(number) if whole else number})
     steps = (*row.steps[:index], changed, *row.steps[index + 1 :])
@@ -189,7 +208,7 @@ def with_value(row: Row, name: str, value: Any) -> Row:
 
 
 def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
-    """Whether values of a parameter are whole numbers."""
+    """Tell whether values of a parameter are whole numbers in a row, or one of a kernel."""
     kernel = each.kernel if isinstance(each, Row) else each
     if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH)):
         return True
@@ -223,7 +242,8 @@ def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
 
 
 def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
-    """Return what a curve holds fixed, in words by name."""
+    """Return what a curve holds fixed, in words, by name."""
+    # A step that moves along the abscissa is there by its name alone, without its number.
     held = {"kernel": row.kernel.name}
     for name, value in row.params.items():
         if name != x:
@@ -261,17 +281,14 @@ def _default_along(curves: Sequence[CurveRequest], x: str) -> np.ndarray:
     known = control_of(curves, x)
     if known is None:
         raise InputError(x, None, "give its values, such as 0.1:10:25:log")
-    spread = known.spread(known.start, _FAST_POINTS if fast else _SLOW_POINTS)
-    # A step's own domain may be less than that of its control.
-    return np.array([v for v in spread if all(_admits(curve.row, x, v) for curve in curves)])
-
-
-def _admits(row: Row, x: str, value: float) -> bool:
-    try:
-        with_value(row, x, value)
-    except InputError:
-        return False
-    return True
+    admitted = []
+    for value in known.spread(known.start, _FAST_POINTS if fast else _SLOW_POINTS):
+        # A step's own domain may be less than that of its control.
+        with contextlib.suppress(InputError):
+            for curve in curves:
+                with_value(curve.row, x, value)
+            admitted.append(value)
+    return np.array(admitted)
 
 
 def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
@@ -284,7 +301,7 @@ def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
 
 
 def axis_label(curves: Sequence[CurveRequest], x: str) -> str:
-    """Return the abscissa in words: its meaning and its symbol."""
+    """Return the label of the abscissa: the meaning of the parameter and its symbol."""
     parameters = (p for curve in curves for p in (*curve.row.kernel.parameters, LENGTH))
     known = next((p for p in parameters if p.name == x), None)
     if known is not None:

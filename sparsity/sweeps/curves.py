@@ -1,10 +1,11 @@
-"""Parameter grids to labelled data: `sweep` to an xarray dataset.
+"""`sweep`: arguments checked, the work done, and its variables labelled as an xarray dataset.
 
 No plotting here, and no formula either: every number is asked of a row (`variables`).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,13 @@ from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import OF_MAPS
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, RowLike, checked_steps, random_in
+from sparsity.sweeps.blocks import MemoryStore
 from sparsity.sweeps.grids import grids_of
+from sparsity.sweeps.plan import build_request, variable_groups
 from sparsity.sweeps.saving import save as save
-from sparsity.sweeps.store import Memory, Store
+from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid, Variables, variable
-from sparsity.sweeps.work import build_request, run, variable_groups
+from sparsity.sweeps.work import run
 from sparsity.tasks import TaskExecutor, has_float64
 
 if TYPE_CHECKING:
@@ -55,10 +58,10 @@ def sweep(
             law is the value; one without an exact law is sampled only. None is the limit S of long
             rows, and with a `length` also n_eff.
         montecarlo: also estimate every cell by sampling.
-        seed: of the sampling; every cell draws from a stream of its own.
-        rel_error: relative standard error for the sampling to reach.
+        seed: the seed of the sampling; every cell draws from a stream of its own.
+        rel_error: the relative standard error for the sampling to reach.
         max_samples: the most weights to draw in one cell, whether or not it is reached.
-        dtype: sampling precision; None takes float64 where JAX has it enabled.
+        dtype: the precision of the sampling; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
             `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
             submitit's; the same bits on all of them, on processors of one kind. None computes in
@@ -95,7 +98,7 @@ def sweep(
     check_executor(executor)
     if store is not None:
         store = path("store", store, "give the name of a folder")
-    if montecarlo:  # a mistake is told before a store is begun
+    if montecarlo:  # its checks refuse a bad setting before a store is begun
         from sparsity.sampling import Sampling
 
         Sampling(rel_error, max_samples, seed, dtype)
@@ -117,33 +120,35 @@ def sweep(
         rel_error=budget["rel_error"],
         most=budget["max_samples"],
         dtype=dtype.name if montecarlo and dtype is not None else None,
-        float64=montecarlo and has_float64(),
+        float64=montecarlo and has_float64(),  # asked only where sampled: it loads JAX
     )
-
-    def label(variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
-        return labelled(cells, variables, {"method": ""} | methods)
-
-    groups = variable_groups(request)
+    groups, label = variable_groups(request), functools.partial(labelled, cells)
     if store is None:
-        target = Memory(request, groups, label)
+        target = MemoryStore(request, groups, label)
     else:
         target = Store(store, request, groups, label)
     run(request, target, executor, progress)
-    # What was given as one value, or by default, is a scalar coordinate.
-    along = {name for name, given in grids.items() if not _is_single(given)}
+    # What was given as one value, or by default, is a scalar coordinate. Up to here it is a
+    # dimension of one, so that a store is the same whether one value was typed or a list of one.
     data = target.dataset()
-    return data.squeeze([name for name in data.dims if name not in along])
+    return data.squeeze([name for name in data.dims if not _is_grid(grids.get(str(name)))])
 
 
-def _is_single(given: Any) -> bool:
-    """Return whether a value was given, not a grid of one."""
+def _is_grid(given: Any) -> bool:
+    """Return whether several values were given, or a list of one."""
     if isinstance(given, str):
-        return ":" not in given and "," not in given
-    return np.ndim(given) == 0
+        return ":" in given or "," in given
+    return np.ndim(given) > 0
 
 
 def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
-    """Return the dataset, with what it is of in words."""
+    """Return the dataset of variables, with coordinates and attributes.
+
+    Args:
+        cells: the row and its grids.
+        variables: (dimensions, values, attributes) by name; none gives coordinates alone.
+        methods: the method of each group of variables, by the name of its attribute.
+    """
     import xarray
 
     kernel = cells.kernel
@@ -153,6 +158,7 @@ def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarr
         "weight": kernel.formula if isinstance(kernel, RowMap) else str(kernel.weight),
         "random": random_in(kernel, cells.steps),
         "source": kernel.source,
+        "method": "",  # of a sweep without theory; attributes keep this order
         **methods,
     }
     if cells.steps:

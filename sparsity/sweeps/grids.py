@@ -1,4 +1,4 @@
-"""Grids as typed by a user: `start:stop:count`, `start:stop:count:log`, `a,b,c` or one value."""
+"""Grids as a user types them, `start:stop:count[:log]`, `a,b,c` or one value, and as arrays."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
 from sparsity.reading import expand_token_count, parse_number
 
-_MAX_POINTS = 1_000_000  # of one grid, and cells of a product of grids
+# Points of one grid, and cells of a product of grids. A mistyped count would otherwise first fill
+# the memory: each variable of a dataset takes 8 bytes a cell, so that this is 8 MB of each.
+_MAX_POINTS = 1_000_000
 
 
 def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.ndarray:
     """Return the numbers of a grid: `start:stop:count[:log]`, `a,b,c` or one value.
 
     Args:
-        text: as typed; ranges include both ends.
-        argument: the name to report when it is malformed.
-        whole: round the points of a range to whole numbers and drop repeats, for lengths and
-            dimensions; values listed one by one are taken as they are.
+        text: the grid as it was typed; ranges include both ends.
+        argument: the name that a refusal gives it.
+        whole: whether to round the points of a range to whole numbers and to drop repeats, for
+            lengths and dimensions; values listed one by one are taken as they are.
 
     Returns:
-        float64, at least one value, all finite.
+        At least one value, all finite, as float64.
 
     Raises:
         InputError: not of these forms, not finite, a count that is not 1 … 10⁶, or a logarithmic
@@ -56,13 +58,19 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
         values = np.geomspace(low, high, int(count))
     elif math.isfinite(high - low):
         values = np.linspace(low, high, int(count))
-    else:  # the range is beyond float64, its points are not
+    else:  # such as −1e308:1e308: `linspace` forms high − low, which is infinite, and gives NaN
         share = np.linspace(0, 1, int(count))
         values = low * (1 - share) + high * share
+    # Whole numbers spread logarithmically repeat at the short end: 1, 1, 2, 2, 3, …
     return np.unique(np.rint(values)) if whole else values
 
 
 def _number(field: str, text: str, argument: str, whole: bool) -> float:
+    """Return one number of a grid; a refusal shows all of its `text`.
+
+    Raises:
+        InputError: it is empty, no number, not finite, or a whole number that float64 rounds.
+    """
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
         raise InputError(argument, repr(text), fix)
@@ -80,7 +88,11 @@ def _number(field: str, text: str, argument: str, whole: bool) -> float:
 
 
 def _check_grid(parameter: Parameter, given: Any) -> np.ndarray:
-    """Return the values of one dimension, from text, a sequence or a scalar."""
+    """Return the values of one dimension, from text, a sequence or a scalar.
+
+    Raises:
+        InputError: it is malformed, or a value is outside the parameter's domain.
+    """
     if parameter == QUERY:
         names = (
             given.split(",") if isinstance(given, str) else several("query", given, "give names")
@@ -98,7 +110,15 @@ def _check_grid(parameter: Parameter, given: Any) -> np.ndarray:
 
 
 def grids_of(kernel: Kernel | RowMap, given: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return the dimensions: the kernel's parameters in order, and of rows a given `length`."""
+    """Return the grids of the kernel's parameters, in their order, and of rows a given `length`.
+
+    Args:
+        kernel: the kernel or map of whole rows.
+        given: what the user gave, by name; a parameter that is not there has its default.
+
+    Raises:
+        InputError: an unknown or missing parameter, a malformed grid, or too many cells.
+    """
     own = {p.name: p for p in kernel.parameters}
     if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
         own["length"] = LENGTH

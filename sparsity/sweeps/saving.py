@@ -1,4 +1,4 @@
-"""A sweep's dataset as a file: netCDF, Zarr or CSV, as its name ends."""
+"""Writing a sweep's dataset to a file: netCDF, Zarr or CSV, by the ending of its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIXES = (".nc", ".zarr", ".csv")
 
 
 def writable(path: str | os.PathLike[str]) -> Path:
-    """Return the path, if a dataset can be written there, found out before the work.
+    """Return the path, if a dataset can be written there; the command line asks before the work.
 
     Raises:
         InputError: it ends in none of `SUFFIXES`, or cannot be written.
@@ -32,6 +32,7 @@ def writable(path: str | os.PathLike[str]) -> Path:
     if suffix != ".zarr":
         refuse_unwritable(place)
         return place
+    # A Zarr group is a folder, which `save` replaces whole: never one that holds something else.
     if importlib.util.find_spec("zarr") is None:
         raise InputError("out", path, "Zarr is not installed: pip install 'sparsity[zarr]'")
     if place.exists() and not any((place / name).is_file() for name in (".zgroup", "zarr.json")):
@@ -57,7 +58,9 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     """
     place = writable(path)
     dataset = dataset.drop_encoding()  # of the file that it was opened from
-    if place.suffix.lower() == ".zarr":  # under another name, then in its place
+    if place.suffix.lower() == ".zarr":
+        # No rename replaces a folder that is not empty: the old one is moved away first, and goes
+        # with the folder of parts.
         try:
             with part_of(place, as_folder=True) as part:
                 dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)

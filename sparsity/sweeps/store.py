@@ -1,41 +1,51 @@
-"""Where the blocks of a sweep are kept: in memory, or in a Zarr store that outlives the run.
+"""A sweep's results in a Zarr store that outlives the run.
 
 A store is a Zarr group that xarray opens lazily at any time, with NaN (of whole numbers 0) where
-nothing is computed yet. Its subgroup `manifest` holds the request, and the marks of the blocks that
-are done (`blocks`). Two runs of one request in one store write the same bytes.
+nothing is computed yet. Its subgroup `manifest` holds
+
+    request.json           what the sweep was asked for, in words and digests
+    ready.json             that coordinates and attributes are written
+    GROUP.START.json       the mark of a block that is done (`blocks`)
+    TOKEN.run              a run that is going on
+
+Two runs of one request in one store write the same bytes, so that they may go on side by side: only
+beginning, tidying up and the last look take a lock. No file is trusted because it is there: a disk
+that was full or lost power ends in a block computed anew, or in one line that says so.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity._version import __version__
 from sparsity.errors import InputError
-from sparsity.kernels import RowMap
 from sparsity.output import folder, json_text, refuse_pipe, write
 from sparsity.reading import json_file
-from sparsity.rows.scores import Empirical
 from sparsity.sweeps.blocks import (
     MANIFEST,
     Blocks,
+    Label,
     damaged,
     hash_arrays,
     system_refusals,
     zarr_errors,
 )
-from sparsity.sweeps.variables import Variables
-from sparsity.sweeps.work import Block, Request, VariableGroup, block_sizes, cut_into_blocks
+from sparsity.sweeps.plan import (
+    Block,
+    Request,
+    VariableGroup,
+    block_sizes,
+    cut_into_blocks,
+    describe_request,
+)
 
 try:
     import fcntl
@@ -45,58 +55,12 @@ except ImportError:  # Windows
 if TYPE_CHECKING:
     import xarray
 
-Label = Callable[[Variables, dict[str, str]], "xarray.Dataset"]  # of variables and methods
-
-READY = "ready.json"
-_MAX_ENTRY_BYTES = 256  # names are the longest entries
+_READY = "ready.json"
+# A name is the longest entry of an array: four bytes a character. A damaged header that says more
+# would have Zarr ask for as much memory.
+_MAX_ENTRY_BYTES = 256
 _RUN = ".run"
-_UNFINISHED = (_RUN, ".part", ".partial")  # files: of a run, of ours, of Zarr
-_INSTALL = "stores need Zarr: pip install 'sparsity[zarr]'"
-
-
-class Memory:
-    """Blocks in arrays of this process, by group.
-
-    Args:
-        request: what was asked for.
-        groups: what it is made of.
-        label: makes the dataset of variables, with its coordinates.
-    """
-
-    outlives_run = False
-
-    def __init__(self, request: Request, groups: tuple[VariableGroup, ...], label: Label) -> None:
-        self._sizes = {name: len(grid) for name, grid in request.cells.grids.items()}
-        self._groups, self._label = groups, label
-        self._found: list[Variables] = [{} for _ in groups]
-        self._methods: dict[str, str] = {}
-
-    def has(self, block: Block) -> bool:
-        """Return False: nothing is there at first."""
-        return False
-
-    def warn_of_damage(self) -> None:
-        """Do nothing: there was no earlier run, damaged or not."""
-
-    def put(self, block: Block, found: Variables, method: str) -> None:
-        """Copy the block to its place."""
-        kept = self._found[block.group]
-        for name, (dims, values, attributes) in found.items():
-            if name not in kept:
-                shape = [self._sizes[dim] for dim in dims]
-                kept[name] = dims, np.zeros(shape, values.dtype), attributes
-            kept[name][1][block.slices(dims)] = values
-        self._methods.setdefault(self._groups[block.group].name, method)
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Return a context without a token: nothing is shared with workers."""
-        return nullcontext()
-
-    def dataset(self) -> xarray.Dataset:
-        """Return what is kept, labelled."""
-        joined = {name: value for found in self._found for name, value in found.items()}
-        names = [group.name for group in self._groups]
-        return self._label(joined, {n: self._methods[n] for n in names if n in self._methods})
+_UNFINISHED = (_RUN, ".part", ".partial")  # suffixes of files: of a run, of ours, of Zarr
 
 
 class Store(Blocks):
@@ -105,7 +69,7 @@ class Store(Blocks):
     Args:
         path: its folder; made if it is not there.
         request: what was asked for.
-        groups: what it is made of.
+        groups: its groups of variables.
         label: makes the dataset of variables, with its coordinates.
 
     Raises:
@@ -125,8 +89,9 @@ class Store(Blocks):
         try:
             import zarr
         except ImportError:
-            raise InputError("store", path, _INSTALL) from None
-        if not os.fspath(path):
+            fix = "stores need Zarr: pip install 'sparsity[zarr]'"
+            raise InputError("store", path, fix) from None
+        if not os.fspath(path):  # which `Path` would take for the working directory
             raise InputError("store", "", "give a folder")
         self._zarr: Any = zarr
         self._request, self._groups, self._label = request, groups, label
@@ -137,16 +102,15 @@ class Store(Blocks):
             folder(self.path, "store")
             for each in (self.path, self.path / MANIFEST):
                 refuse_pipe(each, "store")
-            with _locked(
-                self.path, wait=True
-            ):  # of two runs that start at once the second finds the first's
-                self._claim(_described(request))
-                if not (self.path / MANIFEST / READY).exists() or not self._has_coordinates():
+            # Of two runs that start at once the second finds the request of the first.
+            with _locked(self.path, wait=True):
+                self._claim(describe_request(request))
+                if not (self.path / MANIFEST / _READY).exists() or not self._has_coordinates():
                     self._begin()
             super().__init__(self.path, tuple(group.name for group in groups), self._opened())
 
     def has(self, block: Block) -> bool:
-        """Return whether the block is done and is what was written; else it is to be done again."""
+        """Return whether the block is done and its values are those that were written."""
         try:
             mark = json_file(self._mark(block))
         except FileNotFoundError:
@@ -165,14 +129,18 @@ class Store(Blocks):
         return False
 
     def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the values of a block; those of another size than the sweep has are not read."""
+        """Yield the values of a block, by variable.
+
+        Raises:
+            InputError: an array has another size than the sweep, and is not read.
+        """
         for name in names:
             array: Any = self._root[name]
             self._refuse_other_size(name, array, block)
             yield name, np.asarray(array[block.slices(array.metadata.dimension_names)])
 
     def warn_of_damage(self) -> None:
-        """Warn of what was damaged and has been computed again."""
+        """Warn of blocks that were damaged and have been computed again."""
         for name in self._damaged:
             text = f"store {self.path}: {name} was damaged; it was computed again"
             warnings.warn(text, stacklevel=2)
@@ -181,7 +149,8 @@ class Store(Blocks):
     def _claim(self, asked: dict[str, Any]) -> None:
         """Write the request into a new folder, or hold it against the one that is there."""
         request = self.path / MANIFEST / "request.json"
-        if not request.exists() and self._foreign() and not request.exists():  # none beside us
+        # Asked twice: where folders cannot be locked, another run may write it in between.
+        if not request.exists() and self._foreign() and not request.exists():
             fix = "holds something that is no sweep; give a new folder"
             raise InputError("store", self.path, fix)
         if request.exists():
@@ -198,16 +167,16 @@ class Store(Blocks):
         return bool(there)
 
     def _begin(self) -> None:
-        """Write coordinates and attributes, and nothing else yet; as often as it takes."""
+        """Write coordinates and attributes. A run that ends in here leaves it to the next one."""
         empty = self._label({}, {})
         with zarr_errors(self.path):
             for group in (self.path / MANIFEST, self.path):
                 self._zarr.open_group(group, mode="a", zarr_format=3)
             empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
-        write(self.path / MANIFEST / READY, json_text(True))
+        write(self.path / MANIFEST / _READY, json_text(True))
 
     def _has_coordinates(self) -> bool:
-        """Return whether the coordinates are those of the request: no mark speaks of them."""
+        """Return whether the coordinates are those of the request; no mark holds their hash."""
         root, empty = self._opened(), self._label({}, {})
         try:
             found = [(root[str(name)], values.to_numpy()) for name, values in empty.coords.items()]
@@ -220,10 +189,13 @@ class Store(Blocks):
             return False
 
     def _opened(self) -> Any:
-        """Return the group; say in one line what a damaged file of its own makes of itself.
+        """Return the Zarr group.
 
-        Releases of Zarr take different JSON for a group, some of them an empty list or object.
+        Raises:
+            InputError: its own file is damaged.
         """
+        # Releases of Zarr take different JSON for a group, some an empty list or object: looked at
+        # before Zarr does.
         try:
             there = json_file(self.path / "zarr.json")
             if not isinstance(there, dict) or there.get("node_type") != "group":
@@ -250,7 +222,7 @@ class Store(Blocks):
                 raise InputError("store", self.path, fix)
 
     def _array(self, name: str, dims: Any, dtype: Any, attributes: Any, block: Block) -> Any:
-        """Return the array of a variable, made at its first block."""
+        """Return the array of a variable, which is made at its first block."""
         if name in self._arrays:
             return self._arrays[name]
         shape, chunks = self._sizes(dims, block)
@@ -264,7 +236,7 @@ class Store(Blocks):
                 dimension_names=dims,
                 attributes=attributes,
             )
-        except self._zarr.errors.ContainsArrayError:
+        except self._zarr.errors.ContainsArrayError:  # of an earlier run, or of one beside us
             made = self._root[name]
             self._refuse_other_size(name, made, block)
         self._arrays[name] = made
@@ -282,7 +254,7 @@ class Store(Blocks):
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """Hold, while blocks are written, a file by which workers know that they see this store."""
+        """Keep, while blocks are written, a file by which workers know that they see this store."""
         # A random name: another disk of another machine may have a store at the same path.
         token = self.path / MANIFEST / f"{secrets.token_hex(8)}{_RUN}"
         with ExitStack() as held:
@@ -297,7 +269,7 @@ class Store(Blocks):
                     token.unlink()
 
     def _tidy(self) -> None:
-        """Remove what runs left that were ended as they wrote."""
+        """Remove unfinished files of earlier runs; younger ones may be another run's at work."""
         for path in self.path.rglob("*"):
             if path.suffix in _UNFINISHED and path.stat().st_mtime < self._begun:
                 path.unlink()
@@ -321,37 +293,8 @@ class Store(Blocks):
             return stored.drop_vars(stored.coords).assign_coords(self._label({}, {}).coords)
 
 
-def _described(request: Request) -> dict[str, Any]:
-    """Return a request in JSON's own types, in words and digests: the same for the same results."""
-    cells = request.cells
-    grids = {}
-    for name, values in cells.grids.items():
-        digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
-        grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
-    kernel = cells.kernel
-    weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
-    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays of one's own steps
-        # A sample by its digest, which its repr is without.
-        steps = [step.typed if isinstance(step, Empirical) else repr(step) for step in cells.steps]
-    sampling = {
-        "seed": request.seed,
-        "rel_error": request.rel_error,
-        "max_samples": request.most,
-        "dtype": request.dtype or ("float64" if request.float64 else "float32"),
-    }
-    return {
-        "kernel": kernel.name if weight is None else f"{kernel.name}: {weight}",
-        "steps": ", ".join(steps) or "none",
-        **grids,
-        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
-        "limit": request.limit,
-        "montecarlo": sampling if request.montecarlo else False,
-        "sparsity": __version__,
-    }
-
-
 def _of_size(array: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> bool:
-    """Return whether an array of numbers has this shape in no larger chunks; else it is unread."""
+    """Return whether an array of numbers or texts has this shape, in no larger chunks."""
     small = all(0 < own <= most for own, most in zip(array.chunks, chunks, strict=True))
     plain = array.dtype.kind in "biufU" and array.dtype.itemsize <= _MAX_ENTRY_BYTES
     return array.shape == shape and small and plain

@@ -1,4 +1,8 @@
-"""What a sweep computes in the cells of its grids, by theory and by sampling."""
+"""What a sweep computes in the cells of its grids, by theory and by sampling.
+
+Where an instrument takes arrays, all cells are one call: kernels elementwise, laws that share their
+nodes between β and γ, all lengths of one row. Elsewhere each cell is a row.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,7 @@ _LIMIT = {  # field of an evaluation, and what it is
     "log_S": "log S of long rows",
     "error_bound": "error bound of log S",
 }
+# With rows of n in the dataset, S could be taken for theirs.
 _OF_LIMIT = {"S": "S_limit", "log_S": "log_S_limit", "error_bound": "error_bound_S_limit"}
 _SAMPLED = {  # field of an estimate, and what it is
     "stderr": "standard error of {}_mc",
@@ -42,14 +47,20 @@ _SAMPLED = {  # field of an estimate, and what it is
 
 
 def variable(dims: Any, values: np.ndarray, words: str) -> Any:
-    """Return a variable without unit, as xarray takes it."""
+    """Return a dimensionless variable, as xarray takes it."""
     return dims, values, {"long_name": words, "units": "1"}
 
 
 def cell_seed(seed: int, *labels: Any) -> int:
-    """Return a seed of its own for one cell: independent streams, one for the same labels."""
+    """Return the seed of one cell: independent for different labels, the same for the same ones.
+
+    Args:
+        seed: the user's seed, 0 to 2³² − 1.
+        *labels: what the cell is, as text: names, (parameter, value) pairs.
+    """
     # It goes by what the cell is, not by its number in the grid: a cell has the same draws in every
-    # sweep that has it, and in a block of it.
+    # sweep that has it, and in a block of it. `SeedSequence` mixes its words, so that neighbouring
+    # values get unrelated seeds; Python's `hash` of a text differs from process to process.
     texts = [str(label).encode() for label in labels]
     # What NumPy makes of whole numbers: words of 32 bits, the lowest first, one at least.
     padded = [text + bytes(-len(text) % 4 if text else 4) for text in texts]
@@ -62,9 +73,9 @@ class Grid:
     """The outer product of the grids of one row's parameters and lengths.
 
     Args:
-        kernel: of the row.
-        steps: of the row.
-        grids: values by parameter, `length` last.
+        kernel: the kernel of the row, or its map.
+        steps: the steps of the row.
+        grids: the values of each parameter, `length` last.
     """
 
     kernel: Kernel | RowMap
@@ -83,7 +94,7 @@ class Grid:
 
     @property
     def of_rows(self) -> bool:
-        """Return whether there are rows of n: S is then of these, and the limit is `S_limit`."""
+        """Whether there are rows of n: S is then of these, and the limit is `S_limit`."""
         return self.kernel.law in (Law.SCORE, Law.ROW) and LENGTH.name in self.grids
 
     def row(self, cell: Cell) -> Row:
@@ -97,7 +108,7 @@ class Grid:
         return self.row({name: grid[:1].tolist()[0] for name, grid in self.grids.items()})
 
     def lengths(self, quantity: Quantity) -> np.ndarray:
-        """Return the lengths n of the rows that it is a quantity of.
+        """Return the lengths n of the rows that a quantity is a mean over.
 
         Raises:
             InputError: none are given.
@@ -108,9 +119,9 @@ class Grid:
         return self.grids[LENGTH.name]
 
     def limit(self) -> tuple[Variables, str]:
-        """Return the limit S, its logarithm and the error bound, and the route that ran."""
+        """Return the limit S, its logarithm and the error bound, and the method that ran."""
         if self.steps or isinstance(self.kernel, RowMap):
-            # Of each length where there are lengths, as tokens may differ.
+            # Tokens that differ, such as by their distance, make the limit depend on the length.
             place: Cell = {k: self.grids[k] for k in (LENGTH.name,) if k in self.grids}
             laws = [evaluate(self.row(cell), **place) for cell in _cells(self.row_grids)]
             fields = {name: (name, words) for name, words in _LIMIT.items()}
@@ -122,7 +133,9 @@ class Grid:
         return found, method
 
     def _limit_in_arrays(self) -> tuple[Variables, str]:
-        """Return the limit S of a kernel in one call, or one for each query, which is a word."""
+        """Return the limit S of a kernel without steps, and the method that ran."""
+        # Numbers go in as an open mesh, in one call. A query is a word, which no array of numbers
+        # holds: one call each, stacked where its axis is.
         grids, kernel = self.own_grids, elementwise(self.kernel)
         dims, numbers = tuple(grids), [name for name in grids if name != QUERY.name]
         mesh: Cell = dict(zip(numbers, np.ix_(*(grids[name] for name in numbers)), strict=True))
@@ -136,7 +149,7 @@ class Grid:
         return {x: variable(dims, values[x], words) for x, words in _LIMIT.items()}, one.method
 
     def exact(self, quantity: Quantity) -> tuple[Variables, str]:
-        """Return a quantity of rows of n by the exact law, with the bound, and the route."""
+        """Return a quantity of rows of n by the exact law, with its bound, and the method."""
         lengths = self.lengths(quantity)
         if capabilities(self.first_row, quantity).shares_nodes:
             laws = [exact_grid(elementwise(self.kernel), self.row_grids, lengths, quantity)]
@@ -153,7 +166,14 @@ class Grid:
     def sampled(
         self, run: Callable[[list[Cell]], Iterable[Estimate]], quantity: Quantity | None = None
     ) -> tuple[Variables, str]:
-        """Return an estimate for each cell, of the limit S or of rows, and the estimator."""
+        """Return the estimates of all cells, and the estimator that ran.
+
+        Args:
+            run: cells -> their estimates, in the same order.
+            quantity: the quantity of rows of n; None for the limit S.
+        """
+        # Of a limit alone they are S_mc, stderr_mc, …; with rows of n beside it each column says
+        # what it is of: S_limit_mc, stderr_S_limit_mc, ….
         name = quantity.name if quantity else "S_limit" if self.of_rows else "S"
         tag = f"{name}_" if quantity or self.of_rows else ""
         grids = self.grids if quantity else self.own_grids
@@ -164,13 +184,19 @@ class Grid:
 
 
 def _cells(grids: Grids) -> list[Cell]:
-    """Return every cell of the outer product, in order, as plain Python values."""
+    """Return every cell of the outer product, the last grid fastest, as plain Python values."""
     columns = [grid.tolist() for grid in grids.values()]
     return [dict(zip(grids, cell, strict=True)) for cell in itertools.product(*columns)]
 
 
 def _stack(grids: Grids, found: Sequence[Any], fields: dict[str, tuple[str, str]]) -> Variables:
-    """Return fields of one result a cell, or a row of lengths, in the shape of the grids."""
+    """Return fields of results as variables in the shape of the grids.
+
+    Args:
+        grids: the grids.
+        found: a result for each cell in order, or one for several cells: all lengths, or all cells.
+        fields: (field of a result, long name) by the name of the variable.
+    """
     dims, shape = tuple(grids), [len(grid) for grid in grids.values()]
     return {
         name: variable(dims, np.reshape([getattr(one, field) for one in found], shape), words)

@@ -1,0 +1,249 @@
+"""What a sweep was asked for, and how it is cut: groups of variables, each into blocks of cells.
+
+    Request ─> variable_groups ─> cut_into_blocks
+
+A group is what one call computes together: the limit, the exact law of one quantity, its samples.
+How it is cut follows from the request alone, never from who computes it or in which order: the same
+bits come out of every run, on processors of one kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity._version import __version__
+from sparsity.capabilities import capabilities
+from sparsity.kernels import RowMap, elementwise
+from sparsity.quantities import Quantity
+from sparsity.rows.scores import Empirical
+from sparsity.sweeps.variables import Cell, Grid, Variables, cell_seed
+
+if TYPE_CHECKING:
+    from sparsity.results import Estimate
+
+# Cells of a block, of the dimensions along which a group may be cut. A larger block has less work
+# around it and shares more nodes and draws; a smaller one loses less when a run ends, and leaves
+# work for more processes. They are the chunks of a store, too, which holds one version of this
+# library only (`describe_request`), so that a release may change them.
+CELLS_AT_ONCE = 2**16  # by theory in arrays
+CELLS_OF_ROWS = 1024  # by theory, of independent scores, each with all lengths
+CELLS_ONE_BY_ONE = 16  # each computed alone
+CELLS_OF_A_CURVE = 64  # sampled in one call
+MAX_BLOCKS = 2**14  # of a group, about: each is several files of a store
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that the numbers of a sweep depend on.
+
+    Args:
+        cells: the row and its grids.
+        asked: quantities of rows of n.
+        limit: whether the limit S is asked for.
+        montecarlo: whether cells are sampled, too.
+        seed: the seed of the sweep, from which each cell derives its own.
+        rel_error: the relative standard error for the sampling to reach.
+        most: the most weights to draw in one cell.
+        dtype: the precision of the sampling by name; None is JAX's own.
+        float64: whether JAX has float64 enabled, in which samples are then drawn by default.
+    """
+
+    cells: Grid
+    asked: tuple[Quantity, ...]
+    limit: bool
+    montecarlo: bool
+    seed: int
+    rel_error: float
+    most: float
+    dtype: str | None
+    float64: bool
+
+    def sampling(self, cell: Cell, most: float) -> Any:
+        """Return the settings of the sampling of one cell, with a seed of the cell's own."""
+        from sparsity.sampling import Sampling
+
+        labels = (self.cells.kernel.name, *map(repr, self.cells.steps), *cell.items())
+        own = cell_seed(self.seed, *labels)
+        return Sampling(self.rel_error, seed=own, max_samples=most, dtype=self.dtype)
+
+    def of_block(self, block: Block) -> Request:
+        """Return the request for the cells of a block alone: what is sent to another process."""
+        cut = {name: self.cells.grids[name][start:stop] for name, start, stop in block.ranges}
+        return replace(self, cells=replace(self.cells, grids=self.cells.grids | cut))
+
+
+def build_request(cells: Grid, of: tuple[Quantity, ...] | None, **settings: Any) -> Request:
+    """Return the request of a sweep; without `of` it asks for the limit S, and n_eff of rows of n.
+
+    Args:
+        cells: the row and its grids.
+        of: the quantities asked for; None for the default.
+        **settings: the other fields of `Request`.
+    """
+    default = (quantities.n_eff,) if cells.of_rows else ()
+    return Request(cells, default if of is None else of, of is None, **settings)
+
+
+@dataclass(frozen=True)
+class VariableGroup:
+    """Variables of a sweep that are computed together.
+
+    A group never leaves its process: a worker gets the request and makes the same groups of it, so
+    that `compute` need not be pickled.
+
+    Args:
+        name: the dataset's attribute that says the method; also part of the names of marks.
+        compute: request -> the variables in all its cells, and the method that ran.
+        split: the dimensions along which it may be cut.
+        most: the most cells of these dimensions in a block.
+    """
+
+    name: str
+    compute: Callable[[Request], tuple[Variables, str]]
+    split: tuple[str, ...]
+    most: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some cells of a group of variables.
+
+    Args:
+        group: the number of the group.
+        ranges: (dimension, first cell, the one after the last) of each dimension that is cut; a
+            block has all cells of the others.
+    """
+
+    group: int
+    ranges: tuple[tuple[str, int, int], ...]
+
+    def slices(self, dims: tuple[str, ...]) -> tuple[slice, ...]:
+        """Return where the block's values lie in an array of these dimensions."""
+        ranges = {name: slice(start, stop) for name, start, stop in self.ranges}
+        return tuple(ranges.get(name, slice(None)) for name in dims)
+
+
+def _sample_limit(request: Request) -> tuple[Variables, str]:
+    from sparsity.sampling import draw_each  # with JAX: a sweep of theory alone never loads it
+
+    def scalars(every: list[Cell]) -> Iterator[Estimate]:
+        settings = [request.sampling(cell, request.most) for cell in every]
+        return draw_each(elementwise(request.cells.kernel), every, settings)
+
+    return request.cells.sampled(scalars)
+
+
+def _sample_rows(request: Request, quantity: Quantity) -> tuple[Variables, str]:
+    from sparsity.sampling.row_sampling import sample_rows
+
+    def rows(every: list[Cell]) -> Iterator[Estimate]:
+        for cell in every:
+            n = int(cell["length"])
+            # The budget is of weights, and a row costs n of them; one row is drawn in any case.
+            settings = request.sampling(cell, max(1.0, request.most / n))
+            yield sample_rows(request.cells.row(cell), n, settings, quantity)
+
+    return request.cells.sampled(rows, quantity)
+
+
+def variable_groups(request: Request) -> tuple[VariableGroup, ...]:
+    """Return the groups of a request, in the order that their variables have in the dataset.
+
+    Raises:
+        InputError: quantities of rows without a length.
+    """
+    cells = request.cells
+    own, rows, every = (tuple(grids) for grids in (cells.own_grids, cells.row_grids, cells.grids))
+    # Rows with steps, and maps, have no call that takes a whole grid: each cell is a row. Of plain
+    # kernels the limit does not depend on n, and one law serves all lengths: neither is cut there.
+    each = bool(cells.steps) or isinstance(cells.kernel, RowMap)
+    for quantity in request.asked:
+        cells.lengths(quantity)
+    found = []
+    if request.limit:
+        where = (every, CELLS_ONE_BY_ONE) if each else (own, CELLS_AT_ONCE)
+        found.append(VariableGroup("method", lambda request: request.cells.limit(), *where))
+    for quantity in request.asked:
+        if capabilities(cells.first_row, quantity).exact or not request.montecarlo:
+            # One without a law is sampled only; where nothing is sampled, the law says why not.
+            # The first group's method is that of the dataset.
+            name = "method" if not found else f"method_{quantity.name}"
+            most = CELLS_ONE_BY_ONE if each else CELLS_OF_ROWS
+            found.append(VariableGroup(name, lambda r, of=quantity: r.cells.exact(of), rows, most))
+    if request.montecarlo:
+        if request.limit and not each:
+            found.append(VariableGroup("method_mc", _sample_limit, own, CELLS_OF_A_CURVE))
+        for quantity in request.asked:
+            draw = functools.partial(_sample_rows, quantity=quantity)
+            name = f"method_{quantity.name}_mc"
+            found.append(VariableGroup(name, draw, every, CELLS_ONE_BY_ONE))
+    return tuple(found)
+
+
+def block_sizes(group: VariableGroup, cells: Grid) -> dict[str, int]:
+    """Return the number of cells of a block along each dimension of the group.
+
+    The last dimension is taken whole before an earlier one is.
+    """
+    count = math.prod(len(cells.grids[name]) for name in group.split)
+    room, sizes = max(group.most, -(-count // MAX_BLOCKS)), {}  # −(−a // b) is a/b rounded up
+    # Neighbours along the last dimension lie side by side on disk, and often share nodes or draws.
+    for name in reversed(group.split):
+        sizes[name] = min(len(cells.grids[name]), max(room, 1))
+        room //= len(cells.grids[name])
+    return sizes
+
+
+def cut_into_blocks(number: int, group: VariableGroup, cells: Grid) -> list[Block]:
+    """Return the blocks of the group of that number, in the order of its cells."""
+    sizes = block_sizes(group, cells)
+    ranges = [
+        [(name, i, min(i + sizes[name], len(cells.grids[name]))) for i in starts]
+        for name in group.split
+        for starts in [range(0, len(cells.grids[name]), sizes[name])]
+    ]
+    return [Block(number, each) for each in itertools.product(*ranges)]
+
+
+def describe_request(request: Request) -> dict[str, Any]:
+    """Return a request in JSON's own types, in words and digests: the same for the same results.
+
+    A store is held against it key by key, and a refusal shows the value that differs: hence words
+    where a digest of it all would do. The version is in it, as any release may change last digits.
+    """
+    cells = request.cells
+    grids = {}
+    for name, values in cells.grids.items():
+        digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
+        grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
+    kernel = cells.kernel
+    weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
+    # NumPy's repr leaves out the middle of long arrays and rounds: two steps would look the same.
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        # The repr of a sample of scores is without its values: `typed` has their digest.
+        steps = [step.typed if isinstance(step, Empirical) else repr(step) for step in cells.steps]
+    sampling = {
+        "seed": request.seed,
+        "rel_error": request.rel_error,
+        "max_samples": request.most,
+        "dtype": request.dtype or ("float64" if request.float64 else "float32"),
+    }
+    return {
+        "kernel": kernel.name if weight is None else f"{kernel.name}: {weight}",
+        "steps": ", ".join(steps) or "none",
+        **grids,
+        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
+        "limit": request.limit,
+        "montecarlo": sampling if request.montecarlo else False,
+        "sparsity": __version__,
+    }
