@@ -31,7 +31,7 @@ from sparsity import (
     sampling,
     verify,
 )
-from sparsity.crosscheck.cells import STDERR_SHARE, applicable_pairs
+from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
 from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
 from sparsity.kernels import identity

@@ -11,7 +11,8 @@ import pytest
 import sympy
 
 import sparsity
-from sparsity.crosscheck.cells import STDERR_SHARE, Question, applicable_pairs
+from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
+from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import CrossCheck, check, check_exact, verify
 from sparsity.errors import InputError
 from sparsity.kernels import exp, score_kernel
