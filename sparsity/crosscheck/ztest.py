@@ -46,7 +46,7 @@ class Detecting(Sampling):
 
 def detecting(detectable: float, alarm: float, seed: int, dtype: Any) -> Detecting:
     """Return settings under which a relative error of that size is seen; args as in `Detecting`."""
-    # `rel_error` is the bar of a standard error that is known; from few batches `aim` asks for less.
+    # `rel_error` is for a standard error that is known; `aim` asks for less from few batches.
     most = detectable / _detectable_stderrs(math.inf, alarm)
     return Detecting(most, seed=seed, dtype=dtype, detectable=detectable, alarm=alarm)
 
