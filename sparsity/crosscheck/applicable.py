@@ -82,6 +82,8 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
     """Return every cell whose instruments may answer for a row; some of them will refuse it."""
     if isinstance(row.kernel, RowMap):
         return _candidates_of_map(row, row.kernel, n)
+    # S of long rows is held against pooled moments if there are steps, else against scalar draws.
+    # The closed form and the derivation are held against quadrature.
     law, found = row.kernel.law, []
     of_positions = n if law is Law.POSITION else None
     if row.steps:
@@ -93,7 +95,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
             found.append(Question(row, ("derivation", "quadrature")))
     if law is not Law.SCORE:
         if n is not None and law is not Law.POSITION:
-            row.scored()
+            row.scored()  # raises: rows of n tokens of features have no given law
         return found
     if n is None:
         return found

@@ -49,6 +49,7 @@ def judge(
         alarm: two-sided false-alarm probability.
         detectable: the relative error that it must be able to see.
     """
+    # In logs: theory may be e^(−1000), and an error is relative.
     z, critical, seen = compare(theory, estimate, alarm)
     # A cell agrees only if it could have disagreed: a wide standard error is no evidence.
     if not math.isfinite(estimate.log_value - theory) or not estimate.trusted:

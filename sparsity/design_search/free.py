@@ -96,6 +96,7 @@ def _log_range(low: float, high: float) -> Callable[[Row, int], tuple[float, flo
 
 def _about_tokens(row: Row, n: int) -> tuple[float, float]:
     """Return the range of logits that matter: about the log of the total weight of the tokens."""
+    # 40 below, the sink has e^(−40) of the mass, and 40 above it leaves as little.
     centre = log_total(LOGIT.without(row), n)
     return centre - 40.0, centre + 40.0
 
