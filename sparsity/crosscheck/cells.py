@@ -198,28 +198,11 @@ def _stein(cell: Question) -> Value:
     return (math.log(value), error / value) if value > error else (-math.inf, math.inf)
 
 
-def _scalars(cell: Question, sampling: Sampling) -> Estimate:
-    length = cell.length if cell.kernel.law is Law.POSITION else None
-    return draw(cell.row, sampling, length=length)
-
-
-def _whole_keys(cell: Question, sampling: Sampling) -> Estimate:
-    return draw(cell.row, sampling, dim=cell.given["dim"])
-
-
 def _features(cell: Question, sampling: Sampling) -> Estimate:
     own: Any = cell.row.params
     query = named_query(own["query"]).vector(own["dim"])
     feature = FEATURE_MAPS[cell.given["feature"]]
     return estimators.features(feature, query, cell.given["center"], cell.given["spread"], sampling)
-
-
-def _whole_rows(cell: Question, sampling: Sampling) -> Estimate:
-    return sample_rows(cell.row, cell.length, sampling, cell.quantity)
-
-
-def _pooled_rows(cell: Question, sampling: Sampling) -> Estimate:
-    return draw_rows(cell.row, cell.length or ANY_LENGTH, sampling, None).limit_form()
 
 
 THEORIES: dict[str, Callable[[Question], Value]] = {
@@ -235,9 +218,15 @@ THEORIES: dict[str, Callable[[Question], Value]] = {
 }
 
 SAMPLERS: dict[str, Callable[[Question, Sampling], Estimate]] = {
-    "scalars": _scalars,
-    "whole keys": _whole_keys,
+    "scalars": lambda cell, sampling: draw(
+        cell.row, sampling, length=cell.length if cell.kernel.law is Law.POSITION else None
+    ),
+    "whole keys": lambda cell, sampling: draw(cell.row, sampling, dim=cell.given["dim"]),
     "features": _features,
-    "whole rows": _whole_rows,
-    "pooled rows": _pooled_rows,
+    "whole rows": lambda cell, sampling: sample_rows(
+        cell.row, cell.length, sampling, cell.quantity
+    ),
+    "pooled rows": lambda cell, sampling: draw_rows(
+        cell.row, cell.length or ANY_LENGTH, sampling, None
+    ).limit_form(),
 }

@@ -24,7 +24,11 @@ import sympy
 from sympy import Expr
 
 from sparsity.arguments import bound
+from sparsity.derivation import scores
 from sparsity.derivation.derivation import Case, Derivation, Limit
+from sparsity.derivation.features import derive_features
+from sparsity.derivation.pieces import SWITCHES, switching_quantities
+from sparsity.derivation.positions import derive_positions
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel, Law, elementwise, known
 from sparsity.kernels.symbols import s
@@ -74,11 +78,7 @@ def without_limits(kernel: str | Kernel) -> Derivation:
         NoClosedForm: which step failed and on what.
     """
     record = elementwise(kernel)
-    if record.law is not Law.SCORE:
-        return _derive(record)
-    from sparsity.derivation import scores
-
-    return scores.without_limits(record)
+    return scores.without_limits(record) if record.law is Law.SCORE else _derive(record)
 
 
 @functools.lru_cache(maxsize=64)
@@ -86,12 +86,10 @@ def _derive(kernel: Kernel) -> Derivation:
     """Derive in this process, however long it takes."""
     try:
         if kernel.law is Law.SCORE:
-            from sparsity.derivation.scores import derive_scores as derived
-        elif kernel.law is Law.FEATURES:
-            from sparsity.derivation.features import derive_features as derived
-        else:
-            from sparsity.derivation.positions import derive_positions as derived
-        return derived(kernel)
+            return scores.derive_scores(kernel)
+        if kernel.law is Law.FEATURES:
+            return derive_features(kernel)
+        return derive_positions(kernel)
     except (InputError, NoClosedForm):
         raise
     except (TypeError, ValueError, ArithmeticError, NotImplementedError, RecursionError) as error:
@@ -109,8 +107,6 @@ def _is_quick(weight: Expr) -> bool:
     or 1000, or a kink such as that of min(1/2, sinh(s)): SymPy then factors polynomials in towers
     of algebraic numbers.
     """
-    from sparsity.derivation.pieces import SWITCHES, switching_quantities
-
     expandable = (sympy.exp, sympy.sinh, sympy.cosh, *SWITCHES)
     functions = weight.atoms(sympy.Function)
     if any(f.has(s) and not isinstance(f, expandable) for f in functions):
