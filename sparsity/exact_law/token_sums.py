@@ -343,11 +343,7 @@ def sums(
     # Light tokens are taken out of the list before any of their transforms is computed.
     light, end = light_groups(row, c, orders)
     if light.any():
-        kept = ~light
-        used, member = np.unique(row.member[kept], return_inverse=True)
-        classes = [row.classes[i] for i in used]
-        row = TokenClasses(row.n, classes, member.reshape(-1), *(x[kept] for x in row[3:]))
-        channels = [(f, weight[kept]) for f, weight in channels]
+        row, channels = row.subset(~light), [(f, weight[~light]) for f, weight in channels]
     layout = _grid_layout(row, c, orders, channels, longest, reach, end)
     every = _Summation(row, c, k, channels, layout)
     for part in layout.parts:

@@ -60,6 +60,12 @@ class TokenClasses(NamedTuple):
         """Return how many weights of each group are a "token", a "sink" or the "needle"."""
         return {"token": self.token, "sink": self.sink, "needle": self.needle}[who]
 
+    def subset(self, kept: np.ndarray) -> TokenClasses:
+        """Return some of the groups and the classes that they need; n stays that of the row."""
+        used, member = np.unique(self.member[kept], return_inverse=True)
+        classes = [self.classes[i] for i in used]
+        return TokenClasses(self.n, classes, member.reshape(-1), *(x[kept] for x in self[3:]))
+
 
 def classed(row: Row, length: Any) -> TokenClasses:
     """Sort the tokens of a row of n into classes.
@@ -159,11 +165,8 @@ def refuse_without(row: Row, who: str | None, there: Any) -> None:
 
 def rescaled(given: TokenClasses, units: bool) -> TokenClasses:
     """Scale the largest weight, fixed or typical, to about one; drop units unless they count."""
-    # Units stand behind the tokens, and their class behind the tokens' classes: a cut is enough.
     if not units and not given.token.all():
-        own = given.token > 0
-        classes = given.classes[: int(given.member[own].max()) + 1]
-        given = TokenClasses(given.n, classes, *(x[own] for x in given[2:]))
+        given = given.subset(given.token > 0)
     return given._replace(log_w=given.log_w - given.log_w.max())
 
 
