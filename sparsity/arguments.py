@@ -196,6 +196,14 @@ def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
     return int(found)
 
 
+def keep_checked(record: Any, name: str, check: Callable[..., Any], *how: Any) -> None:
+    """Check a field of a frozen record, and keep what it reads as: `check(name, value, *how)`.
+
+    A frozen dataclass takes no assignment, not even in its own `__post_init__`.
+    """
+    object.__setattr__(record, name, check(name, getattr(record, name), *how))
+
+
 def float_type(value: Any) -> np.dtype:
     """Return float32 or float64, from NumPy's or JAX's type or by name.
 

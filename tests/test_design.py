@@ -34,8 +34,9 @@ from sparsity import (
     sink_logit,
 )
 from sparsity.design_search import LENGTHS, Design, Impossible
+from sparsity.design_search.free import free_number
 from sparsity.design_search.monotone import solve_rising
-from sparsity.design_search.scan import TooLong, free_number
+from sparsity.design_search.scan import TooLong
 from sparsity.exact_law.regimes import condensed_share, critical_spread
 from sparsity.kernels.symbols import s
 from sparsity.output import json_ready

@@ -140,7 +140,7 @@ def test_exact_coca_holds_no_array_of_pairs():
 def test_half_of_the_planes_rise_for_pi_over_two_theta():
     theta = rotation.angles(8)
     q, k = (rotation.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
-    tau = rotary.rising(q, k, theta)
+    tau = rotary.anomaly_length(q, k, theta)
     # By walking: the first distance, in hundredths of a token of the plane, where it falls.
     step = np.arange(400) * 0.01
     phase = (np.angle(q) - np.angle(k))[:500, :, None] + step
@@ -474,7 +474,9 @@ def degrees(*_: Any, dim: int = 64) -> np.ndarray:
 
 
 WRONG_WORLDS = {
-    "rope-anomaly": CocaRoutes(rising=lambda q, k, th: 0.99 * rotary.rising(q, k, th)),
+    "rope-anomaly": CocaRoutes(
+        anomaly_length=lambda q, k, th: 0.99 * rotary.anomaly_length(q, k, th)
+    ),
     "k-border": CocaRoutes(angles=degrees),
     "decay-bound": CocaRoutes(
         decay_bounds=lambda *a: (rotary.decay_bounds(*a)[0], 0.05 * rotary.decay_bounds(*a)[1])

@@ -32,7 +32,7 @@ from sparsity import (
     sampling,
     verify,
 )
-from sparsity.crosscheck.cells import STDERR_SHARE, applicable_pairs
+from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
 from sparsity.crosscheck.verify import check
 from sparsity.kernels import identity
 from sparsity.limit.scores import log_moment

@@ -28,7 +28,8 @@ from sparsity import (
     score_kernel,
     verify,
 )
-from sparsity.crosscheck.cells import STDERR_SHARE, Question, applicable_pairs
+from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
+from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import CrossCheck, check, check_exact
 from sparsity.kernels import exp
 from sparsity.kernels.symbols import s

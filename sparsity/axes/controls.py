@@ -31,7 +31,7 @@ from sparsity.rows import steps as row_steps
 
 POINTS = 400  # of a curve
 _STEPS = 240  # of a slider
-_LONGEST = 64  # characters of a number field
+_LONGEST = 64  # characters of a number field: what is longer is cut before it is read
 
 
 class Scale(NamedTuple):
@@ -95,6 +95,7 @@ class Control:
 
     def ends(self, value: float) -> tuple[float, float]:
         """Return the ends of slider and axis, moved by whole decades to include `value`."""
+        # Whole decades, so that the axis does not move with every digit that is typed.
         low, high = self.low, self.high
         if self.scale is LOG:
             if value < low:
@@ -128,7 +129,7 @@ class Control:
             short = {round(v, 2 + int(_nines(np.array(v)))) for v in x.tolist()} | {1.0}
         else:
             short = {float(f"{v:.3g}") if abs(v) < 1e3 else v for v in x.tolist()}
-        return sorted(v + 0.0 for v in short)
+        return sorted(v + 0.0 for v in short)  # −0.0 + 0.0 is 0.0
 
     def place(self, x: np.ndarray, value: float) -> np.ndarray:
         """Return where values lie along the axis, 0 at its left end and 1 at its right."""
@@ -138,6 +139,8 @@ class Control:
     def marks(self, value: float) -> list[tuple[float, str]]:
         """Return the ticks as (place, label)."""
         low, high = self.ends(value)
+        # The ticks of the record are chosen by hand for its own ends; moved ends have even ones, at
+        # most about seven.
         ticks = list(self.ticks)
         if (low, high) != (self.low, self.high):
             if self.scale is LOG:
@@ -217,7 +220,11 @@ _BY_STEP = {
 
 
 def around(step: type[Any]) -> Control:
-    """Return a control for the first field of a step, around its example."""
+    """Return a control for the first field of a step, around its example.
+
+    Of a step that is not known here nothing but the example tells what numbers are usual: two
+    decades on either side of a positive one, ten times its size about 0 for any other.
+    """
     name, at = fields(step)[0].name, step.example[0]
     whole = isinstance(at, int)
     key, text = f"{step.name}-{name}", f"{name} of {step.name}"

@@ -45,7 +45,7 @@ class Scale(NamedTuple):
                 height = np.log(value / self.low) / math.log(self.high / self.low)
         else:
             height = (value - self.low) / (self.high - self.low)
-        return np.clip(height, -1.0, 2.0)
+        return np.clip(height, -1.0, 2.0)  # far off the chart, but a number that a page can draw
 
 
 def _linear(high: float, steps: int) -> Scale:
@@ -72,6 +72,7 @@ def _scale(quantity: Quantity, decades: int) -> Scale:
     return _linear(1.0, 5) if most <= 1 else _powers(0, math.ceil(math.log10(most)))
 
 
+# Ways from the quantity that is computed to the number that is shown, (value, n) -> number.
 def _same(value: Any, n: Any) -> Any:
     return value
 
@@ -160,6 +161,7 @@ def _of(quantity: Quantity, symbol: str) -> Plot:
         Column("exact", f"{symbol}, rows of n", symbol, True, _same),
     )
     unit = {"1": "", "nat": " in nats"}.get(quantity.unit, f" in {quantity.unit}")
+    # A member of a family has its numbers in its symbol, and a symbol that is the name says it all.
     plain = ":" not in quantity.name and _words(quantity.name) != symbol
     label = (f"{_words(quantity.name)}  {symbol}" if plain else symbol) + unit
     one = 1.0 if quantity.unit == "tokens" else None
@@ -185,6 +187,7 @@ def named(name: str) -> Plot:
     Raises:
         InputError: no such quantity, or a number outside the domain of its family.
     """
+    # Views first: "S" is a view of n_eff here, not the quantity S, which is "S_n".
     for view in _VIEWS:
         if view.name == name:
             return view

@@ -91,6 +91,7 @@ def _windowed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
 
 def _tempered(rule: type[Any]) -> Form:
     """Return the form of a temperature: β and γ times its factor, of the number under control."""
+    # The example tells the type of the field: a control gives floats, a trained length is whole.
     kind, name = type(rule.example[0]), control_of_step(rule).name
 
     def factor_at(number: Any, length: Any) -> float:
@@ -109,6 +110,8 @@ def _raised(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
 
 def _rope(v: Values) -> tuple[Step, ...]:
     """Return RoPE with key means along a random query: β cos(mθ) averaged over its planes."""
+    # A key mean μ = q·β/γ² has q·μ = β at distance 0, as ‖q‖ = γ. Keys of unit spread then have
+    # scores of spread γ. The seed is fixed: the same curve each time.
     query = np.random.default_rng(0).standard_normal(int(v["dim"]))
     query *= v["gamma"] / np.linalg.norm(query)
     return (Rope(query, query * (v["beta"] / v["gamma"] ** 2), 1.0),)
@@ -183,6 +186,7 @@ ALL: tuple[Rows, ...] = of_steps()
 @functools.lru_cache(maxsize=64)
 def marks(rows: Rows) -> frozenset[str]:
     """Return what there is in its rows besides plain tokens: a "sink", the "needle"."""
+    # A row is made and looked at: what a step adds is not declared anywhere.
     start = {name: control.start for name, control in CONTROLS.items()}
     given = classed(rows.row(exp, start), ANY_LENGTH)
     return frozenset(who for who in ("sink", "needle") if given.of(who).any())
@@ -199,6 +203,7 @@ def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
     A step that a control can move, and no other step of the row shares, is moved by it; the others
     stay as they are. One step alone is the law on offer.
     """
+    # A control moves one step only: a second window keeps its size while the first is moved.
     values: dict[str, float] = {}
     parts: list[Callable[[Values], tuple[Step, ...]]] = []
     laws: list[Rows] = []

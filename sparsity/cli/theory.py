@@ -219,7 +219,7 @@ def exact(
 
 
 def _help_of_free() -> str:
-    from sparsity.design_search.scan import NAMES
+    from sparsity.design_search.free import NAMES
 
     return f"What to solve for: {', '.join(NAMES)}."
 
@@ -244,7 +244,7 @@ def _help_of_free() -> str:
     metavar="NAME",
     cls=pages.ReadLater,
     read=_help_of_free,
-    shell_complete=pages.offer_members("sparsity.design_search.scan"),
+    shell_complete=pages.offer_members("sparsity.design_search.free"),
 )
 @common.option("--max-seconds", "T", "CPU time of a search (default 7).")
 @common.option("--beta", "VALUE", "Hold the bias of the scores at this value.")

@@ -1,7 +1,7 @@
 """A cell of the cross-check: what is asked of which row, and the two instruments that answer.
 
-The instruments have nothing in common but the kernel's definition, the steps and the quantity. Of a
-row of one's own, `applicable_pairs` makes every cell that two instruments can answer.
+The instruments have nothing in common but the kernel's definition, the steps and the quantity. Each
+is a function in `THEORIES` or `SAMPLERS`, under the name by which a cell asks for it.
 """
 
 from __future__ import annotations
@@ -16,39 +16,26 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, quantities
-from sparsity.capabilities import capabilities
 from sparsity.crosscheck import stein
-from sparsity.errors import InputError, NoClosedForm
-from sparsity.exact_law import engine, maps
+from sparsity.errors import InputError
+from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
-from sparsity.kernels.parameters import LENGTH
 from sparsity.kernels.queries import named as named_query
-from sparsity.limit import map_limits, quadrature
+from sparsity.limit import quadrature
 from sparsity.limit.evaluation import evaluate
-from sparsity.limit.long_rows import log_sums
 from sparsity.results import Estimate
-from sparsity.rows import classes
 from sparsity.rows.classes import ANY_LENGTH
 from sparsity.rows.row import Row
-from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import Sampling, draw, draw_each, estimators, sample_rows
 from sparsity.sampling.row_sampling import draw_rows
-from sparsity.sampling.row_sources import NUMBERS_AT_ONCE
 
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
-# Theories against samplers, theories against each other, and what was left out and why.
-Pairs = tuple[tuple["Question", ...], tuple["Question", ...], tuple[str, ...]]
-
-# Share of the detectable error that the standard error of a cell is sampled to: a theory is good
-# enough for a cell if its own bound is below that.
-STDERR_SHARE = 0.11
 _DIGITS = 30  # of a derived formula
 _ROW_SAMPLERS = ("whole rows", "pooled rows")
 _MAX_TOKENS_OF_PREFIXES = 2**16  # tokens of a row that is held against `normal_prefixes`
-_MAX_POOLED_NUMBERS = 4e9  # that are drawn for the pooled moments of a row: a minute or two
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}
@@ -56,7 +43,10 @@ FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, 
 
 @functools.lru_cache(maxsize=64)
 def feature_ratio(feature: str, center: float, spread: float) -> float:
-    """Return σ̃/μ̃ of a feature map of normal entries, by quadrature of its definition."""
+    """Return σ̃/μ̃ of a feature map of normal entries, by quadrature of its definition.
+
+    The closed form takes this ratio; samples take the features themselves.
+    """
     log_m1, _ = quadrature.moment(FEATURE_MAPS[feature], 1, center, spread)
     log_m2, _ = quadrature.moment(FEATURE_MAPS[feature], 2, center, spread)
     return math.sqrt(math.expm1(float(log_m2) - 2 * float(log_m1)))
@@ -121,7 +111,7 @@ def families(cells: Sequence[Question]) -> list[list[int]]:
     """
     found: dict[Any, list[int]] = {}
     for i, cell in enumerate(cells):
-        key: Any = i
+        key: Any = i  # alone, unless it shares its draws
         if cell.instruments[1] in _ROW_SAMPLERS:
             key = cell.row, cell.length or ANY_LENGTH
             if isinstance(cell.kernel, RowMap):  # whose pooled rows have weights of their own
@@ -153,7 +143,10 @@ def _limit(cell: Question, method: str | None = None) -> Value:
 
 
 def _product(cell: Question) -> Value:
-    """Multiply S of the window and S of the scores: so it is of independent factors."""
+    """Multiply S of the window by S of the scores.
+
+    A weight λ^(n−j)·f(s) is a product of independent factors, whose moments multiply.
+    """
     (step,) = cell.row.steps
     assert isinstance(step, Decay)
     window = evaluate(decayed, decay=step.decay, length=cell.length)
@@ -166,7 +159,7 @@ def _derived(cell: Question) -> Value:
     """Evaluate the formula that SymPy derives, with many digits."""
     at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
     log_S = float(sympy.N(sympy.log(derivation.derive(cell.row.function).S.subs(at)), _DIGITS))
-    return log_S, 1e-15 * max(1.0, abs(log_S))
+    return log_S, 1e-15 * max(1.0, abs(log_S))  # exact up to the float64 that it is given in
 
 
 def _exact(cell: Question) -> Value:
@@ -205,28 +198,11 @@ def _stein(cell: Question) -> Value:
     return (math.log(value), error / value) if value > error else (-math.inf, math.inf)
 
 
-def _scalars(cell: Question, sampling: Sampling) -> Estimate:
-    length = cell.length if cell.kernel.law is Law.POSITION else None
-    return draw(cell.row, sampling, length=length)
-
-
-def _whole_keys(cell: Question, sampling: Sampling) -> Estimate:
-    return draw(cell.row, sampling, dim=cell.given["dim"])
-
-
 def _features(cell: Question, sampling: Sampling) -> Estimate:
     own: Any = cell.row.params
     query = named_query(own["query"]).vector(own["dim"])
     feature = FEATURE_MAPS[cell.given["feature"]]
     return estimators.features(feature, query, cell.given["center"], cell.given["spread"], sampling)
-
-
-def _whole_rows(cell: Question, sampling: Sampling) -> Estimate:
-    return sample_rows(cell.row, cell.length, sampling, cell.quantity)
-
-
-def _pooled_rows(cell: Question, sampling: Sampling) -> Estimate:
-    return draw_rows(cell.row, cell.length or ANY_LENGTH, sampling, None).limit_form()
 
 
 THEORIES: dict[str, Callable[[Question], Value]] = {
@@ -242,128 +218,15 @@ THEORIES: dict[str, Callable[[Question], Value]] = {
 }
 
 SAMPLERS: dict[str, Callable[[Question, Sampling], Estimate]] = {
-    "scalars": _scalars,
-    "whole keys": _whole_keys,
+    "scalars": lambda cell, sampling: draw(
+        cell.row, sampling, length=cell.length if cell.kernel.law is Law.POSITION else None
+    ),
+    "whole keys": lambda cell, sampling: draw(cell.row, sampling, dim=cell.given["dim"]),
     "features": _features,
-    "whole rows": _whole_rows,
-    "pooled rows": _pooled_rows,
+    "whole rows": lambda cell, sampling: sample_rows(
+        cell.row, cell.length, sampling, cell.quantity
+    ),
+    "pooled rows": lambda cell, sampling: draw_rows(
+        cell.row, cell.length or ANY_LENGTH, sampling, None
+    ).limit_form(),
 }
-
-
-def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
-    """Return every pair of instruments that can answer for a row.
-
-    Args:
-        row: the row.
-        length: n, or None.
-        rel_error: the standard error that a cell is sampled to.
-
-    Returns:
-        Theories against samplers, theories against each other, and what was left out and why.
-
-    Raises:
-        InputError: no theory can be held against a sampler.
-    """
-    n = None if length is None else int(LENGTH.one(length))
-    kept: list[Question] = []
-    left_out, refusals = [], []
-    # No table says which instrument knows which row: each is asked, and its refusal is the reason
-    # that the outcome gives.
-    for cell in _candidates(row, n):
-        # A cell stands if both of its instruments answer, and the theory well enough.
-        try:
-            theory, error = cell.value()
-            if not cell.statistical:
-                cell.value(1)
-            elif not math.isfinite(theory):
-                raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
-            elif error > rel_error:
-                fix = (
-                    f"its exact law is known only to {error:.1g}, coarser than what sampling shows"
-                )
-                raise InputError(cell.quantity, f"e^{theory:g}", fix)
-            if cell.instruments[1] == "pooled rows":
-                _refuse_rare_rows(cell, rel_error)
-            kept.append(cell)
-        except (InputError, NoClosedForm) as error:
-            left_out.append(f"{cell.quantity}, {' against '.join(cell.instruments)}: {error}")
-            refusals.append(error)
-    sampled = tuple(cell for cell in kept if cell.statistical)
-    if not sampled:
-        raise next((e for e in refusals if isinstance(e, InputError)), refusals[0])
-    return sampled, tuple(cell for cell in kept if not cell.statistical), tuple(left_out)
-
-
-def _candidates(row: Row, n: int | None) -> list[Question]:
-    """Return every cell whose instruments may answer for a row; some of them will refuse it."""
-    if isinstance(row.kernel, RowMap):
-        return _candidates_of_map(row, row.kernel, n)
-    law, found = row.kernel.law, []
-    of_positions = n if law is Law.POSITION else None
-    if row.steps:
-        found.append(Question(row, ("limit", "pooled rows"), "S", n))
-    else:
-        found.append(Question(row, ("limit", "scalars"), "S", of_positions))
-        found.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
-        if law is Law.SCORE:
-            found.append(Question(row, ("derivation", "quadrature")))
-    if law is not Law.SCORE:
-        if n is not None and law is not Law.POSITION:
-            row.scored()
-        return found
-    if n is None:
-        return found
-    try:  # for scores that the second law of n_eff is for
-        tokens = row.tokens(n)
-    except InputError:  # scores that are known by their moments only, or none: each cell says so
-        tokens = None
-    for quantity in quantities.ALL:
-        if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
-            continue  # a linear image of another quantity is held by that one's cell
-        # Laws that refuse this row stay candidates, to be left out with their own reason.
-        if quantity.has_law and capabilities(row, quantity, n).missing is None:
-            found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
-    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
-        found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
-    if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
-        found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
-    return found
-
-
-def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
-    """Return cells of the quantities with an exact law under a map of rows, and of its limit S."""
-    names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
-    known = capabilities(row, quantities.S)
-    limit = [Question(row, ("limit", "pooled rows"), "S", n if known.limit_needs_length else None)]
-    if known.limit and (n is None or not names):
-        return limit
-    if not names:
-        raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
-    if n is None:
-        fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
-        raise InputError("length", None, fix)
-    laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
-    return laws + limit if known.limit else laws
-
-
-def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
-    """Refuse pooled moments that live on rows too rare to be drawn.
-
-    The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
-    Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
-    """
-    # Otherwise the sample would look precise, and miss the rows that make the mean: a false alarm.
-    n = cell.length or ANY_LENGTH
-    if isinstance(cell.kernel, RowMap):
-        scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
-    else:
-        given = classes.rescaled(classes.classed(cell.row, n), units=False)
-        (second, _), (fourth, _) = log_sums(given, (2, 4))
-        if any(isinstance(step, StudentT) for step in cell.row.steps):
-            log_sums(given, (4, 8))
-        scatter = fourth - 2 * second + math.log(n)
-    numbers = scatter - 2 * math.log(2 * rel_error)  # log
-    if numbers > math.log(_MAX_POOLED_NUMBERS):
-        shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
-        fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
-        raise InputError("row", cell.row, fix)

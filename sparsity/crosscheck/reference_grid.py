@@ -77,7 +77,7 @@ _SCALAR_GRIDS: tuple[tuple[Kernel, tuple, tuple, tuple], ...] = (
      ((-1, 1), (-40, 1), (0, 1e-6), (0, 1e6), (1e6, 1))),
 )  # fmt: skip
 
-# γ and n, of the entropy by two laws.
+# γ and n, of the entropy by two laws: from nearly uniform rows to those of a few large weights.
 _ENTROPY_CELLS = (
     (0.1, 2), (0.5, 16), (1.0, 2), (1.0, 64), (2.0, 256), (2.0, 10**9), (3.0, 1024), (4.0, 65536),
     (6.0, 64), (8.0, 4096),
@@ -201,6 +201,7 @@ def _rotary(
     The form is "rope" (‖q‖ = ‖μ‖ = 1, spread the γ of the scores), "coca" or "slack" (‖q‖² = d/2,
     center 1/4, spread the spread/center of t); the seed is that of the query and the mean key.
     """
+    # Norms are set, so that the spread of the scores is what the cell says, whatever was drawn.
     rng = np.random.default_rng([seed, dim])
     q, mu = rng.standard_normal((2, dim))
     q /= np.linalg.norm(q)
@@ -229,7 +230,10 @@ MAP_CELLS: tuple[Question, ...] = (
 
 
 def _without_cells(cells: tuple[Question, ...], among: tuple[Kernel, ...]) -> Iterator[Question]:
-    """Yield cells for every kernel of scores that has none of its own."""
+    """Yield cells for every kernel of scores that has none of its own.
+
+    So a kernel that is added to `kernels.ALL` is checked without a line here.
+    """
     known = {cell.kernel for cell in cells}
     for kernel in among:
         if kernel.law is kernels.Law.SCORE and kernel not in known:
@@ -244,6 +248,7 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
     Raises:
         InputError: an unknown kernel.
     """
+    # Kernels that were asked for get cells even if they are not among `kernels.ALL`: of the zoo.
     wanted = tuple(kernels.elementwise(name) for name in only)
     positions = (*cells_of_steps(), *ROTARY_CELLS, *MAP_CELLS)
     every = (*_scalars(), *_full_keys(), *_features(), *_whole_rows(), *positions)

@@ -22,14 +22,8 @@ from sparsity.arguments import check_seed, float_type, number
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.crosscheck import reference_grid
-from sparsity.crosscheck.cells import (
-    STDERR_SHARE,
-    Pairs,
-    Question,
-    applicable_pairs,
-    families,
-    sample_family,
-)
+from sparsity.crosscheck.applicable import STDERR_SHARE, Pairs, applicable_pairs
+from sparsity.crosscheck.cells import Question, families, sample_family
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.crosscheck.ztest import compare, detecting
 from sparsity.errors import InputError
@@ -55,6 +49,7 @@ def judge(
         alarm: two-sided false-alarm probability.
         detectable: the relative error that it must be able to see.
     """
+    # In logs: theory may be e^(−1000), and an error is relative.
     z, critical, seen = compare(theory, estimate, alarm)
     # A cell agrees only if it could have disagreed: a wide standard error is no evidence.
     if not math.isfinite(estimate.log_value - theory) or not estimate.trusted:
@@ -229,7 +224,7 @@ def verify(
         executor=executor,
         progress=progress,
     )
-    held = check_exact(exact)
+    held = check_exact(exact)  # theories against each other: no chance in it, and no alarm
     agree = all(c.verdict == "agree" for c in (*judged, *held))
     smallest = max(cell.detectable for cell in judged)
     return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, left_out)

@@ -24,7 +24,7 @@ def _detectable_stderrs(dof: float, alarm: float) -> float:
     """
     # The estimate of an error of d standard errors is about d with a spread of 1: to exceed the
     # critical value with that power, d has to be beyond it by the quantile of the power.
-    return float(stdtrit(dof, _POWER) - stdtrit(dof, alarm / 2))
+    return float(stdtrit(dof, _POWER) - stdtrit(dof, alarm / 2))  # the second is negative
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Detecting(Sampling):
 
 def detecting(detectable: float, alarm: float, seed: int, dtype: Any) -> Detecting:
     """Return settings under which a relative error of that size is seen; args as in `Detecting`."""
+    # `rel_error` is for a standard error that is known; `aim` asks for less from few batches.
     most = detectable / _detectable_stderrs(math.inf, alarm)
     return Detecting(most, seed=seed, dtype=dtype, detectable=detectable, alarm=alarm)
 

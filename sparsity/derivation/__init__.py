@@ -3,9 +3,9 @@
 Nothing here is typed in: each result is integrated or summed from `Kernel.weight` under
 `Kernel.law`, and every antiderivative is differentiated back before it is used.
 
-    Kernel ─┬─ of a score ─> scores: moments ─> S ─> asymptotics: limits ─┐
-            ├─ of features ─> features: mean and covariance ──────────────┼─> Derivation
-            └─ of a position ─> positions: geometric sums ────────────────┘   (text, LaTeX)
+    Kernel ─┬─ of a score ─> scores: pieces ─> moments ─> S ─> asymptotics: limits ─┐
+            ├─ of features ─> features: mean and covariance ────────────────────────┼─> Derivation
+            └─ of a position ─> positions: geometric sums ──────────────────────────┘
 
 SymPy has no limit on time of its own. What may take long is derived in a process that can be ended.
 """
@@ -24,7 +24,11 @@ import sympy
 from sympy import Expr
 
 from sparsity.arguments import bound
+from sparsity.derivation import scores
 from sparsity.derivation.derivation import Case, Derivation, Limit
+from sparsity.derivation.features import derive_features
+from sparsity.derivation.pieces import SWITCHES, switching_quantities
+from sparsity.derivation.positions import derive_positions
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel, Law, elementwise, known
 from sparsity.kernels.symbols import s
@@ -32,7 +36,9 @@ from sparsity.rows.row import Row
 
 __all__ = ["Case", "Derivation", "Limit", "derive", "without_limits"]
 
-# Of a formula that SymPy derives in seconds at most; see `is_quickly_derived`.
+# The largest formula that SymPy derives in seconds; `is_quickly_derived` has the measurement.
+# Higher limits spare more processes, and risk a formula that runs on in this one, where nothing can
+# end it.
 _MAX_QUICK_OPERATIONS, _MAX_QUICK_KINKS, _MAX_QUICK_POWER, _MAX_QUICK_NUMBER = 10, 2, 4, 100
 
 
@@ -63,44 +69,38 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
 
 
 def without_limits(kernel: str | Kernel) -> Derivation:
-    """Do `derive`, but for `limits` of a kernel of the score, which take most of the time.
+    """Derive as `derive` does, but without the limits, which take most of the time.
 
     Args:
-        kernel: as `derive` has it.
+        kernel: as in `derive`; only kernels of the score have limits that take long.
 
     Raises:
         InputError: no kernel of that name.
         NoClosedForm: which step failed and on what.
     """
     record = elementwise(kernel)
-    if record.law is not Law.SCORE:
-        return _derive(record)
-    from sparsity.derivation import scores
-
-    return scores.without_limits(record)
+    return scores.without_limits(record) if record.law is Law.SCORE else _derive(record)
 
 
 @functools.lru_cache(maxsize=64)
 def _derive(kernel: Kernel) -> Derivation:
-    """Derive, here and however long it takes."""
+    """Derive in this process, however long it takes."""
     try:
         if kernel.law is Law.SCORE:
-            from sparsity.derivation.scores import derive_scores as derived
-        elif kernel.law is Law.FEATURES:
-            from sparsity.derivation.features import derive_features as derived
-        else:
-            from sparsity.derivation.positions import derive_positions as derived
-        return derived(kernel)
+            return scores.derive_scores(kernel)
+        if kernel.law is Law.FEATURES:
+            return derive_features(kernel)
+        return derive_positions(kernel)
     except (InputError, NoClosedForm):
         raise
     except (TypeError, ValueError, ArithmeticError, NotImplementedError, RecursionError) as error:
-        # SymPy's, on numbers that it cannot compare and integrals that it has not
+        # SymPy raises these on numbers that it cannot compare and integrals that it does not know.
         why = " ".join(str(error).split())[:200]
         raise NoClosedForm("the derivation", f"SymPy cannot: {why}") from error
 
 
 def is_quickly_derived(weight: Expr) -> bool:
-    """Return whether SymPy is done in seconds at most, as no process needs to be started then.
+    """Return whether SymPy derives it in seconds at most: then no process needs to be started.
 
     Either a function of the score cannot be expanded, which is found at once; or the formula is a
     short one in small rational numbers, whose kinks are the zeros of polynomials. Of 180 random
@@ -108,8 +108,6 @@ def is_quickly_derived(weight: Expr) -> bool:
     or 1000, or a kink such as that of min(1/2, sinh(s)): SymPy then factors polynomials in towers
     of algebraic numbers.
     """
-    from sparsity.derivation.moments import SWITCHES, switching_quantities
-
     expandable = (sympy.exp, sympy.sinh, sympy.cosh, *SWITCHES)
     functions = weight.atoms(sympy.Function)
     if any(f.has(s) and not isinstance(f, expandable) for f in functions):
@@ -145,7 +143,7 @@ def _derive_in_time(kernel: Kernel, max_seconds: float) -> Derivation:
     ) as process:
         try:
             assert process.stdout is not None
-            process.stdout.readline()  # it is ready
+            process.stdout.readline()  # "ready": importing SymPy is not part of the time allowed
             said, _ = process.communicate(pickle.dumps(kernel), timeout=max_seconds)
         except subprocess.TimeoutExpired:
             reason = f"it takes longer than {max_seconds:g} s (max_seconds allows more)"
@@ -157,7 +155,7 @@ def _derive_in_time(kernel: Kernel, max_seconds: float) -> Derivation:
     found = pickle.loads(said)
     if isinstance(found, Exception):
         raise found
-    return replace(found, kernel=kernel)
+    return replace(found, kernel=kernel)  # what came back holds a pickled copy
 
 
 def _answer() -> None:

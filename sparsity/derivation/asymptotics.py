@@ -18,7 +18,8 @@ from typing import Any
 import sympy
 from sympy import Expr, Rational, S, erf, exp, factorial, factorial2, oo, pi, sqrt
 
-from sparsity.derivation.moments import Moment, sign_at, zeros
+from sparsity.derivation.moments import Moment
+from sparsity.derivation.pieces import sign_at, zeros
 from sparsity.errors import NoClosedForm
 from sparsity.kernels.symbols import beta, s
 
@@ -46,7 +47,10 @@ def _laurent(expression: Expr) -> Series:
 
 
 def _tidy(coefficient: Expr) -> Expr:
-    """Return a form in which what cancels is 0, also between fractions in β and γ."""
+    """Return a form in which what cancels is 0, also between fractions in β and γ.
+
+    `cancel` alone would do; it is dear, and needed only where a denominator is a sum.
+    """
     expanded = sympy.expand(coefficient)
     if not any(power.base.has(sympy.Add) for power in expanded.atoms(sympy.Pow)):
         return expanded  # no denominator is a sum
@@ -89,6 +93,8 @@ def _taylor(function: Expr, at: Expr, small: Series, order: int) -> Series:
 
 def _erfc_series(w: Series, order: int) -> Series:
     """Return √π·e^(w²)·erfc(w) = Σ (−1)^m (2m−1)!!/2^m w^(−2m−1), for a w that grows."""
+    # w = head·y^lowest (1 + small), and each power of 1/w is a binomial series in `small`. The
+    # series in m diverges; cut at y^order it is asymptotic, which is all that a limit needs.
     lowest = min(w)
     head = sympy.factor(w[lowest])
     small = {p - lowest: c / head for p, c in w.items() if p != lowest}
@@ -150,6 +156,7 @@ class Approach:
         return joined.replace(exp, lambda exponent: exp(sympy.factor(exponent)))
 
     def _sign_in_beta(self, quantity: Expr) -> int:
+        # A sample decides only where there is no zero between the ends of the regime.
         try:
             if not any(self.low < cut < self.high for cut in zeros(quantity, self.low, self.high)):
                 return sign_at(quantity, self.low, self.high)
@@ -191,10 +198,12 @@ def _groups(moment: Moment, regime: Approach, order: int) -> dict[Expr, tuple[Se
             inner = _taylor(erf(_v), argument.get(0, S.Zero), small, room)
             add(prefactor, exponent, inner, room)
             continue
+        # erf(L) of a growing L is ±(1 − erfc|L|): the 1 stays in the group of e^Q, and erfc joins
+        # that of e^(Q − L²), whose growing part is another.
         side = regime.sign(argument[lowest])
         size = {p: side * c for p, c in argument.items()}
         add({p: side * c for p, c in prefactor.items()}, exponent, None, room)
-        square = _times(argument, argument, room + 2 * abs(lowest))
+        square = _times(argument, argument, room + 2 * abs(lowest))  # L² begins at y^(2·lowest)
         lowered = {
             p: sympy.expand(exponent.get(p, S.Zero) - square.get(p, S.Zero))
             for p in exponent.keys() | square.keys()
@@ -207,6 +216,8 @@ def _groups(moment: Moment, regime: Approach, order: int) -> dict[Expr, tuple[Se
 def _dominant(moment: Moment, regime: Approach, order: int) -> tuple[Expr, Series]:
     """Return the largest group: its growing exponent and its series."""
     groups = _groups(moment, regime, order)
+    # A group that cancels below y^order is dropped only if its series was complete: else it may
+    # have a term beyond, and as the largest it would still decide.
     alive = {q: series for q, (series, complete) in groups.items() if series or not complete}
     best: Expr | None = None
     for exponent in alive:
@@ -218,6 +229,7 @@ def _dominant(moment: Moment, regime: Approach, order: int) -> tuple[Expr, Serie
 
 
 def _grows(difference: Expr, regime: Approach) -> bool:
+    """Return whether e^difference → ∞ as y → 0⁺: the lowest power of y decides."""
     powers = _laurent(difference)
     return bool(powers) and regime.sign(powers[min(powers)]) > 0
 
@@ -231,6 +243,7 @@ def ratio_asymptotics(m1: Moment, m2: Moment, regime: Approach) -> tuple[Expr, E
     Raises:
         Undecided: a sign or a cancellation could not be settled.
     """
+    # A higher order costs more, and is needed only where the leading terms cancel.
     for order in (6, 12, 24):
         try:
             return _ratio(m1, m2, regime, order)

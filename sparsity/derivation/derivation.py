@@ -147,6 +147,7 @@ def _written(value: Any) -> Any:
 
 
 def _latex(value: Any) -> str:
+    """Return LaTeX of a formula, or of a condition in words."""
     return rf"\text{{{value}}}" if isinstance(value, str) else sympy.latex(_written(value))
 
 
@@ -154,6 +155,7 @@ def _block(name: str, value: Any, relation: str = "=") -> list[str]:
     """Return `name = value` with the value typeset over several lines, and a blank line after."""
     equation = sympy.Eq(sympy.Symbol(name), _written(value), evaluate=False)
     lines = sympy.pretty(equation, use_unicode=True, wrap_line=False).split("\n")
+    # SymPy sets an equation over several lines only with "="; the arrow is put in afterwards.
     head = f"{name} ="
     return [
         line.replace(head, f"{name} {relation}", 1) if line.startswith(head) else line
@@ -162,6 +164,7 @@ def _block(name: str, value: Any, relation: str = "=") -> list[str]:
 
 
 def _arrow(limit: Limit) -> str:
+    """Return "As γ → 0, β > 0:", the line above a limit."""
     where = f"As {sympy.pretty(limit.variable)} → {sympy.pretty(limit.point)}"
     if limit.condition == sympy.true:
         return where + ":"

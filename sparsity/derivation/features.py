@@ -54,31 +54,31 @@ def derive_features(kernel: Kernel) -> Derivation:
             _mean * _over(first, i), (ratio * _mean) ** 2 * _over(sympy.expand(inner), i)
         )
 
-    families = {
-        "any query": ("i.i.d. features", independent(lambda index: q[index])),
-        "uniform query": ("q̃ᵢ = 1, i.i.d. features", independent(lambda index: sympy.S.One)),
-        "one-hot query": (
-            "q̃ᵢ = δᵢ₁, i.i.d. features",
-            independent(lambda index: KroneckerDelta(index, 1)),
-        ),
-    }
-    m1, variance, S = families.pop("any query")[1]
-    cases = [_case("any features", "mean μ̃ and covariance Σ̃ of k̃", general)]
-    cases += [_case(name, words, moments) for name, (words, moments) in families.items()]
-    limits = [
+    m1, variance, S = independent(lambda index: q[index])
+    uniform = independent(lambda index: sympy.S.One)
+    one_hot = independent(lambda index: KroneckerDelta(index, 1))
+    cases = tuple(
+        Case(name, assumption, first, first**2 + spread, value)
+        for name, assumption, (first, spread, value) in (
+            ("any features", "mean μ̃ and covariance Σ̃ of k̃", general),
+            ("uniform query", "q̃ᵢ = 1, i.i.d. features", uniform),
+            ("one-hot query", "q̃ᵢ = δᵢ₁, i.i.d. features", one_hot),
+        )
+    )
+    limits = (
         Limit(ratio, sympy.S.Zero, sympy.true, *_leading(S, ratio)),
         Limit(ratio, oo, sympy.true, *_leading(S, ratio, at_infinity=True)),
-    ]
-    for name, (_, (_, _, special)) in families.items():
-        limits.append(Limit(d, oo, name, *_leading(special, d, at_infinity=True)))
+        Limit(d, oo, "uniform query", *_leading(uniform[2], d, at_infinity=True)),
+        Limit(d, oo, "one-hot query", *_leading(one_hot[2], d, at_infinity=True)),
+    )
     return Derivation(
         kernel=kernel,
         first_moment=m1,
         second_moment=m1**2 + variance,
         S=S,
         assumptions=("features k̃ᵢ ≥ 0 independent and identically distributed, r = σ̃/μ̃",),
-        limits=tuple(limits),
-        cases=tuple(cases),
+        limits=limits,
+        cases=cases,
     )
 
 
@@ -101,11 +101,6 @@ def _moments(first: Expr, variance: Expr) -> Moments:
     return first, variance, 1 / sqrt(1 + variance / first**2)
 
 
-def _case(name: str, assumption: str, moments: Moments) -> Case:
-    first, variance, S = moments
-    return Case(name, assumption, first, first**2 + variance, S)
-
-
 def _over(summand: Expr, index: Idx) -> Expr:
     """Sum over an index from 1 to d, evaluated where it can be; its δ conditions hold there."""
     summed = Sum(summand, (index, 1, d)).doit()
@@ -117,6 +112,8 @@ def _over(summand: Expr, index: Idx) -> Expr:
 def _leading(S: Expr, variable: Expr, at_infinity: bool = False) -> tuple[Expr, Expr]:
     """Return the limit of S, and S to the first order that is not constant, from its series."""
     x = sympy.Dummy("x", positive=True)
+    # Sums over the query do not depend on the variable: as plain positive symbols they let SymPy
+    # expand what is then an algebraic function.
     marked = {total: sympy.Dummy(positive=True) for total in S.atoms(Sum)}
     function = S.xreplace(marked).subs(variable, 1 / x if at_infinity else x)
     back = {x: 1 / variable if at_infinity else variable}

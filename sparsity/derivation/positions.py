@@ -14,7 +14,7 @@ from sparsity.errors import NoClosedForm
 from sparsity.kernels import Kernel
 from sparsity.kernels.symbols import decay, j, n
 
-STEP = "sum over positions"
+_STEP = "sum over positions"
 _u = sympy.Symbol("u", positive=True)  # λⁿ
 _tau = sympy.Symbol("tau", positive=True)  # −ln λ
 
@@ -27,8 +27,9 @@ def derive_positions(kernel: Kernel) -> Derivation:
     """
     weight = kernel.weight
     if not weight.is_nonnegative:
-        raise NoClosedForm(STEP, f"the sign of {weight} is not known")
+        raise NoClosedForm(_STEP, f"the sign of {weight} is not known")
     first, second = _mean(weight), _mean(weight**2)
+    # S² is simplified, not S: as a rational function of λ and u = λⁿ it has a normal form.
     square = _signed(sympy.factor(sympy.cancel(_in_u(first**2 / second)))).subs(_u, decay**n)
     flat = weight.subs(decay, 1)
     at_one = sympy.summation(flat, (j, 1, n)) / sqrt(n * sympy.summation(flat**2, (j, 1, n)))
@@ -44,12 +45,13 @@ def derive_positions(kernel: Kernel) -> Derivation:
 
 def _mean(weight: Expr) -> Expr:
     """Return (1/n) Σ_j of a geometric weight, for λ ≠ 1."""
+    # A weight is geometric in j if its logarithm is linear in j.
     logarithm = sympy.expand_log(sympy.log(weight), force=True)
     if not logarithm.is_polynomial(j) or sympy.degree(logarithm, j) > 1:
-        raise NoClosedForm(STEP, f"{weight} is not geometric in j")
+        raise NoClosedForm(_STEP, f"{weight} is not geometric in j")
     total = sympy.summation(sympy.expand_power_exp(weight), (j, 1, n))
     if total.has(Sum):
-        raise NoClosedForm(STEP, f"{total} has no closed form")
+        raise NoClosedForm(_STEP, f"{total} has no closed form")
     apart = {c: sympy.false for c in total.atoms(Eq) if c.has(decay)}  # these mean λ = 1
     return _signed(sympy.factor(sympy.cancel(_in_u(total.xreplace(apart) / n)))).subs(_u, decay**n)
 
@@ -68,6 +70,7 @@ def _signed(fraction: Expr) -> Expr:
 
     That is (1−u)/(1−λ) rather than (u−1)/(λ−1).
     """
+    # No factor changes sign on 0 < λ < 1, where u = λⁿ: one sample (λ = ½, n = 3) tells it.
     sample = {decay: S.Half, _u: S.One / 8, n: 3}
     result, sign = S.One, S.One
     for factor in sympy.Mul.make_args(fraction):
@@ -85,6 +88,7 @@ def _root(square: Expr) -> Expr:
 
 
 def _with_one(generic: Expr, at_one: Expr) -> Expr:
+    """Return the geometric form with its value at λ = 1, where it is 0/0."""
     return Piecewise((sympy.simplify(at_one), Eq(decay, 1)), (generic, True))
 
 
@@ -93,6 +97,7 @@ def _limits(square: Expr, at_one: Expr) -> tuple[Limit, ...]:
     below = decay < 1
     found = [Limit(n, oo, Eq(decay, 1), sympy.limit(at_one, n, oo), sympy.simplify(at_one))]
     in_tau = square.subs(decay, sympy.exp(-_tau))
+    # With λ < 1 the row sees a window of about 1/(1 − λ) tokens, and n·S² tends to its size.
     window = sympy.limit(n * in_tau, n, oo)
     if window.is_finite is not False and window != 0:
         window = _signed(sympy.factor(sympy.cancel(window.subs(_tau, -sympy.log(decay)))))
@@ -122,6 +127,8 @@ def _near_one(square: Expr) -> Expr:
         found = sympy.Poly(sympy.expand(part.subs(powers)), _tau)
         return {m: c for (m,), c in found.terms() if m < order and c != 0}
 
+    # At λ = 1 numerator and denominator vanish to some order, not known beforehand: more terms are
+    # taken until the denominator has three beyond its lowest.
     parts = sympy.fraction(sympy.together(_in_u(square)))
     order = 6
     while True:

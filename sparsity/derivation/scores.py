@@ -16,7 +16,8 @@ from sympy import Expr, oo, sqrt
 
 from sparsity.derivation.asymptotics import Approach, Undecided, ratio_asymptotics, y
 from sparsity.derivation.derivation import Derivation, Limit, z
-from sparsity.derivation.moments import Moment, moment, split
+from sparsity.derivation.moments import Moment, moment
+from sparsity.derivation.pieces import split
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import Kernel
 from sparsity.kernels.symbols import beta, gamma
@@ -63,7 +64,10 @@ def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
 
 
 def _ratio(first: Expr, second: Expr) -> Expr:
-    """Return m₁/√m₂, with the exponents joined where the moments are single exponentials."""
+    """Return m₁/√m₂, with the exponents joined where the moments are single exponentials.
+
+    For e^s SymPy leaves e^(β + γ²/2)·e^(−β − γ²) as it is; joined it is e^(−γ²/2), without β.
+    """
     factors = sympy.Mul.make_args(first / sqrt(second))
     exponents = [x.args[0] for x in factors if isinstance(x, sympy.exp)]
     rest = [x for x in factors if not isinstance(x, sympy.exp)]
@@ -75,10 +79,7 @@ def _homogeneous(m: Moment) -> bool:
     powers = set()
     for term in m.terms:
         scaled = sympy.expand(term.coefficient.subs(beta, z * gamma))
-        inner = [
-            term.exponent,
-            term.erf_argument if term.erf_argument is not None else sympy.S.Zero,
-        ]
+        inner = [term.exponent, term.erf_argument or sympy.S.Zero]
         if any(sympy.expand(x.subs(beta, z * gamma)).has(gamma) for x in inner):
             return False
         powers |= {part.as_independent(gamma)[1] for part in sympy.Add.make_args(scaled)}
@@ -109,6 +110,8 @@ def _limits(
 
 def _regimes(kinks: list[Expr], homogeneous: bool) -> Iterator[list[Approach]]:
     """Yield γ → 0 for β between and at the kinks, γ → ∞, β → ±∞, and β → 0 where only z matters."""
+    # For γ → 0 the score is β, and f is what its piece there is: a case for each interval between
+    # two kinks, and one at each kink, where half of the scores lie on either side.
     narrow = []
     edges = [-oo, *kinks, oo]
     for low, high in itertools.pairwise(edges):

@@ -1,7 +1,8 @@
 """`design`: which parameter gives the wanted quantity in a row of n, by inverting the exact law.
 
     design ──> monotone   n_eff of a kernel that is known to rise in its parameter: one root
-           ├─> scan       any quantity of any row: a look over the whole range, then every root
+           ├─> free       the number that is free in any row, and the range of it
+           │     └─> scan any quantity: a look over the whole range, then every root
            └─> answer     the parameter, its check by the exact law, the reach, other lengths
 
 A row that cannot get there says so, with what it can reach.
@@ -25,13 +26,9 @@ from sparsity.design_search.answer import (
     growth_in_words,
     sink_growth_in_words,
 )
-from sparsity.design_search.monotone import (
-    Coordinate,
-    Reach,
-    rising_coordinate,
-    solve_rising,
-)
-from sparsity.design_search.scan import CPU_SECONDS, TooLong, free_number, scan_lengths
+from sparsity.design_search.free import free_number
+from sparsity.design_search.monotone import Coordinate, Reach, rising_coordinate, solve_rising
+from sparsity.design_search.scan import CPU_SECONDS, TooLong, scan_lengths
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
@@ -43,7 +40,7 @@ from sparsity.rows.steps import SinkLogit
 __all__ = ["LENGTHS", "Design", "Impossible", "design"]
 
 LENGTHS = (64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000)
-_LONGEST = 1e12  # to which the exact law is resolved
+_LONGEST = 1e12  # tokens up to which n_eff is exact to 1e-9
 
 
 def design(
@@ -105,6 +102,8 @@ def design(
     if lengths is not None:
         others = np.ravel(LENGTH.check(lengths)).tolist()
     others = [_one_length(other, quantity) for other in others]
+    # For these n_eff is known to rise in the parameter, and one root is all: no range is searched,
+    # and the reach is known beforehand.
     rises = record in (exp, relu2, identity, decayed) and quantity is quantities.n_eff
     if not of_row and free is None and rises:
         given = _check_options(record, options)
@@ -125,7 +124,10 @@ def design(
 
 
 def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
-    """Return the one quantity that was asked for, and its value; takes it out of the options."""
+    """Return the one quantity that was asked for, and its value; removes it from the options.
+
+    It is given as `n_eff=`, as `of=` with `value=`, or by its own name among the options.
+    """
     if (of is None) != (value is None):
         raise InputError("of" if of is None else "value", None, "give of and value together")
     if of is not None:
@@ -142,6 +144,7 @@ def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Q
 
 
 def _one_length(value: Any, quantity: Quantity) -> float:
+    """Return one checked length; a sink takes its share of a single token as well."""
     n = LENGTH.check(value)
     if n.ndim or not (2 <= n <= _LONGEST or quantity is quantities.sink_mass):
         raise InputError("length", value, "give one row length from 2 to 1e12")

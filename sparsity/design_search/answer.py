@@ -177,6 +177,8 @@ def growth_in_words(
     kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, Any]
 ) -> str:
     """Say how the requirement grows with n at fixed n_eff, as n → ∞."""
+    # The leading order of each kernel's n_eff, solved for the parameter: log-normal weights that
+    # condense (exp), a geometric series (decayed), and n·Φ(β/γ) positive scores (relu2).
     if kernel is exp:
         limit = 1 / condensed_share(wanted)
         how = f"In very long rows γ grows only like √(ln n): γ/√(2 ln n) → {limit:.4g}, slowly"
@@ -210,6 +212,7 @@ def sink_growth_in_words(row: Row, n: float, mass: float) -> str:
     """Say how a sink logit beside softmax logits grows with n at fixed mass; "" for other rows."""
     if row.kernel is not exp or len(row.steps) > 1:
         return ""
+    # The mass is e^b/(e^b + Σ) with Σ ≈ n·E e^s = n·e^(β + γ²/2).
     annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
     return (
         "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In long "

@@ -27,7 +27,8 @@ from sparsity.rows.classes import classed
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
 
-_FARTHEST_LOGIT = 1e4  # that a logit is looked for from where a sink begins to matter
+# How far from where a sink begins to matter its logit is looked for: e^(−1e4) is 0 in float64.
+_FARTHEST_LOGIT = 1e4
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def _spread_of_softmax(length: float, wanted: float, given: dict[str, float]) ->
         ends=(-math.log(300.0), -math.log(1e-7)),
         start=-math.log(guess),
         reach=Reach(1.0, length, False, False, "1 for γ → ∞, all of them for γ → 0"),
+        # With γ₀ given, what is asked for is the scale s of γ = γ₀·s·ln n.
         unit=given["gamma"] * math.log(length) if "gamma" in given else 1.0,
     )
 
@@ -130,7 +132,11 @@ def _bias_or_spread(kernel: Kernel, length: float, given: dict[str, float]) -> C
 
 
 def _decay(length: float, wanted: float) -> Coordinate:
-    """Return λ = 1/(1 + e^(−x)), 1 at x = 40; the first guess is that of an endless row."""
+    """Return λ = 1/(1 + e^(−x)), 1 at x = 40; the first guess is that of an endless row.
+
+    There n_eff = (1 + λ)/(1 − λ) = 1 + 2e^x, so that x = ln((n_eff − 1)/2). Log odds keep their
+    digits near λ = 1, where λ itself has none left.
+    """
     return Coordinate(
         name="decay",
         parameters=lambda x: {"decay": 1 / (1 + math.exp(-x))},
@@ -206,6 +212,7 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
+    # From the logit that would do if every row were typical, doubling steps bracket the root.
     total, wide = _typical_total(row, n)
     low = high = total + odds
     step = wide
@@ -215,7 +222,7 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
             fix = "more than that goes to sinks at every logit tried; give a larger mass"
             raise InputError("mass", mass, fix)
     step = wide
-    while not excess(high) >= 0:
+    while not excess(high) >= 0:  # also where it is NaN: both shares are 0 there
         low = high if excess(high) < 0 else low
         high, step = high + step, 2 * step
         if step > _FARTHEST_LOGIT:

@@ -13,7 +13,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,28 +21,17 @@ from scipy.signal import find_peaks
 from scipy.special import ndtri
 
 from sparsity.arguments import number
+from sparsity.design_search.free import GAMMA, LOGIT, Free
 from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError, TooFine, TooRare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.lowering import numpy_log_abs
-from sparsity.limit.long_rows import log_total
 from sparsity.quantities import Quantity, sink_mass
 from sparsity.rows.row import Row
-from sparsity.rows.steps import (
-    Alibi,
-    Decay,
-    FloorLog,
-    LogLength,
-    ScalableSoftmax,
-    ScaleInvariant,
-    SinkLogit,
-    Window,
-    Yarn,
-)
 
 CPU_SECONDS = 7.0  # of this thread until the last look, which may take 3: a call ends within 10
 _SHARE_OF_GRID = 0.7  # of them; the rest is for extremes and crossings
-_GRID_POINTS = 33  # of the range
+_GRID_POINTS = 33  # of the range; an exact law each, and what turns between two of them is missed
 _LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of float64
 _HALVINGS_OF_EDGE = 10  # of one step of the grid: where a law ends is known to a thousandth of it
 _SHARE_OF_EDGES = 0.3  # of the time that is left: what is wanted is solved for after that
@@ -52,133 +40,6 @@ _ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are roundi
 # are looked at. The rows stand a two-thousandth of the range apart.
 _LEAST_TURN, _MOST_TURNS = 1e-3, 32
 _ROWS_OF_QUANTILES, _QUANTILES = 2001, 257
-
-
-@dataclass(frozen=True)
-class Free:
-    """A number of a row that can be solved for.
-
-    Args:
-        name: as in `free=`.
-        field: the kernel's parameter or the step's field that it is.
-        step: the kind of step; None for a parameter of the kernel.
-        number: x -> the number, rising.
-        ends: (row, n) -> the range of x that is looked at.
-        whole: whether it is a whole number, x its logarithm.
-    """
-
-    name: str
-    field: str
-    step: type[Any] | None
-    number: Callable[[float], float]
-    ends: Callable[[Row, int], tuple[float, float]]
-    whole: bool = False
-
-    def step_index(self, row: Row) -> int | None:
-        """Return the index of the one such step in the row; None for a parameter of the kernel.
-
-        Raises:
-            InputError: the kernel has no such parameter.
-        """
-        if self.step is None:
-            if self.field not in row.params:
-                raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
-            return None
-        (found,) = (i for i, step in enumerate(row.steps) if isinstance(step, self.step))
-        return found
-
-    def value(self, row: Row, x: float) -> float:
-        """Return the number at x; a bias is counted in spreads."""
-        if self.field == "beta":
-            return row.gamma * self.number(x)
-        return float(round(self.number(x))) if self.whole else self.number(x)
-
-    def set_in(self, row: Row, value: float) -> Row:
-        """Return the row with this number."""
-        index = self.step_index(row)
-        number = int(value) if self.whole else value
-        if index is None:
-            return row.replace(**{self.field: number})
-        own: Any = row.steps[index]
-        step = replace(own, **{self.field: number})
-        steps = (*row.steps[:index], step, *row.steps[index + 1 :])
-        return Row(row.kernel, steps=steps, **row.params)
-
-    def without(self, row: Row) -> Row:
-        """Return the row without the step that the number is of."""
-        index = self.step_index(row)
-        steps = tuple(step for i, step in enumerate(row.steps) if i != index)
-        return Row(row.kernel, steps=steps, **row.params)
-
-
-# The coordinate x of each number is one in which the quantity changes about as much everywhere:
-# logarithms of scales, asinh of a bias (linear about 0, a logarithm far out), and of a decay the
-# log odds ln λ/(1 − λ), about the log of the tokens that are remembered.
-
-
-def _logistic(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
-def _log_range(low: float, high: float) -> Callable[[Row, int], tuple[float, float]]:
-    return lambda row, n: (math.log(low), math.log(high))
-
-
-def _about_tokens(row: Row, n: int) -> tuple[float, float]:
-    """Return the range of logits that matter: about the log of the total weight of the tokens."""
-    centre = log_total(LOGIT.without(row), n)
-    return centre - 40.0, centre + 40.0
-
-
-GAMMA = Free("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
-# Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹². A bias of −30
-# spreads leaves no score above 0, and one of +1000 no difference between the weights.
-BETA = Free("beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3)))
-DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
-SLOPE = Free("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
-WINDOW = Free("window", "size", Window, math.exp, lambda row, n: (0.0, math.log(n)), whole=True)
-SCALE = Free("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
-LOGIT = Free("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
-_OWN_DECAY = Free("decay", "decay", None, _logistic, DECAY.ends)  # of the kernel `decayed`
-# Of temperatures. Models ship a slope of 0.1; one of 10 multiplies the scores by tens.
-FLOOR_SLOPE = Free("slope", "slope", FloorLog, math.exp, _log_range(1e-4, 10.0))
-YARN_SLOPE = Free("slope", "slope", Yarn, math.exp, _log_range(1e-4, 10.0))
-TRAINED = Free(
-    *("trained", "trained", LogLength, math.exp),
-    ends=lambda row, n: (math.log(2), math.log(max(n, 2))),
-    whole=True,
-)
-DISTANCE_SCALE = Free("scale", "scale", ScaleInvariant, math.exp, _log_range(1e-2, 1e6))
-
-ALL = (
-    *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),
-    *(FLOOR_SLOPE, YARN_SLOPE, TRAINED, DISTANCE_SCALE),
-)
-NAMES = tuple(dict.fromkeys(free.name for free in ALL))  # several steps may have a slope
-
-
-def free_number(name: str, row: Row) -> Free:
-    """Return what is free, by name: of the steps that have such a number, that of the row's own.
-
-    Raises:
-        InputError: no such name, or the row has no such number, or two of them.
-    """
-    if name not in NAMES:
-        raise InputError("free", name, f"choose one of {', '.join(NAMES)}")
-    if name == "decay" and "decay" in row.params:
-        return _OWN_DECAY
-    named = [free for free in ALL if free.name == name]
-    kinds = tuple(free.step for free in named if free.step is not None)
-    if not kinds:
-        (free,) = named
-        free.step_index(row)
-        return free
-    own = [type(step) for step in row.steps if isinstance(step, kinds)]
-    if len(own) != 1:
-        said = " or ".join(kind.__name__ for kind in kinds)
-        fix = f"the row has {len(own)} steps {said}; give it one, with any number"
-        raise InputError("free", name, fix)
-    return next(free for free in named if free.step is own[0])
 
 
 class TooLong(InputError):
@@ -244,7 +105,7 @@ class _Looks:
         return x, y
 
     def look(self, x: float, lengths: Sequence[int]) -> bool:
-        """Look at several lengths at once; return False where the kernel is too fine for any.
+        """Evaluate several lengths at one x; return False where the kernel is too fine for any.
 
         Raises:
             TooLong: there is no time left.
@@ -254,6 +115,8 @@ class _Looks:
             fix = f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
             fix += "give a shorter row or no other lengths (max_seconds allows more)"
             raise TooLong("length", ", ".join(map(str, lengths)), fix)
+        # One call for all lengths, which share the transforms of a token: they cost little more
+        # than one. A refusal is kept as NaN; rows too rare to have a mean count as about 0.
         row = self.free.set_in(self.row, self.free.value(self.row, x))
         try:
             logs = exact(row, length=np.array(lengths), of=self.quantity).log_value
@@ -298,8 +161,8 @@ def _find_turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list
     tokens = np.nan_to_num(tokens, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
     for side in (tokens, -tokens):
-        peaks, told = find_peaks(side, prominence=_LEAST_TURN)
-        found += zip(told["prominences"].tolist(), x[peaks].tolist(), strict=True)
+        peaks, properties = find_peaks(side, prominence=_LEAST_TURN)
+        found += zip(properties["prominences"].tolist(), x[peaks].tolist(), strict=True)
     return [at for _, at in sorted(found, reverse=True)[:_MOST_TURNS]]
 
 
@@ -329,6 +192,8 @@ def scan_lengths(
         grid = np.linspace(*ends, _GRID_POINTS)
         if free.whole:
             grid = np.log(np.unique(np.round(np.exp(grid))))
+        # The rows of quantiles depend on n by the farthest quantile only, about √(2 ln n): the
+        # shortest and the longest row stand for all.
         turns = [x for n in {min(own), max(own)} for x in _find_turns(row, free, ends, n)]
         known = False
         for x in sorted({*grid.tolist(), *turns}):
@@ -353,7 +218,7 @@ def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
     def excess(x: float) -> float:
         return look.log_at(x, n) - wanted
 
-    if not free.whole:
+    if not free.whole:  # whole numbers are few enough for the bisection below
         _search_edges(look, n)
         _search_extremes(look, n, wanted)
     x, seen = look.known(n)
@@ -404,7 +269,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
     grid, seen = look.known(n)
     last = len(grid) - 1
     for sign in (1.0, -1.0):  # of minima, and of maxima
-        y = sign * seen
+        y = sign * seen  # a maximum is a minimum of −y
         for i in range(len(grid)):
             low, high = max(i - 1, 0), min(i + 1, last)
             rise = max(y[low], y[high]) - y[i]
@@ -424,6 +289,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
                 found = sign * look.log_at(float(x), n)
                 return found if math.isfinite(found) else math.inf
 
+            # Every look is kept in `look`: the result of the search itself is not needed.
             width = float(grid[high] - grid[low])
             bounds, how = (float(grid[low]), float(grid[high])), {"xatol": 1e-6 * width}
             minimize_scalar(value, bounds=bounds, method="bounded", options=how)
@@ -457,7 +323,10 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _nearest_whole(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Return the log of the whole number between two at which the excess is smallest."""
+    """Return the log of the whole number between two at which the excess is smallest.
+
+    Bisection over whole numbers: a crossing in between has no number, and the nearer side is taken.
+    """
     first, last = round(math.exp(low)), round(math.exp(high))
     above = excess(low) >= 0
     while last - first > 1:

@@ -6,7 +6,7 @@ of their own (`maps`), most of which are a contour integral in the complex plane
 passes through:
 
     exact ─┬─ engine ─┬─ laplace: E[x^k e^(−x)] of one token ── shared_nodes ── nodes
-           │          ├─ token_sums: of all tokens of a row with steps ── token_pieces
+           │          ├─ token_sums: of all tokens of a row ── token_pieces, shifted_sums
            │          ├─ ranked: what goes by rank
            │          └─ sink_chance: the chance that sinks take a share
            ├─ maps ───┬─ sparsemax, entmax ── threshold_maps ── gaussian_tail

@@ -1,7 +1,7 @@
 """Laplace transforms of all tokens of a row, summed on one grid of u = ln t.
 
-A factor w shifts a token's transforms by c·ln w. The tokens of a class are summed all at once: as
-weights deposited on the grid by local polynomials, and one convolution. How a row passes through:
+A factor w shifts a token's transforms by c·ln w: with x = t|w f|^c, ln w stands beside ln t. The
+tokens of a class are summed all at once (`shifted_sums`). How a row passes through:
 
     TokenClasses ── light tokens left out ──> pieces: laws at a few nodes, interpolated between them
       ── tables of each law on the grid (`laplace`) ──> log φ and the summands of each channel
@@ -19,7 +19,8 @@ import numpy as np
 
 from sparsity.exact_law.laplace import Laplace, Orders, order_of
 from sparsity.exact_law.nodes import TAIL
-from sparsity.exact_law.rules import lagrange_weights, log_complement, refuse_slow
+from sparsity.exact_law.rules import log_complement, refuse_slow
+from sparsity.exact_law.shifted_sums import add_convolved, spread_weights_on_grid
 from sparsity.exact_law.token_pieces import DEEP, light_groups, relevant_pieces
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import InterpolatedLaws, TokenClasses
@@ -28,7 +29,7 @@ STEP = 0.08  # of u: finer than the rule needs, for the local polynomials that s
 SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than of t
 _TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
 _MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
-_CLASSES_AT_ONCE = 128  # of tokens interpolated in one product: bounds its memory
+_CLASSES_AT_ONCE = 128  # whose tables are held together: more would only take more memory
 _LEAST = 1e-290  # the least transform that a logarithm is taken of
 # Relative error of summands up to which they are interpolated between laws. It goes into the bound
 # as it is found, so this only chooses between a fast sum and a better one.
@@ -65,56 +66,6 @@ class Sums(NamedTuple):
 
 # (moments/φ -> summand, weights of the groups)
 Channel = tuple[Callable[..., np.ndarray], np.ndarray]
-
-
-def _spread_weights_on_grid(
-    shift: np.ndarray, weights: np.ndarray, taps: int
-) -> tuple[int, np.ndarray]:
-    """Return (first s, H) with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j).
-
-    Between the points of the grid F is the polynomial through `taps` of them around.
-    """
-    # A token's F(u_i + shift) is its interpolation weights times values of F. These weights do not
-    # turn on i, so tokens of one F are added up as weights, and F is convolved with them once: the
-    # work is tokens·taps plus a convolution, instead of tokens·points.
-    steps = np.floor(shift / STEP).astype(int)
-    # Tokens that all lie on one point of the grid, as without factors w, need no polynomial.
-    if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
-        return int(steps[0]), weights.sum(axis=1, keepdims=True)
-    first = int(steps.min())
-    total = np.zeros((len(weights), int(steps.max()) - first + taps))
-    nodes = np.arange(taps)
-    for start in range(0, len(shift), 2**16):
-        part = slice(start, start + 2**16)
-        share = lagrange_weights(taps // 2 - 1 + shift[part] / STEP - steps[part], nodes)
-        where = (steps[part] - first)[:, None] + nodes
-        for channel, weight in zip(total, weights[:, part], strict=True):
-            np.add.at(channel, where, share * weight[:, None])
-    return first - taps // 2 + 1, total
-
-
-def _add_convolved(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
-    """Add out[c, r, i] += Σ_s h[c, s] F[c, r, begin + i + s] of a table F.
-
-    F is 0 before the table, and its last value behind. Tables begin where the lightest token that
-    counts does, so what lies before them is zero.
-    """
-    length, points = out.shape[-1] + h.shape[-1] - 1, table.shape[-1]
-    zeros = min(max(-begin, 0), length)
-    inside = table[..., max(begin, 0) : max(begin + length, 0)]
-    behind = length - zeros - inside.shape[-1] if begin < points else length
-    last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
-    values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
-    # For a few weights a product with windows is one call for all; NumPy's convolve takes one
-    # dimension, but does not make the windows.
-    if h.shape[-1] <= _MANY_TAPS:
-        windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
-        out += np.matmul(windows, h[:, None, :, None])[..., 0]
-        return
-    for total, channel, own in zip(out, values, h, strict=True):
-        if own.any():
-            for rule in range(len(total)):
-                total[rule] += np.convolve(channel[rule], own[::-1], "valid")
 
 
 @functools.lru_cache(maxsize=64)
@@ -215,6 +166,8 @@ def _grid_layout(
     end: float,
 ) -> _Layout:
     """Return the layout for a row whose integrand ends at the latest at u = `end`; as `sums`."""
+    # Tables are over each law's own u; a token's is shifted by c·ln w to the u of the sums, so that
+    # ranges of laws and of the row differ by the shifts of the class.
     # The grid of the sums reaches from where the first piece has mass to where none of the row is
     # left: at the latest `end`, or behind a token that never vanishes, whose φ alone is 0 there.
     shift = c * row.log_w
@@ -267,7 +220,7 @@ class _Summation:
     ) -> None:
         self.row, self.channels, self.layout = row, channels, layout
         self.shift, self.times = c * row.log_w, np.bincount(row.member, row.count)
-        self.weights = np.stack([row.count, *(weight for _, weight in channels)])
+        self.weights = np.stack([row.count, *(weight for _, weight in channels)])  # Σ log φ first
         self.taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
         self.top = max(law.top for part in layout.parts for law in part.laws)
         self.scale = np.exp(self.top)
@@ -340,14 +293,14 @@ class _Summation:
         share = matrix[place[self.row.member[own]]].T  # [nodes, groups]
         spread = (self.weights[:, None, own] * share).reshape(-1, len(own))
         spread = np.concatenate([spread, self.weights[:, own]])
-        offset, h = _spread_weights_on_grid(self.shift[own], spread, self.taps)
+        offset, h = spread_weights_on_grid(self.shift[own], spread, self.taps, STEP)
         begin, rows = self.layout.first - part.start + offset, len(self.weights)
         for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
             # A table of the sum over nodes would be one convolution, but a node's tokens have their
             # own shifts: each node is convolved with its tokens' weights.
             same = values[:, node, None].repeat(self.versions, axis=1)
-            _add_convolved(self.total, same, begin, each)
-        _add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
+            add_convolved(self.total, same, begin, each)
+        add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
 
     def _add_each(self, part: _Part, flat: np.ndarray) -> None:
         """Add the tokens of a part class by class, each with a table of its own."""
@@ -359,13 +312,13 @@ class _Summation:
             own = np.concatenate([self.layout.counted[i] for i in members])
             if len(own) == len(members) > 1 and not self.shift[own].any():
                 summed = np.einsum("cb,cbru->cru", self.weights[:, own], values)
-                _add_convolved(self.total, summed, begin, np.ones((len(self.weights), 1)))
+                add_convolved(self.total, summed, begin, np.ones((len(self.weights), 1)))
                 continue
             for i, member in enumerate(members):
                 if len(mine := self.layout.counted[member]):
                     weights = self.weights[:, mine]
-                    offset, h = _spread_weights_on_grid(self.shift[mine], weights, self.taps)
-                    _add_convolved(self.total, values[:, i], begin + offset, h)
+                    offset, h = spread_weights_on_grid(self.shift[mine], weights, self.taps, STEP)
+                    add_convolved(self.total, values[:, i], begin + offset, h)
 
 
 def _never(zero: np.ndarray) -> np.ndarray:
@@ -395,11 +348,7 @@ def sums(
     # Light tokens are taken out of the list before any of their transforms is computed.
     light, end = light_groups(row, c, orders)
     if light.any():
-        kept = ~light
-        used, member = np.unique(row.member[kept], return_inverse=True)
-        classes = [row.classes[i] for i in used]
-        row = TokenClasses(row.n, classes, member.reshape(-1), *(x[kept] for x in row[3:]))
-        channels = [(f, weight[kept]) for f, weight in channels]
+        row, channels = row.subset(~light), [(f, weight[~light]) for f, weight in channels]
     layout = _grid_layout(row, c, orders, channels, longest, reach, end)
     every = _Summation(row, c, k, channels, layout)
     for part in layout.parts:

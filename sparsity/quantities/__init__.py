@@ -84,7 +84,7 @@ FAMILIES: tuple[Family, ...] = (
     *(top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above),
     *(needle_odds_above, needle_snr_above, needle_recall),
 )
-# Of weights that do not add up in |a| to 1, and of maps that leave keys out.
+# Of weights whose |a| do not add up to 1, and of maps that leave keys out.
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum, recall)
 
 
@@ -120,7 +120,7 @@ def named(of: str | Quantity) -> Quantity:
 
 @functools.lru_cache(maxsize=64)
 def _of(family: Family, *numbers: float) -> Quantity:
-    """Return always the same record for the same numbers, since it is looked up by identity."""
+    """Return a member, the same record for the same numbers: it is looked up by identity."""
     return family.named(*numbers)
 
 

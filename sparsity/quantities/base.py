@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsity.errors import RESOLVED, InputError
 
-_ROUNDING = 1e-14  # of what a value is compared with, relative
+_ROUNDING = 1e-14  # relative, of the ends that a value is held against; some 50 units of float64
 
 
 class RowSums(NamedTuple):
@@ -157,32 +157,32 @@ class LongRows(Protocol):
 
     @property
     def n(self) -> float:
-        """The length; refused where none was given."""
+        """The length n; asking for it is an error where none was given."""
         ...
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
                 sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
-        """Π (Σ|a|^order)^power of pairs (order, power), times powers of n, of all mass, of sinks'.
+        """Return Π (Σ|a|^order)^power, times powers of n, of all mass, and of the sinks' mass.
 
-        All mass is Σ|a| with the weights of sink logits. `needle` is the order p of a factor E|a|^p
-        of the needle's weight.
+        `sums` are pairs (order, power). All mass is Σ|a| with the weights of sink logits. `needle`
+        is the order p of a factor E|a|^p of the needle's weight.
         """
         ...
 
     def entropy(self) -> tuple[float, float]:
-        """−Σ p ln p of p = |a| over all mass."""
+        """Return −Σ p ln p of p = |a| over all mass."""
         ...
 
     def gini(self) -> tuple[float, float]:
-        """E|a − a′|/(2 E|a|) of two weights."""
+        """Return E|a − a′|/(2 E|a|) of two independent weights."""
         ...
 
     def top(self, share: float) -> tuple[float, float]:
-        """The share of the mass that a share of the keys holds, the largest first."""
+        """Return the share of the mass that a share of the keys holds, the largest first."""
         ...
 
     def keys(self, share: float) -> tuple[float, float]:
-        """The share of the keys, the largest first, that holds a share of the mass."""
+        """Return the share of the keys, the largest first, that holds a share of the mass."""
         ...
 
 
@@ -210,6 +210,8 @@ class Linear:
         least, most = np.sort([self(end, n) for end in self._ends(n)], axis=0)
         found = self(value, n)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # The slope scales the error of the other one. The sum rounds like its shift, which
+            # counts where the two cancel. Where the ends are equal the value is known.
             off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
             relative = np.where((off > 0) & (least < most), off / np.abs(found), 0.0)
         return [np.clip(found, least, most), p_row, relative]  # `value` is within its own ends
@@ -262,7 +264,10 @@ class Quantity:
     chance: bool = False
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickled by name where it has one: its functions cannot be, and caches know it again."""
+        """Pickle by name where there is one.
+
+        The functions of the record cannot be pickled, and caches know a record by its identity.
+        """
         from sparsity import quantities
 
         try:

@@ -11,9 +11,10 @@ from sparsity.quantities.base import Integral, LogMoment, Quantity
 
 
 def _most(seen: float, unit: bool) -> float:
-    """The largest −Σp ln p of m shares that sum to P: P ln(m/P), at P = m/e beside a unit if m < e.
+    """Return the largest entropy that m tokens can have.
 
-    Without a unit, P = 1.
+    m equal shares that sum to P have −Σp ln p = P ln(m/P). Without a unit P = 1; beside one, P may
+    be less, and where m < e the largest is m/e, at P = m/e.
     """
     return seen / math.e if unit and seen < math.e else math.log(seen)
 

@@ -22,11 +22,13 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     Σ min(i, k)P(N = i) itself is taken, of so many terms that the rest is below rounding: the
     smaller the mean, the fewer. Far above k, all rows have k weights there.
     """
-    if k == 1:
+    if k == 1:  # P(N ≥ 1) = 1 − (1 − q)^n
         return -np.expm1(n * log_rest)
     q = -np.expm1(log_rest)
     mean, odds = n * q, np.minimum(np.expm1(-np.maximum(log_rest, -40.0)), 1e15)
     found = np.full(mean.shape, float(k))
+    # Of a mean up to 0.01, terms from the tenth on add less than 0.01⁹/9! of the first. Up to 1,
+    # those beyond 22 add less than 1/22! of it.
     last = k + 10 * math.sqrt(k) + 40  # beyond it, N < k has less than e^−50
     for low, high, terms in ((0.0, 1e-2, 9), (1e-2, 1.0, 22), (1.0, last, k)):
         here = (mean >= low) & (mean < high)
@@ -40,7 +42,7 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
 
 
 def largest(k: int) -> RankLaw:
-    """The k largest weights add up to ∫ min(k, N(a)) da."""
+    """Return the law of the sum of the k largest weights, ∫ min(k, N(a)) da."""
     return RankLaw(
         mean=lambda n, log_rest: _held(k, n, log_rest),
         keys=k,

@@ -102,7 +102,7 @@ POWERS_OF_S_AND_N = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
 
 
 def _total(row: RowSums) -> Any:
-    """What the weights of a row are shares of: of those without a 1 of their own, all there is."""
+    """Return what the weights of a row are shares of: the 1 of a map or gate, else their sum."""
     return row.l1 + row.unit if row.one is None else row.one
 
 
@@ -173,6 +173,7 @@ def _pq_index(name: str, p: float, q: float) -> Quantity:
         return 1 - ratio, error
 
     def of(row: RowSums) -> Any:
+        # Over the largest: the index does not change, and no power of a weight overflows.
         a = row.weights / row.weights.max(-1)[..., None]
         low, high = ((a**order).mean(-1) ** (1 / order) for order in (p, q))
         return 1 - low / high

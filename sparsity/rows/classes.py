@@ -24,9 +24,12 @@ from sparsity.rows.row import Row
 Class = tuple[Kernel, float, float, Any]  # kernel, β, γ, law of x in β + γx, None for Gaussian
 
 ANY_LENGTH = 64  # tokens of the row that stands for rows of any length, where tokens are alike
-NODES = 24  # of the polynomial in a parameter, over a piece of length 1 of it
-_SPREADS = 2.0  # of β/γ is such a piece
-_OCTAVE = 0.5  # of ln γ
+# The polynomial in a parameter has so many nodes over a piece of length 1 of it. More nodes, or
+# shorter pieces, cost a transform each. What the polynomial errs is measured at the checks and goes
+# into the bound, so that these numbers decide how fast a row is, not whether it is right.
+NODES = 24
+_SPREADS = 2.0  # of β/γ is a piece of length 1
+_OCTAVE = 0.5  # of ln γ is one
 _CHECKS = (0.02, 0.34, 0.71)  # where the polynomial is checked, in pieces from its end
 
 
@@ -56,6 +59,12 @@ class TokenClasses(NamedTuple):
     def of(self, who: str) -> np.ndarray:
         """Return how many weights of each group are a "token", a "sink" or the "needle"."""
         return {"token": self.token, "sink": self.sink, "needle": self.needle}[who]
+
+    def subset(self, kept: np.ndarray) -> TokenClasses:
+        """Return some of the groups and the classes that they need; n stays that of the row."""
+        used, member = np.unique(self.member[kept], return_inverse=True)
+        classes = [self.classes[i] for i in used]
+        return TokenClasses(self.n, classes, member.reshape(-1), *(x[kept] for x in self[3:]))
 
 
 def classed(row: Row, length: Any) -> TokenClasses:
@@ -157,9 +166,7 @@ def refuse_without(row: Row, who: str | None, there: Any) -> None:
 def rescaled(given: TokenClasses, units: bool) -> TokenClasses:
     """Scale the largest weight, fixed or typical, to about one; drop units unless they count."""
     if not units and not given.token.all():
-        own = given.token > 0
-        classes = given.classes[: int(given.member[own].max()) + 1]
-        given = TokenClasses(given.n, classes, *(x[own] for x in given[2:]))
+        given = given.subset(given.token > 0)
     return given._replace(log_w=given.log_w - given.log_w.max())
 
 
@@ -171,6 +178,7 @@ def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
         *lengths: row lengths n.
         units: whether sink logits count: they are no tokens, but stand in some quantities.
     """
+    # Without steps nothing depends on the length: one of them stands for all.
     seen: list[list[Class]] = []
     for n in dict.fromkeys(lengths if row.steps else lengths[:1]):
         given = rescaled(classed(row, n), units)
@@ -234,6 +242,7 @@ def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
         families.setdefault((kernel, gamma == 0, scores), []).append(i)
     for (_, _, scores), members in families.items():
         family = np.array(members)
+        # Below as many classes as nodes and checks, each class by itself is less work.
         smooth = scores is None or scores.smooth
         x = (
             _coordinate([classes[i] for i in family])

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sparsity.arguments import as_float64, number, whole
+from sparsity.arguments import as_float64, keep_checked, number, whole
 from sparsity.errors import InputError
 from sparsity.rows.rotation import angles
 
@@ -50,7 +50,7 @@ class LinearScaling:
     factor: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", _factor("factor", self.factor))
+        keep_checked(self, "factor", _factor)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i/r."""
@@ -72,7 +72,7 @@ class NtkScaling:
     factor: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", _factor("factor", self.factor))
+        keep_checked(self, "factor", _factor)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return the angles of the larger base."""
@@ -107,8 +107,8 @@ class DynamicNtkScaling:
     trained: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", _factor("factor", self.factor))
-        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
+        keep_checked(self, "factor", _factor)
+        keep_checked(self, "trained", whole, 1)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return the angles of the base at this length."""
@@ -143,12 +143,11 @@ class YarnScaling:
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", _factor("factor", self.factor))
-        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
-        slow = number("slow", self.slow, "give one number > 0", lambda x: x > 0)
-        fast = number("fast", self.fast, f"give one number > slow = {slow:g}", lambda x: x > slow)
-        object.__setattr__(self, "slow", slow)
-        object.__setattr__(self, "fast", fast)
+        keep_checked(self, "factor", _factor)
+        keep_checked(self, "trained", whole, 1)
+        keep_checked(self, "slow", number, "give one number > 0", lambda x: x > 0)
+        fix = f"give one number > slow = {self.slow:g}"
+        keep_checked(self, "fast", number, fix, lambda x: x > self.slow)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·(1 − ramp) + (θ_i/r)·ramp."""
@@ -156,6 +155,7 @@ class YarnScaling:
         low, high = (self._plane(turns, dim, base) for turns in (self.fast, self.slow))
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
+        # The upper end is d − 1, not the last plane d/2 − 1: the published code has it so.
         low, high = max(low, 0), min(high, dim - 1)
         # A ramp of no width is a step, as checkpoints have it.
         width = high - low if high != low else 1e-3
@@ -164,6 +164,7 @@ class YarnScaling:
 
     def _plane(self, turns: float, dim: int, base: float) -> float:
         """Return the plane, as a real number, that makes so many turns in the trained length."""
+        # L·θ_i = 2π·turns with θ_i = base^(−2i/d), solved for i.
         return dim * math.log(self.trained / (2 * math.pi * turns)) / (2 * math.log(base))
 
 
@@ -191,15 +192,15 @@ class Llama3Scaling:
     high: float = 4.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", _factor("factor", self.factor))
-        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
-        low = number("low", self.low, "give one number > 0", lambda x: x > 0)
-        high = number("high", self.high, f"give one number > low = {low:g}", lambda x: x > low)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        keep_checked(self, "factor", _factor)
+        keep_checked(self, "trained", whole, 1)
+        keep_checked(self, "low", number, "give one number > 0", lambda x: x > 0)
+        fix = f"give one number > low = {self.low:g}"
+        keep_checked(self, "high", number, fix, lambda x: x > self.low)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""
+        # The mean is of angles, not of wavelengths: its weight is linear in the turns.
         theta = angles(dim, base)
         turns = self.trained * theta / (2 * math.pi)
         share = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)

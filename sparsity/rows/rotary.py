@@ -35,6 +35,7 @@ def _turned(theta: Any) -> int | None:
 
 
 def _places(positions: Any, x: Any) -> np.ndarray:
+    """Return the positions of vectors, 0, 1, … where none are given."""
     return np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
 
 
@@ -128,6 +129,7 @@ def coca_by_definition(
 
     Source: Zhu et al., CoCA (2309.08646v3), section 2.3.
     """
+    # Both entries of a plane take its t, so that k stays along q in every plane: Θ_i = 0.
     query, t = _check(query, t, pairing)
     both = join(t, t, pairing, _turned(theta))
     keys = query[..., :, None, :] * both[..., None, :, :]  # [..., M, N, d]
@@ -152,6 +154,8 @@ def slack_scores(
 
     Args, returns and raises as `coca_scores`.
     """
+    # With t rotated by itself no key is needed for each pair (m, n). It is CoCA only where the two
+    # entries of the query are equal in every plane, and can be taken out of the rotation.
     query, t = _check(query, t, pairing)
     q = query * rotate(query, _places(m, query), pairing, base=base, theta=theta)
     k = rotate(join(t, t, pairing, _turned(theta)), _places(n, t), pairing, base=base, theta=theta)
@@ -201,6 +205,8 @@ def decay_bounds(
 
     Source: RoFormer (2104.09864), section 3.4.3; CoCA (2309.08646v3), appendix.
     """
+    # Abel: Σ h_i z_i = −Σ (h_{i+1} − h_i) Z_{i+1}, with the partial sums Z of
+    # z_i = e^(isθ_i). The largest difference then comes out of the sum.
     h = np.append(q * np.conj(k), 0)
     turned = np.cumsum(np.exp(1j * np.asarray(distance)[..., None] * theta), axis=-1)
     rope = np.abs(np.diff(h)).max() * np.abs(turned).sum(axis=-1)
@@ -208,7 +214,7 @@ def decay_bounds(
     return rope, coca
 
 
-def rising(q: Any, k: Any, theta: Any) -> np.ndarray:
+def anomaly_length(q: Any, k: Any, theta: Any) -> np.ndarray:
     """Return the tokens over which each plane's score |q||k| cos(Θ + mθ) rises from distance 0 on.
 
     τ = (2π − Θ)/θ for Θ in (π, 2π), the anomaly; 0 for the other half of the angles.

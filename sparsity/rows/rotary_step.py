@@ -17,7 +17,10 @@ NORMAL = 8.0  # spreads from zero at which a normal number is never negative: P 
 
 
 class RotaryStep:
-    """A step that gives every distance m its β_m and γ_m."""
+    """A step that gives every distance m its β_m and γ_m.
+
+    Its fields hold arrays, which neither compare nor hash: equality goes by their plain values.
+    """
 
     own: ClassVar[dict[str, float]] = {"beta": 0.0, "gamma": 1.0}  # a row with it needs no γ
 
@@ -91,6 +94,7 @@ class RotaryStep:
 
     def _every_theta(self, distance: Any, length: int | None) -> np.ndarray:
         """Return θ_i of every plane, 0 for those that do not turn."""
+        # Dynamic scaling changes every angle with the length of the row, near keys' among them.
         reach = int(np.max(distance, initial=0)) + 1 if length is None else length
         turning = self.theta(reach)
         return np.append(turning, np.zeros(self.query.size // 2 - len(turning)))

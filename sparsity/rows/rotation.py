@@ -54,6 +54,8 @@ def split(x: Any, pairing: str, turned: int | None = None) -> tuple[Any, Any]:
 
     The other entries do not turn; neighbours make a plane. None pairs all of them.
     """
+    # Checkpoints with partial rotation pair the first `turned` entries among themselves. How the
+    # rest is paired does not matter, as long as `join` undoes it.
     choice("pairing", pairing, PAIRINGS)
     dim = x.shape[-1]
     if dim % 2:
@@ -126,11 +128,13 @@ def rotate(
     theta = angles(x.shape[-1], base) if theta is None else np.asarray(theta, dtype=np.float64)
     turned = 2 * len(theta)
     a, b = split(x, pairing, turned)
+    # The other planes turn by 0: they go through the same formula, and stay as they are.
     theta = np.append(theta, np.zeros(a.shape[-1] - len(theta)))
     fix = f"give one finite number for each vector, {x.shape[-2:-1]}"
     at = as_float64(positions, "positions", fix, texts=False)
     if (at.ndim and at.shape[-1:] != x.shape[-2:-1]) or not np.all(np.isfinite(at)):
         raise InputError("positions", f"array of shape {at.shape}", fix)
+    # Float32 would round a phase near 10⁶ by up to 0.03: only cosine and sine are cast to it.
     phase = at[..., None] * theta
     cos, sin = (xp.asarray(f(phase), dtype=x.dtype) for f in (np.cos, np.sin))
     return join(a * cos - b * sin, a * sin + b * cos, pairing, turned)

@@ -65,7 +65,9 @@ class Row:
         steps = checked_steps(steps, scores)
         cap = next((step for step in steps if isinstance(step, SoftCap)), None)
         given = {name: value for name, value in parameters.items() if value is not None}
-        if record.law is Law.POSITION:  # the length is given to the instruments
+        # The length of `decayed` is one of its parameters, but a row has none of its own: the
+        # instruments are given it. 1 stands in, so that the other parameters can be checked.
+        if record.law is Law.POSITION:
             given = given | {"length": 1}
         for step in steps:  # a sample of scores has a β and γ, unless others are given
             given = getattr(step, "own", {}) | given
@@ -191,6 +193,7 @@ class Row:
         return self._stepped(np.arange(n + 1.0), n)
 
     def _stepped(self, edge: np.ndarray, n: int) -> Tokens:
+        """Return tokens in groups between edges in the distance, changed by every step in turn."""
         distance = edge[:-1]
         same = np.ones_like(distance)
         beta, gamma = self.beta * same, self.gamma * same
@@ -225,7 +228,7 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
 
 
 def checked_steps(steps: Any, scores: Any) -> tuple[Step, ...]:
-    """Return the steps, the law of the scores first."""
+    """Return the steps, checked, with the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
     given = several("steps", steps, fix)
     if scores is not None and not isinstance(scores, Scores):
@@ -257,6 +260,7 @@ def _typed(step: Any) -> str:
 
 
 def _is_default(value: Any, default: Any) -> bool:
+    """Return whether a field has its default; arrays, which have no truth value, are not asked."""
     return value is default or (isinstance(default, (int, float, str)) and value == default)
 
 

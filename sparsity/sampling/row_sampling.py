@@ -4,12 +4,11 @@ A source draws scores, the kernel makes weights of them, each row is added up, a
 of the quantities are applied to the sums. Theory and sampling share the kernel's definition, the
 steps and the quantities, and nothing else.
 
-    row, n ─> _plan ─> Source, its numbers, scale ─> RowSampler ─> run ─> DrawnRows ─> Estimate
+    row, n ─> plan_rows ─> Source, its numbers, scale ─> RowSampler ─> run ─> DrawnRows ─> Estimate
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,29 +20,18 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
-from sparsity.kernels.lowering import jax_row, numpy_log_abs
+from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import Estimate
 from sparsity.rows.classes import refuse_without
 from sparsity.rows.row import Row
-from sparsity.rows.scores import Scores
-from sparsity.rows.steps import Coca, Decay, QKNorm, Rope
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import batch_size, summary
 from sparsity.sampling.devices import token_sums
-from sparsity.sampling.row_sources import (
-    DistinctTokens,
-    IidTokens,
-    MapRows,
-    Source,
-    numbers_per_score,
-    rotary_tokens,
-)
+from sparsity.sampling.row_plans import plan_rows
+from sparsity.sampling.row_sources import DistinctTokens, Source
 from sparsity.sampling.running import Run, Sampling, conclude, run
-from sparsity.sampling.samplers import LONGEST, keys_at
-
-_MAX_NUMBERS_OF_DISTINCT_TOKENS = 2**24  # of a row that is drawn at once: 128 MB
 
 
 class _Sums(NamedTuple):
@@ -120,6 +108,8 @@ class RowSampler:
             # Where nothing was nonzero so far, peak is −∞ and there is nothing to shrink.
             shrink = jnp.where(jnp.isfinite(sums.peak), jnp.exp(sums.peak - higher), 0)
             common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
+            # Σ over the others is added up by itself: l1 − a* would lose its digits where the
+            # needle takes nearly everything.
             own = [] if sink is None else [a * sink]
             if needle is not None and self.needle:
                 own += [a * needle, a * (1 - needle), a * a * (1 - needle)]
@@ -147,6 +137,7 @@ class RowSampler:
         law, log_unit, log_scale = arguments
         sums, a, left, top = self._sums(key, law, log_scale)
         peak, l1, l2, of_sinks, pooled1, pooled2, *needle = sums
+        # Every quantity is a function of sums over the row's largest weight, which cancels in it.
         # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
         # and sums of 1 keep what is computed of them finite.
         n, seen = self.source.length, jnp.isfinite(peak)
@@ -256,11 +247,11 @@ def draw_rows(
     wanted = [None if each is None else quantities.named(each) for each in several]
     if isinstance(row.kernel, RowMap) and wanted == [None]:
         row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
-    plan = _plan(row, n, dim or 0, sampling.seed)
+    plan = plan_rows(row, n, dim or 0, sampling.seed)
     for needed in {quantity.needs for quantity in wanted if quantity}:
         refuse_without(row, needed, plan.needle if needed == "needle" else plan.sinks)
-    # Rows of tokens that differ compile once, with and without sinks.
-    # A map has no sinks: what its weights leave of 1 belongs to the total in their place.
+    # Rows of tokens that differ compile once: the sums of sinks are kept whether or not there are
+    # any. A map has no sinks: what its weights leave of 1 belongs to the total in their place.
     sinks = plan.sinks or (isinstance(plan.source, DistinctTokens) and not mapped)
     there = {None: True, "sink": sinks, "needle": plan.needle}
     # The quick quantities are moments of every sampler, so that asking for another one of them
@@ -285,6 +276,7 @@ def draw_rows(
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
+    # No error bar is smaller than what summing in this precision rounds.
     rounding = proposals.SUMMATION_ULPS * float(np.finfo(real).eps)
     powers = [sampler.powers(goal) for goal in dict.fromkeys(goals)]
     # Rows that all say 1 do not scatter, and yet one in three times as many may say 0.
@@ -306,135 +298,3 @@ def sample_rows(
     Args and raises as `draw_rows`.
     """
     return draw_rows(row, length, sampling, of, dim=dim).estimate(of)
-
-
-class _Plan(NamedTuple):
-    """How a row is drawn.
-
-    Args:
-        source: of the scores.
-        law: the source's numbers.
-        log_scale: about the log of the largest weight.
-        method: the name to report.
-        sinks: whether there are sinks or sink logits.
-        log_unit: log of the sum of the sink logits' weights.
-        gate: factor on the shares of the weights.
-        needle: whether there is a needle.
-    """
-
-    source: Source
-    law: tuple[Any, ...]
-    log_scale: float
-    method: str
-    sinks: bool = False
-    log_unit: float = -math.inf
-    gate: float = 1.0
-    needle: bool = False
-
-
-def _plan(row: Row, n: int, dim: int, seed: int) -> _Plan:
-    """Choose how rows of n tokens are drawn.
-
-    Args:
-        row: any row whose kernel is a function of the score, or a map of the whole row.
-        n: tokens.
-        dim: of whole keys; 0 draws scalar scores.
-        seed: of the queries of whole keys.
-
-    Raises:
-        InputError: rows too long to hold, or whole keys of a row with steps.
-    """
-    kernel, steps = row.kernel, row.steps
-    if isinstance(kernel, RowMap) and kernel.drawn is not None:  # more than a score a token
-        if dim:
-            raise InputError("dim", dim, f"{kernel.name} draws its own tokens; leave it out")
-        source = MapRows(n, kernel, kernel.drawn.token(row.params), kernel.drawn.row(row.params))
-        _refuse_long(n, source.width)
-        return _Plan(source, tuple(row.params.values()), 0.0, "rows-drawn")
-    laws = (step for step in steps if isinstance(step, Scores) and not isinstance(step, QKNorm))
-    law = next(laws, None)  # whose numbers are drawn block by block; None is Gaussian
-    if dim and law is not None:
-        fix = "whole keys give Gaussian scores, and this row has others; leave it out"
-        raise InputError("dim", dim, fix)
-    if all(isinstance(step, Decay) or step is law for step in steps):
-        return _plan_iid_tokens(row, n, dim, seed, law)
-    if dim:
-        fix = "whole keys are drawn only for rows without steps; leave it out"
-        raise InputError("dim", dim, fix)
-    if isinstance(kernel, RowMap) and any(isinstance(step, QKNorm) for step in steps):
-        raise InputError("steps", steps, f"{kernel.name} is drawn for other laws of scores")
-    if len(steps) == 1 and isinstance(steps[0], (Rope, Coca)):  # from first principles
-        step: Any = steps[0]
-        _refuse_long(n, step.query.size)
-        distance = np.arange(n)
-        source, own = rotary_tokens(step, distance, beta=row.beta)
-        scale = _log_scale(row.function, row.beta + step.beta(distance), step.gamma(distance))
-        return _Plan(source, own, scale, f"rows-{source.form}")
-    return _plan_distinct_tokens(row, n)
-
-
-def _plan_iid_tokens(row: Row, n: int, dim: int, seed: int, law: Scores | None) -> _Plan:
-    """Plan a row of like tokens under retention; whole keys if a dimension is given."""
-    if n > LONGEST:
-        raise InputError("length", n, f"must be <= {LONGEST:.0e} to be sampled whole")
-    if dim:
-        query, mean = keys_at(row.beta, row.gamma, dim, seed)
-        scores: tuple[Any, ...] = (query[0], mean, 1.0)
-    else:
-        scores = (row.beta, row.gamma)
-    if isinstance(row.kernel, RowMap):  # its weights are at most 1
-        log_scale = 0.0
-    elif law is not None:
-        log_scale = _log_scale(row.function, row.beta, row.gamma)
-    else:
-        # √E a² is a better scale than a large weight where f is steep: it is what is pooled.
-        table = proposals.build(row.function, {"beta": row.beta, "gamma": row.gamma})
-        log_scale = table.log_mass[1] / 2
-    rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
-    method = "rows-full-keys" if dim else "rows"
-    return _Plan(IidTokens(n, dim, law), (*scores, rate), log_scale, method)
-
-
-def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
-    """Plan a row whose tokens differ, or that has sinks."""
-    _refuse_long(n, 1)
-    tokens = row.each(n)  # not in groups: where the steps change is for the exact law to know
-    _refuse_long(n, numbers_per_score(tokens.scores))
-    beta, gamma = tokens.beta, tokens.gamma
-    with np.errstate(divide="ignore"):
-        log_w = np.log(tokens.w)
-    seen = log_w > -np.inf
-    sinks, needle, log_scale = tokens.sink, tokens.needle, 0.0
-    if isinstance(row.kernel, RowMap):
-        # Its weights are at most 1, and its rows have the token of the query last: `each` has it
-        # first, which stick-breaking would not forgive.
-        beta, gamma, log_w, sinks, needle, seen = (
-            x[::-1] for x in (beta, gamma, log_w, sinks, needle, seen)
-        )
-    else:
-        # A sink whose fixed score has weight 0 is none.
-        seen &= (gamma != 0) | (numpy_log_abs(row.function)(beta) > -np.inf)
-        log_scale = _log_scale(row.function, beta, gamma, log_w)
-    return _Plan(
-        DistinctTokens(n, tokens.scores),
-        (beta, gamma, log_w, sinks, needle),
-        log_scale,
-        "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
-        bool((sinks & seen).any() or tokens.units),
-        float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
-        tokens.gate,
-        bool((needle & seen).any()),
-    )
-
-
-def _log_scale(kernel: Kernel, beta: Any, gamma: Any, log_w: Any = 0.0) -> float:
-    """Return about the log of the largest weight, which keeps the pooled moments finite."""
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        log_scale = np.max(numpy_log_abs(kernel)(beta + 2 * gamma) + log_w)
-    return float(log_scale) if np.isfinite(log_scale) else 0.0
-
-
-def _refuse_long(n: int, width: int) -> None:
-    if n * width > _MAX_NUMBERS_OF_DISTINCT_TOKENS:
-        fix = f"a row of {n * width:.3g} numbers is too large to sample; shorten it"
-        raise InputError("length", n, fix)

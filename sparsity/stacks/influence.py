@@ -42,6 +42,7 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
     g = _factors("gain", gain, a.shape[-1:])
     lipschitz = number("lipschitz", lipschitz, "must be finite and > 0", lambda x: x > 0)
     # c(I + Σ_h w_h|α|g) a layer, multiplied from the left: the last layer is the outermost.
+    # A product of matrices sums over all causal paths, with the bound of each path's own Jacobian.
     product = np.eye(a.shape[-1])
     for layer, strength in zip(a, w, strict=True):
         heads = np.einsum("h,hji->ji", strength, layer) * g

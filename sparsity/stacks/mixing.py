@@ -157,7 +157,7 @@ def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
     # A sink at token 0 is put in below.
     seen = (position <= position[:, None]) & ((position > 0) | ~is_sink)
     log_a = jnp.where(seen, jax_log_abs(kernel)(scores), -jnp.inf)
-    # Of logs minus the largest, that of the sink included: no weight overflows, the largest is 1.
+    # Weights are e^(log − largest), that of the sink included: none overflows, the largest is 1.
     top = jnp.maximum(log_a.max(-1, keepdims=True), numbers.log_weight)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     a = jnp.exp(log_a - top) * jnp.sign(jax_weight(kernel)(scores))
@@ -178,6 +178,7 @@ def _shapes(stack: Stack) -> list[tuple[int, ...]]:
 
 
 def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers:
+    """Draw one stack, given its law without a sink and the sink's numbers."""
     numbers = _Numbers(*(jnp.asarray(x, dtype) for x in numbers))
     n, d, depth, heads, shapes = stack.length, stack.dim, stack.depth, stack.heads, _shapes(stack)
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
@@ -251,6 +252,7 @@ def _forward(layers: Layers) -> jax.Array:
 def _sampled(
     stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str, measure: Callable[..., Any]
 ) -> Any:
+    # One draw after another, so that the attention of a single stack is held at a time.
     def one(key: jax.Array) -> Any:
         layers = _draw(stack, numbers, key, dtype)
         return measure(forward(layers if stack.branch else layers._replace(maps=None)))

@@ -27,8 +27,8 @@ from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.stacks.collapse import Collapse
 from sparsity.stacks.mixing import LayerSink, Stack
 
-_MOST_POINTS = 1e6  # of u, seconds of work
-_STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step)
+_MAX_POINTS = 1e6  # of u, seconds of work
+_STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step), 1e-43: the sums round far more
 
 
 class RowMoments(NamedTuple):
@@ -86,7 +86,7 @@ def row_moments(
         log_b = min(log_b, float(law.family.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
         # x_b e^(−x_b) is below e^(−40) for x_b < e^(−40), and e^(−148) at x_b = e^5.
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
-    if not high - low < _STEP * _MOST_POINTS:
+    if not high - low < _STEP * _MAX_POINTS:
         raise too_wide(kernel, gamma)
     u = np.arange(low, high + _STEP, _STEP)
     psi, (second,) = law.at(u)
@@ -96,8 +96,10 @@ def row_moments(
         x = np.exp(u + log_b)  # the sink's
         tail = np.exp(-x)
         squares = n * _sum(np.exp((flat - 1) * log_phi) * (tail * second * scale), n)
+        # P(a row is not all zero), 1 − P(f = 0)^n.
         some = -np.expm1(n * np.log1p(-min(law.p_nonzero * scale, 1 - 1e-16)))
     if sink is None or sink.mass is not None:
+        # A given mass is no random number: the others share 1 − m as a row without a sink shares 1.
         m = 0.0 if sink is None else sink.mass or 0.0
         left = 1 - m
         return RowMoments(
@@ -112,12 +114,14 @@ def row_moments(
         none_else = np.exp(flat * log_phi) * (x * tail)
         mass, mass_square = _sum(none_else, n), _sum(none_else * x, n)
     full = 1.0 if np.isfinite(log_b) else some  # a sink without weight leaves rows all zero
+    # R = 1 − m in every row that is not all zero: its moments are those of m.
     return RowMoments(
         mass, mass_square, full - mass, full - 2 * mass + mass_square, mass - mass_square, squares
     )
 
 
 def _sum(integrand: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return integrals over u by the trapezoidal rule, in the shape of n."""
     return (integrand.sum(-1) * _STEP).reshape(n.shape)
 
 
@@ -197,6 +201,7 @@ def average(stack: Stack) -> Collapse:
     n, r = stack.length, stack.common
     rows = []
     for K in gram(stack, (1 - r) * np.eye(n) + r):
+        # ‖V − 11ᵀV/n‖² = tr K − 1ᵀK1/n, and ‖v_n − v_{n−1}‖² from the last 2 × 2 block.
         trace, last = np.trace(K), K[-1, -1] + K[-2, -2]
         rows.append((trace - K.sum() / n, last - 2 * K[-1, -2], trace, last))
     return Collapse(*np.sqrt(np.maximum(rows, 0.0)).T)
@@ -243,4 +248,5 @@ def influence(stack: Stack, token: int) -> np.ndarray:
     token = whole("token", token, 0, stack.length - 1)
     start = np.zeros((stack.length, stack.length))
     start[token, token] = 1.0
+    # Layers are linear: K started from e_i e_iᵀ has E‖∂v_j/∂v_i‖²_F/d on its diagonal.
     return np.sqrt(np.stack([K.diagonal() for K in gram(stack, start)]))

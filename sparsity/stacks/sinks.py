@@ -13,7 +13,9 @@ from sparsity.arguments import number, reals
 from sparsity.errors import InputError
 
 _FIX = "give real weights [..., tokens, tokens], zeros above the diagonal"
-_ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of their units
+# A row's sum in single precision may be off 1 by so much; in coarser types by 4 of their units. It
+# has to tell rounding from rows that were not normalised, or are of another axis.
+_ROUNDING = 1e-5
 
 
 def _checked(attention: Any) -> Any:
@@ -64,6 +66,7 @@ def importance(attention: Any) -> Any:
     Source: Gu et al. (2024), "When Attention Sink Emerges in Language Models", arXiv 2410.10781.
     """
     attention = _checked(attention)
+    # Key k = 1 … T is seen by T − k + 1 queries: a mean over all queries would belittle late keys.
     seen_by = np.arange(attention.shape[-1], 0, -1).astype(attention.dtype)
     return attention.sum(-2) / seen_by
 

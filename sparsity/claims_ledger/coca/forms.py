@@ -38,7 +38,7 @@ class CocaRoutes:
     coca_scores: Callable[..., Any] = rotary.coca_scores
     slack_scores: Callable[..., Any] = rotary.slack_scores
     decay_bounds: Callable[..., Any] = rotary.decay_bounds
-    rising: Callable[..., Any] = rotary.rising
+    anomaly_length: Callable[..., Any] = rotary.anomaly_length
     mean_scores: Callable[..., Any] = lambda step, distance, length: step.beta(distance, length)
     n_eff: Callable[..., Any] = Routes.n_eff
     rows: Callable[..., Any] = Routes.rows

@@ -20,10 +20,11 @@ def anomaly(routes: CocaRoutes, seed: int) -> Judged:
     rng = np.random.default_rng([seed, 21])
     theta = routes.angles(_DIM)
     q, k = (planes(x) for x in rng.standard_normal((2, _PAIRS, _DIM)))
-    tau = routes.rising(q, k, theta)  # tokens, [pairs, planes]; 0 where a plane starts by falling
+    # Tokens, [pairs, planes]; 0 where a plane starts by falling.
+    tau = routes.anomaly_length(q, k, theta)
     # Keys and queries with a common mean: each vector is paired with another of the same sample.
     mixed = rng.standard_normal((_PAIRS, _DIM)) + 1.0
-    aligned = routes.rising(planes(mixed), planes(mixed[::-1]), theta)
+    aligned = routes.anomaly_length(planes(mixed), planes(mixed[::-1]), theta)
     return joined(
         _half_start_by_rising(q * np.conj(k), theta, tau),
         _they_rise_for(theta, tau),
@@ -107,8 +108,8 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
     t = np.maximum(rng.standard_normal((500, _DIM // 2)), 0)
     keys = rng.standard_normal((500, _DIM))
     collinear = np.stack([q[0, 0::2] * t, q[0, 1::2] * t], axis=-1).reshape(500, _DIM)
-    rise = routes.rising(planes(q), planes(collinear), theta)
-    free = routes.rising(planes(q), planes(keys), theta)
+    rise = routes.anomaly_length(planes(q), planes(collinear), theta)
+    free = routes.anomaly_length(planes(q), planes(keys), theta)
     live = t > 0  # a plane without a key has no score
     # Distances at which the single planes of the definition rise, from unit steps.
     distance = np.arange(33)

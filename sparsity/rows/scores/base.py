@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.rows.tokens import Tokens
+from sparsity.rows.tokens import AlikeStep, Tokens
 
 
-class Scores:
+class Scores(AlikeStep):
     """The law of x in s_j = β_j + γ_j x_j: of mean 0 and variance 1, for every token alike.
 
     Frozen, hashable, validated where it is made. A row without one has x ~ N(0, 1), and no row has
@@ -51,10 +51,6 @@ class Scores:
         """As typed on the command line."""
         return self.name
 
-    def breaks(self, length: int) -> np.ndarray:
-        """Return no distance: it is the same for every token."""
-        return np.empty(0)
-
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, scores=self)
 
@@ -65,6 +61,8 @@ def refined(u: Any) -> Any:
     Args:
         u: uniform numbers in [0, 1), [..., 2].
     """
+    # In float32 a uniform number is a multiple of 2⁻²³, and the smallest ones, which make the tail,
+    # would be few values far apart. Here u₀ gives the first 22 bits, and u₁ the digits below.
     xp = u.__array_namespace__()
     fine = (xp.floor(u[..., 0] * 2.0**22) + u[..., 1]) * 2.0**-22
     return xp.maximum(fine, xp.full_like(fine, 2.0**-46))

@@ -60,35 +60,19 @@ __all__ = [
 ]
 
 ALL: tuple[type[Any], ...] = (
-    Decay,
-    Alibi,
-    Window,
-    Chunk,
-    ScalableSoftmax,
-    FloorLog,
-    LogLength,
-    Yarn,
-    ScaleInvariant,
-    LengthBias,
-    SoftCap,
-    SinkLogit,
-    Sink,
-    Needle,
-    NeedleAbove,
-    Gate,
-    QKNorm,
-    Rope,
-    Coca,
+    *(Decay, Alibi, Window, Chunk),
+    *(ScalableSoftmax, FloorLog, LogLength, Yarn, ScaleInvariant, LengthBias, SoftCap),
+    *(SinkLogit, Sink, Needle, NeedleAbove, Gate, QKNorm, Rope, Coca),
 )
 
 
 def typed(steps: tuple[type[Any], ...] = ALL) -> dict[str, type[Any]]:
     """Return the steps that can be typed, by name: those whose fields are numbers."""
-    return {step.name: step for step in steps if all(map(_is_number, step.example))}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
+    return {
+        step.name: step
+        for step in steps
+        if all(isinstance(value, (int, float)) for value in step.example)
+    }
 
 
 def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number
+from sparsity.arguments import keep_checked, number
 from sparsity.rows.tokens import Tokens, every
 
 
@@ -27,9 +27,7 @@ class Alibi:
     slope: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "slope", number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
-        )
+        keep_checked(self, "slope", number, "give one number >= 0", lambda x: x >= 0)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number
+from sparsity.arguments import keep_checked, number
 from sparsity.errors import InputError
 from sparsity.rows.tokens import MOST, Tokens
 
@@ -31,16 +31,13 @@ class Decay:
     decay: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self,
-            "decay",
-            number("decay", self.decay, "give one number in (0, 1]", lambda x: 0 < x <= 1),
-        )
+        keep_checked(self, "decay", number, "give one number in (0, 1]", lambda x: 0 < x <= 1)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance up to where the weight underflows."""
         if self.decay == 1:
             return np.empty(0)
+        # Far tokens, of weight 0, are one group: a row of 10¹² tokens has thousands of groups only.
         seen = math.ceil(min(length, 1 + _SMALLEST / -math.log(self.decay)))
         if seen > MOST:
             fix = f"{seen:.3g} tokens of this row differ, at most {MOST} may; shorten the row"

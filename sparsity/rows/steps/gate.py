@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from sparsity.arguments import number
-from sparsity.rows.tokens import Tokens
+from sparsity.arguments import keep_checked, number
+from sparsity.rows.tokens import AlikeStep, Tokens
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(AlikeStep):
     """Output gate g: what the row reads out, Σp_j v_j, is multiplied by g, and so is every p_j.
 
     It acts after the normalisation, so that its place among the steps does not matter; two gates
@@ -34,11 +32,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         fix = "give one number in (0, 1]"
-        object.__setattr__(self, "value", number("value", self.value, fix, lambda x: 0 < x <= 1))
-
-    def breaks(self, length: int) -> np.ndarray:
-        """Return no distance: it is the same for every token."""
-        return np.empty(0)
+        keep_checked(self, "value", number, fix, lambda x: 0 < x <= 1)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, gate=tokens.gate * float(self.value))

@@ -6,14 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from sparsity.arguments import number
-from sparsity.rows.tokens import Tokens
+from sparsity.arguments import keep_checked, number
+from sparsity.rows.tokens import AlikeStep, Tokens
 
 
 @dataclass(frozen=True)
-class LengthBias:
+class LengthBias(AlikeStep):
     """Length bias: scale·ln n is added to every score.
 
     At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It does
@@ -32,11 +30,7 @@ class LengthBias:
     scale: float = -1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", number("scale", self.scale, "give one finite number"))
-
-    def breaks(self, length: int) -> np.ndarray:
-        """Return no distance: it is the same for every token."""
-        return np.empty(0)
+        keep_checked(self, "scale", number, "give one finite number")
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, beta=tokens.beta + self.scale * math.log(length))

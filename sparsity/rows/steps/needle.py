@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number, whole
+from sparsity.arguments import keep_checked, number, whole
 from sparsity.errors import InputError
 from sparsity.rows.tokens import Tokens
 
@@ -40,12 +40,10 @@ class Needle:
     distance: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "beta", number("beta", self.beta, "give one finite number"))
-        object.__setattr__(
-            self, "gamma", number("gamma", self.gamma, "give one number >= 0", lambda x: x >= 0)
-        )
+        keep_checked(self, "beta", number, "give one finite number")
+        keep_checked(self, "gamma", number, "give one number >= 0", lambda x: x >= 0)
         if self.distance is not None:
-            object.__setattr__(self, "distance", whole("distance", self.distance, 0))
+            keep_checked(self, "distance", whole, 0)
 
     def _at(self, length: int) -> int:
         """Return the distance of its token in rows of that length."""

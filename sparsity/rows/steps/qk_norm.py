@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number, vector, whole
+from sparsity.arguments import keep_checked, number, vector, whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import DIM
 from sparsity.rows.scores.base import Scores
@@ -36,7 +36,7 @@ class QKNorm(Scores):
     bound: float | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", whole("dim", self.dim, 2))
+        keep_checked(self, "dim", whole, 2)
         DIM.check(self.dim)
         for name in ("gamma", "bound"):
             given = getattr(self, name)
@@ -78,6 +78,7 @@ class QKNorm(Scores):
         c = q.size**-0.5
         if scale is not None:
             c = float(number("scale", scale, "give one number > 0, or None", lambda x: x > 0))
+        # Σ_i (c g_q g_k)_i q̂_i k̂_i: only the products of the gains count, c in them.
         gains = c * q * k
         if not np.any(gains):
             raise InputError("g_k", f"array of shape {k.shape}", "all g_q·g_k are 0")

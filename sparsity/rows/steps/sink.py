@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number
+from sparsity.arguments import keep_checked, number
 from sparsity.rows.tokens import Tokens
 
 
@@ -27,10 +27,8 @@ class Sink:
     gamma: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "beta", number("beta", self.beta, "give one finite number"))
-        object.__setattr__(
-            self, "gamma", number("gamma", self.gamma, "give one number >= 0", lambda x: x >= 0)
-        )
+        keep_checked(self, "beta", number, "give one finite number")
+        keep_checked(self, "gamma", number, "give one number >= 0", lambda x: x >= 0)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return the break behind the first token, which is the sink."""

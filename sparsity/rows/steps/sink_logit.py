@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from sparsity.arguments import number
-from sparsity.rows.tokens import Tokens
+from sparsity.arguments import keep_checked, number
+from sparsity.rows.tokens import AlikeStep, Tokens
 
 
 @dataclass(frozen=True)
-class SinkLogit:
+class SinkLogit(AlikeStep):
     """Learned sink logit b: a weight e^b beside the tokens, p_j = |a_j|/(e^b + Σ|a|).
 
     It takes mass, but is not a token. S and n_eff compare the tokens with one another, so they stay
@@ -31,11 +29,7 @@ class SinkLogit:
     logit: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "logit", number("logit", self.logit, "give one finite number"))
-
-    def breaks(self, length: int) -> np.ndarray:
-        """Return no distance: it is no token."""
-        return np.empty(0)
+        keep_checked(self, "logit", number, "give one finite number")
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, units=(*tokens.units, float(self.logit)))

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import sympy
 
-from sparsity.arguments import number
+from sparsity.arguments import keep_checked, number
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.symbols import s
-from sparsity.rows.tokens import Step, Tokens
+from sparsity.rows.tokens import AlikeStep, Step, Tokens
 
 _PROBED = (2, 10**12)  # lengths: a temperature acts from the trained length on
 
@@ -32,7 +32,7 @@ class CappedKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class SoftCap:
+class SoftCap(AlikeStep):
     """Soft cap: scores so far become cap·tanh(s/cap), between −cap and cap.
 
     It changes the kernel of the row to f(cap·tanh(s/cap)). What changes scores stands before it, as
@@ -50,8 +50,7 @@ class SoftCap:
     cap: float
 
     def __post_init__(self) -> None:
-        cap = number("cap", self.cap, "give one number > 0", lambda x: x > 0)
-        object.__setattr__(self, "cap", cap)
+        keep_checked(self, "cap", number, "give one number > 0", lambda x: x > 0)
 
     def capped(self, kernel: Any) -> CappedKernel:
         """Return the kernel of a row with this step; a capped kernel is first uncapped.
@@ -67,10 +66,6 @@ class SoftCap:
         weight = own.weight.subs(s, cap * sympy.tanh(s / cap))
         name = f"{own.name} capped at {self.cap:g}"
         return CappedKernel(name, name, own.law, weight, own.parameters, own.source, own)
-
-    def breaks(self, length: int) -> np.ndarray:
-        """Return no distance: it is the same for every token."""
-        return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         """Return the tokens as they are: their scores β + γx are those under the cap."""

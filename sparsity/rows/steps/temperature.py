@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number, whole
+from sparsity.arguments import keep_checked, number, whole
 from sparsity.errors import InputError
-from sparsity.rows.tokens import Tokens, every
+from sparsity.rows.tokens import AlikeStep, Tokens, every
 
 PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
 
 
-class Temperature:
+class Temperature(AlikeStep):
     """A step that multiplies the scores so far by a factor: β and γ are multiplied with it.
 
     Its static methods are the rules under the names of the models that ship them. Each rule is a
@@ -64,10 +64,6 @@ class Temperature:
     def factor(self, length: int) -> float:
         """Return what the scores of a row of that length are multiplied by."""
         raise NotImplementedError
-
-    def breaks(self, length: int) -> np.ndarray:
-        """Return no distance: the factor is the same for every token."""
-        return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         factor = self.factor(length)
@@ -117,10 +113,9 @@ class FloorLog(Temperature):
     offset: int = 1
 
     def __post_init__(self) -> None:
-        slope = number("slope", self.slope, "give one number > 0", lambda x: x > 0)
-        object.__setattr__(self, "slope", slope)
-        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
-        object.__setattr__(self, "offset", whole("offset", self.offset, 0))
+        keep_checked(self, "slope", number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "trained", whole, 1)
+        keep_checked(self, "offset", whole, 0)
 
     def factor(self, length: int) -> float:
         """Return 1 + slope·ln(1 + ⌊(n − 1 + offset)/trained⌋)."""
@@ -143,7 +138,7 @@ class LogLength(Temperature):
     trained: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "trained", whole("trained", self.trained, 2))
+        keep_checked(self, "trained", whole, 2)
 
     def factor(self, length: int) -> float:
         """Return max(1, ln n/ln n₀)."""
@@ -170,10 +165,8 @@ class ScalableSoftmax(Temperature):
     bias: float = 0.0
 
     def __post_init__(self) -> None:
-        scale = number("scale", self.scale, "give one number > 0", lambda x: x > 0)
-        bias = number("bias", self.bias, "give one number >= 0", lambda x: x >= 0)
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "bias", bias)
+        keep_checked(self, "scale", number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "bias", number, "give one number >= 0", lambda x: x >= 0)
 
     def factor(self, length: int) -> float:
         """Return scale·ln n + bias."""
@@ -200,10 +193,8 @@ class Yarn(Temperature):
     slope: float = 0.1
 
     def __post_init__(self) -> None:
-        extension = number("extension", self.extension, "give one number >= 1", lambda x: x >= 1)
-        slope = number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
-        object.__setattr__(self, "extension", extension)
-        object.__setattr__(self, "slope", slope)
+        keep_checked(self, "extension", number, "give one number >= 1", lambda x: x >= 1)
+        keep_checked(self, "slope", number, "give one number >= 0", lambda x: x >= 0)
 
     def factor(self, length: int) -> float:
         """Return (1 + slope·ln r)²."""
@@ -229,14 +220,14 @@ class ScaleInvariant(Temperature):
     scale: float = 10.0
 
     def __post_init__(self) -> None:
-        scale = number("scale", self.scale, "give one number > 0", lambda x: x > 0)
-        object.__setattr__(self, "scale", scale)
+        keep_checked(self, "scale", number, "give one number > 0", lambda x: x > 0)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance."""
         return every(length)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        # c² = 2 ln(t/τ + 1) + 1: the bias 1 − c² is −2 ln(t/τ + 1), and E e^(cs) = e^(c²/2).
         log = np.log1p(tokens.distance / self.scale)
         factor = np.sqrt(2 * log + 1)
         beta, gamma = factor * tokens.beta - 2 * log, factor * tokens.gamma

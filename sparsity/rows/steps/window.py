@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import whole
+from sparsity.arguments import keep_checked, whole
 from sparsity.rows.tokens import Tokens
 
 
@@ -32,8 +32,8 @@ class Window:
     keep: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole("size", self.size, 1))
-        object.__setattr__(self, "keep", whole("keep", self.keep, 0))
+        keep_checked(self, "size", whole, 1)
+        keep_checked(self, "keep", whole, 0)
 
     @classmethod
     def symmetric(cls, reach: int) -> Window:
@@ -70,7 +70,7 @@ class Chunk:
     size: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", whole("size", self.size, 1))
+        keep_checked(self, "size", whole, 1)
 
     def _seen(self, length: int) -> int:
         return (length - 1) % self.size + 1

@@ -1,0 +1,155 @@
+"""Which pairs of instruments can answer for a row of one's own.
+
+No table says it: each instrument is asked, and where it refuses, its refusal is the reason that
+the outcome gives.
+
+    row, n ─> candidates ─> asked, and refused or kept ─> theory ⇄ sampler, theory ⇄ theory
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sparsity import quantities
+from sparsity.capabilities import capabilities
+from sparsity.crosscheck import stein
+from sparsity.crosscheck.cells import Question
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.exact_law import maps
+from sparsity.kernels import Law, RowMap, exp
+from sparsity.kernels.parameters import LENGTH
+from sparsity.limit import map_limits
+from sparsity.limit.long_rows import log_sums
+from sparsity.rows import classes
+from sparsity.rows.classes import ANY_LENGTH
+from sparsity.rows.row import Row
+from sparsity.rows.scores import StudentT
+from sparsity.sampling.row_sources import NUMBERS_AT_ONCE
+
+# Theories against samplers, theories against each other, and what was left out and why.
+Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
+
+# Share of the detectable error that the standard error of a cell is sampled to: a theory is good
+# enough for a cell if its own bound is below that.
+STDERR_SHARE = 0.11
+_MAX_POOLED_NUMBERS = 4e9  # that are drawn for the pooled moments of a row: a minute or two
+
+
+def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
+    """Return every pair of instruments that can answer for a row.
+
+    Args:
+        row: the row.
+        length: n, or None.
+        rel_error: the standard error that a cell is sampled to.
+
+    Returns:
+        Theories against samplers, theories against each other, and what was left out and why.
+
+    Raises:
+        InputError: no theory can be held against a sampler.
+    """
+    n = None if length is None else int(LENGTH.one(length))
+    kept: list[Question] = []
+    left_out, refusals = [], []
+    for cell in _candidates(row, n):
+        # A cell stands if both of its instruments answer, and the theory well enough.
+        try:
+            theory, error = cell.value()
+            if not cell.statistical:
+                cell.value(1)
+            elif not math.isfinite(theory):
+                raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
+            elif error > rel_error:
+                fix = (
+                    f"its exact law is known only to {error:.1g}, coarser than what sampling shows"
+                )
+                raise InputError(cell.quantity, f"e^{theory:g}", fix)
+            if cell.instruments[1] == "pooled rows":
+                _refuse_rare_rows(cell, rel_error)
+            kept.append(cell)
+        except (InputError, NoClosedForm) as error:
+            left_out.append(f"{cell.quantity}, {' against '.join(cell.instruments)}: {error}")
+            refusals.append(error)
+    sampled = tuple(cell for cell in kept if cell.statistical)
+    if not sampled:
+        raise next((e for e in refusals if isinstance(e, InputError)), refusals[0])
+    return sampled, tuple(cell for cell in kept if not cell.statistical), tuple(left_out)
+
+
+def _candidates(row: Row, n: int | None) -> list[Question]:
+    """Return every cell whose instruments may answer for a row; some of them will refuse it."""
+    if isinstance(row.kernel, RowMap):
+        return _candidates_of_map(row, row.kernel, n)
+    # S of long rows is held against pooled moments if there are steps, else against scalar draws.
+    # The closed form and the derivation are held against quadrature.
+    law, found = row.kernel.law, []
+    of_positions = n if law is Law.POSITION else None
+    if row.steps:
+        found.append(Question(row, ("limit", "pooled rows"), "S", n))
+    else:
+        found.append(Question(row, ("limit", "scalars"), "S", of_positions))
+        found.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
+        if law is Law.SCORE:
+            found.append(Question(row, ("derivation", "quadrature")))
+    if law is not Law.SCORE:
+        if n is not None and law is not Law.POSITION:
+            row.scored()  # raises: rows of n tokens of features have no given law
+        return found
+    if n is None:
+        return found
+    try:  # for scores that the second law of n_eff is for
+        tokens = row.tokens(n)
+    except InputError:  # scores that are known by their moments only, or none: each cell says so
+        tokens = None
+    for quantity in quantities.ALL:
+        if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
+            continue  # a linear image of another quantity is held by that one's cell
+        # Laws that refuse this row stay candidates, to be left out with their own reason.
+        if quantity.has_law and capabilities(row, quantity, n).missing is None:
+            found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
+    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
+        found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
+    if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MAX_GAMMA:
+        found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
+    return found
+
+
+def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
+    """Return cells of the quantities with an exact law under a map of rows, and of its limit S."""
+    names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
+    known = capabilities(row, quantities.S)
+    limit = [Question(row, ("limit", "pooled rows"), "S", n if known.limit_needs_length else None)]
+    if known.limit and (n is None or not names):
+        return limit
+    if not names:
+        raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
+    if n is None:
+        fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
+        raise InputError("length", None, fix)
+    laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
+    return laws + limit if known.limit else laws
+
+
+def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
+    """Refuse pooled moments that live on rows too rare to be drawn.
+
+    The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
+    Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
+    """
+    # Otherwise the sample would look precise, and miss the rows that make the mean: a false alarm.
+    n = cell.length or ANY_LENGTH
+    if isinstance(cell.kernel, RowMap):
+        scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
+    else:
+        given = classes.rescaled(classes.classed(cell.row, n), units=False)
+        (second, _), (fourth, _) = log_sums(given, (2, 4))
+        if any(isinstance(step, StudentT) for step in cell.row.steps):
+            log_sums(given, (4, 8))
+        scatter = fourth - 2 * second + math.log(n)
+    numbers = scatter - 2 * math.log(2 * rel_error)  # log
+    if numbers > math.log(_MAX_POOLED_NUMBERS):
+        shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
+        fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
+        raise InputError("row", cell.row, fix)
