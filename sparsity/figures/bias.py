@@ -48,6 +48,7 @@ def data(context: Context) -> Data:
         estimates[beta], method = sample_features(context, elu1, beta, "one-hot", DIM)
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
     found.append(line.with_points(_log_S_of_features(_POINTS), estimates, method))
+    # Decay has no β: one sampled point, put where no other stands in its way.
     decayed = context.sample("decayed", decay=DECAY, length=LENGTH)
     estimate = [decayed[f"{name}_mc"].item() for name in ("S", "stderr", "samples", "seed")]
     log = decayed["log_S"].item()

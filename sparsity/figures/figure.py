@@ -22,7 +22,9 @@ from sparsity.sweeps.variables import cell_seed
 if TYPE_CHECKING:
     import xarray
 
-MIN_REL_ERROR = 1e-5  # of a point; each costs 10,000 times what it does at the default
+# Of a point. Draws grow like the inverse square of the error: each point costs 10,000 times what it
+# does at the default.
+MIN_REL_ERROR = 1e-5
 TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
@@ -94,6 +96,7 @@ class Series:
         points = (x, np.exp(log), log, *map(np.array, zip(*estimates.values(), strict=True)))
         lines = (getattr(self, name) for name in _COLUMNS)
         columns = [np.concatenate(pair) for pair in zip(lines, points, strict=True)]
+        # Points go in where their x belongs, after the line's own entry where both have one.
         order = np.argsort(columns[0], kind="stable")
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
         return replace(self, **values, method=method)
@@ -113,6 +116,7 @@ def from_sweeps(
         along: the dimension on the abscissa.
         label: the fixed parameters of a curve -> its label.
     """
+    # What is one value of the whole sweep is no dimension; a label may name it all the same.
     others = [str(name) for name in lines["S"].dims if name != along]
     single = {str(name): at.item() for name, at in lines.coords.items() if not at.ndim}
     found = []
@@ -138,6 +142,8 @@ def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
         data: the curves.
         doubts: whether to add a column that says why an error bar cannot be trusted.
     """
+    # Fewer digits than float64 has: the last ones are rounding, which differs between machines, and
+    # those of an estimate are noise long before.
     rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *["warning"] * doubts]]
     for curve in data:
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
@@ -192,6 +198,7 @@ class Context:
             *stream: what tells these draws from all others.
             rel_error: the least error to ask for; a whole row is one draw and costs accordingly.
         """
+        # The rounding of float32, 6e−8, is far below the least error that can be asked for.
         to = max(self.rel_error, rel_error)
         return Sampling(to, seed=cell_seed(self.seed, *stream), dtype=np.float32)
 
@@ -254,5 +261,6 @@ class Plate:
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """Return what a notebook shows, trusted or not, at half its pixels so that it is sharp."""
+        # A PNG has its width in bytes 16 to 19.
         png = self.files["png"]
         return png, {"width": int.from_bytes(png[16:20], "big") // 2}

@@ -54,8 +54,9 @@ def data(context: Context) -> Data:
         curve = Series.line(label, n, log, beta=beta)
         found = {float(SAMPLED): (value, stderr, *of_draws)}
         tokens.append(curve.with_points(theory, found, drawn.method))
+        # The same draws once more, as a root: δS/S = ½ δn_eff/n_eff.
         S = np.sqrt(value / SAMPLED)
-        found = {float(SAMPLED): (S, S * stderr / value / 2, *of_draws)}  # δS/S = ½ δn_eff/n_eff
+        found = {float(SAMPLED): (S, S * stderr / value / 2, *of_draws)}
         rooted = Series.line(f"S, {label}", n, (log - np.log(n)) / 2, beta=beta)
         sparse.append(rooted.with_points((theory - np.log(at)) / 2, found, drawn.method))
         log_S = np.full(2, float(evaluate(kernel, **point).log_S))

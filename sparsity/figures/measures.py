@@ -56,7 +56,8 @@ class Measure(NamedTuple):
 
     def drawn(self, value: float, error: float = 0.0) -> tuple[float, float]:
         """Return what is drawn, and its standard error."""
-        if self.raised:  # δe^H = e^H δH
+        # Errors are carried along to first order: δe^H = e^H δH, δx^p = p x^(p−1) δx.
+        if self.raised:
             return math.exp(value), math.exp(value) * error
         return value**self.power, value**self.power * error / value
 
@@ -75,6 +76,7 @@ SHARES = {
 
 def data(context: Context) -> Data:
     """Compute the exact law of each measure with sampled rows; then the limits of long rows."""
+    # The same rows serve all measures, so that their points differ by what they measure alone.
     every, drawn = TOKENS | SHARES, {}
     for gamma in SAMPLED:
         settings = context.sampling("measures", gamma, rel_error=REL_ERROR)

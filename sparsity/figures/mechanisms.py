@@ -62,6 +62,7 @@ def data(context: Context) -> Data:
         for gamma in SAMPLED:
             settings = context.sampling(label, gamma, rel_error=REL_ERROR)
             found = sample_rows(row(gamma), LENGTH, settings, OF)
+            # An inverse has the same relative error, to first order.
             inverse, method = 1 / found.value, found.method
             points[gamma] = (inverse, inverse * found.rel_stderr, found.samples, found.seed)
         log = -exact(row(GAMMA), length=LENGTHS, of=OF).log_value

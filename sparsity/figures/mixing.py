@@ -53,6 +53,8 @@ def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
 
 def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> tuple[float, float, int, int]:
     """Return √(E‖v_n − v_{n−1}‖² / E(‖v_n‖² + ‖v_{n−1}‖²)) of draws, with its error."""
+    # The root of a ratio of means. By the delta method the relative error of x̄/ȳ is the scatter of
+    # x/x̄ − y/ȳ over √draws, and that of its root half as much.
     x, y = pair**2, norm**2
     value = math.sqrt(x.mean() / y.mean())
     scatter = float(np.std(x / x.mean() - y / y.mean(), ddof=1))
@@ -61,7 +63,8 @@ def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> tuple[float, flo
 
 def _curve(label: str, x: np.ndarray, y: np.ndarray, at: Mapping[float, Any]) -> Series:
     log = np.log(y)
-    points = np.interp(list(at), x, log)  # they lie on x
+    # The points lie on x: nothing is interpolated, the entries are picked out.
+    points = np.interp(list(at), x, log)
     return Series.line(label, x, log).with_points(points, at, "whole stacks")
 
 
@@ -80,7 +83,9 @@ def data(context: Context) -> Data:
     shown = np.union1d(shown, SAMPLED_LENGTHS)
     for label, sink in LONG.items():
         y, seed = distances(_stack(LONGEST, LAYERS, sink))[-1], next(seeds)
-        stack = _stack(max(SAMPLED_LENGTHS), LAYERS, sink)  # it holds the shorter ones
+        # Attention is causal: the first n tokens of a stack are a stack of n tokens. The pair of
+        # tokens n − 1 and n is entry n − 2.
+        stack = _stack(max(SAMPLED_LENGTHS), LAYERS, sink)
         drawn = sampled(stack, DRAWS, seed, dtype=np.float32, measure=neighbours)
         pair, norm = drawn.pair[:, -1].T, drawn.norm[:, -1].T
         at = {float(n): _distance(pair[n - 2], norm[n - 2], seed) for n in SAMPLED_LENGTHS}

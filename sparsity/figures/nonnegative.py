@@ -44,6 +44,8 @@ _MARKERS = ("o", "^", "s")
 
 def noise_ratio(feature: Kernel, mean: Any) -> np.ndarray:
     """Return σ̃/μ̃ of h(k), k ~ N(mean, 1), by quadrature of its first two moments."""
+    # σ̃²/μ̃² = E h²/(E h)² − 1, from the logarithms of both moments: expm1 keeps the digits of a
+    # small ratio, where the quotient is nearly 1.
     (m1, _), (m2, _) = (moment(feature, p, mean, 1.0) for p in (1, 2))
     return np.sqrt(np.expm1(m2 - 2 * m1))
 
@@ -65,6 +67,7 @@ def sample_noisy_features(
     def excess(mean: float) -> Any:
         return np.log(noise_ratio(relu, mean) / ratio)
 
+    # The ratio of relu falls with the mean, from over 200 at −4 to 1/20 at 20.
     mean: Any = brentq(excess, -4, 20, xtol=1e-12)
     return sample_features(context, relu, float(mean), query, dim)
 

@@ -34,6 +34,7 @@ LENGTH = 1024  # the row whose floor is shown
 def _curve(
     context: Context, kernel: str, along: str, label: str, line: Any, points: Any, **fixed: Any
 ) -> Series:
+    # A line needs many values and no sampling, the points few and all the work: two sweeps.
     lines = sweep(kernel, **{along: line}, **fixed)
     sampled = context.sample(kernel, **{along: points}, **fixed)
     return from_sweeps(lines, sampled, along, lambda _: label)[0]

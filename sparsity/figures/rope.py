@@ -46,6 +46,7 @@ def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
     Returns:
         μ, [d].
     """
+    # CoCA's key in plane i is t·q_i with t rectified, of mean E t: μ_i = E t·q_i, turned by Θ_i.
     mean, _ = rectified(coca.center, coca.spread)
     mu = mean * planes(coca.query, coca.pairing) * np.exp(-1j * turn)
     return join(mu.real, mu.imag, coca.pairing)
@@ -75,6 +76,7 @@ def laws() -> dict[str, Rope | Coca]:
 
 def data(context: Context) -> Data:
     """Compute for each law the typical weight e^β_m, with points, and its band e^(β_m ± γ_m)."""
+    # The error falls like 1/√chunks: ten of them at the least error, 1e−3, and never less than two.
     chunks = max(2, int(np.ceil(1e-5 / max(context.rel_error, REL_ERROR) ** 2)))
     found: list[Series] = []
     for label, law in laws().items():

@@ -43,7 +43,8 @@ def data(context: Context) -> Data:
     for gamma in GAMMAS:
         line, points = lines.sel(gamma=gamma), sampled.sel(gamma=gamma)
         found, error = points["n_eff_mc"].values, points["stderr_n_eff_mc"].values
-        root = np.sqrt(found / SAMPLED)  # S_rms; δS/S = ½ δn_eff/n_eff
+        # S_rms = √(n_eff/n), whose relative error is half that of n_eff.
+        root = np.sqrt(found / SAMPLED)
         of_draws = points["samples_n_eff_mc"].values, points["seed_n_eff_mc"].values
         rows = zip(root, root * error / found / 2, *of_draws, strict=True)
         estimates = dict(zip(map(float, SAMPLED), rows, strict=True))

@@ -93,8 +93,11 @@ def data(context: Context) -> Data:
         lengths = _lengths(rule)
         line = Series.line(rule, lengths, _log_n_eff(rule, lengths))
         found.append(line.with_points(_log_n_eff(rule, sampled), points, method))
+    # The factors that the rules try to be.
     lengths = [int(TRAINED * r) for r in RATIOS]
     for gamma in GAMMAS:
+        # A factor on scores of spread γ makes their spread factor·γ: the factor that keeps n_eff is
+        # the spread that a design asks for, over γ.
         wanted = float(exact("exp", length=TRAINED, gamma=gamma).value)
         asked = design("exp", length=TRAINED, n_eff=wanted, lengths=lengths).requirements
         factors = np.array([row.value for row in asked], float) / gamma
