@@ -30,7 +30,7 @@ from scipy.stats import chi2
 
 from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.limit.capacity import needle_capacity
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Needle
@@ -74,10 +74,11 @@ def _log_held(kernel: str, dim: int, query: float) -> float:
     return math.log(low + (above - 0.5) / (above - below) * (high - low))
 
 
-def _point(context: Context, kernel: str, dim: int, query: float) -> tuple[float, float, int, int]:
+def _point(context: Context, kernel: str, dim: int, query: float) -> Point:
     seed = context.sampling("capacity", kernel, dim, query).seed
     found = sample_capacity(kernel, dim=dim, query=query, rows=ROWS, seed=seed)
-    return found.value, found.stderr, found.rows, found.seed
+    method = "first passage of Σa²"
+    return Point(found.value, found.stderr, found.rows, found.seed, method)
 
 
 def data(context: Context) -> Data:
@@ -101,7 +102,7 @@ def data(context: Context) -> Data:
                 d, t = (place, _query(kernel, int(place))) if drawn is DRAWN_DIMS else (AT, place)
                 points[float(place)] = _point(context, kernel, int(d), float(t))
                 expected.append(_log_held(kernel, int(d), float(t)))
-            found.append(line.with_points(expected, points, "first passage of Σa²"))
+            found.append(line.with_points(expected, points))
     # The needle's score is √d standard deviations of the others': none of n exceeds it with chance
     # (1 − Φ(−√d))ⁿ ≈ exp(−n·Φ(−√d)), which is ½ at n = ln 2/Φ(−√d).
     most = math.log(math.log(2)) - float(log_ndtr(-math.sqrt(AT)))

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, from_sweeps, sampled_columns
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, from_sweeps
 from sparsity.kernels import Kernel
 from sparsity.kernels.queries import named
 from sparsity.kernels.zoo import relu
@@ -50,18 +50,13 @@ def noise_ratio(feature: Kernel, mean: Any) -> np.ndarray:
     return np.sqrt(np.expm1(m2 - 2 * m1))
 
 
-def sample_features(
-    context: Context, feature: Kernel, mean: float, query: str, dim: int
-) -> tuple[tuple[float, float, int, int], str]:
-    """Sample S of q̃ᵀh(k), k ~ N(mean, 1): (estimate, stderr, samples, seed), and the method."""
+def sample_features(context: Context, feature: Kernel, mean: float, query: str, dim: int) -> Point:
+    """Sample S of q̃ᵀh(k), k ~ N(mean, 1)."""
     settings = context.sampling(feature.name, mean, query, dim)
-    found = estimators.features(feature, named(query).vector(dim), mean, 1.0, settings)
-    return sampled_columns(found), found.method
+    return Point.of(estimators.features(feature, named(query).vector(dim), mean, 1.0, settings))
 
 
-def sample_noisy_features(
-    context: Context, ratio: float, query: str, dim: int
-) -> tuple[tuple[float, float, int, int], str]:
+def sample_noisy_features(context: Context, ratio: float, query: str, dim: int) -> Point:
     """Sample ReLU features whose keys have the mean that gives them the ratio σ̃/μ̃."""
 
     def excess(mean: float) -> Any:
@@ -80,11 +75,9 @@ def data(context: Context) -> Data:
         lines, None, "dim", lambda key: f"σ̃/μ̃ = {RATIOS[key['ratio']]}, {key['query']}"
     ):
         ratio, query = curve.key["ratio"], curve.key["query"]
-        estimates, method = {}, ""
-        for dim in DIMS:
-            estimates[dim], method = sample_noisy_features(context, ratio, query, dim)
+        points = {float(d): sample_noisy_features(context, ratio, query, d) for d in DIMS}
         log = evaluate("nonnegative", ratio=ratio, dim=DIMS, query=query).log_S
-        found.append(curve.with_points(log, estimates, method))
+        found.append(curve.with_points(log, points))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
@@ -84,12 +84,13 @@ def data(context: Context) -> Data:
         settings = context.sampling(label)
         drawn = rotary_scores(law, SAMPLED, settings, chunks)
         mean = np.exp(drawn.beta)
+        how = drawn.samples, settings.seed, "scores of rotated vectors"
         each = zip(SAMPLED, mean, mean * drawn.beta_stderr, strict=True)
-        points = {m + 1.0: (*pair, drawn.samples, settings.seed) for m, *pair in each}
+        points = {m + 1.0: Point(y, error, *how) for m, y, error in each}
         theory = law.beta(np.array(SAMPLED))
         line = Series.line(label, DISTANCES + 1.0, beta)
         found += [
-            line.with_points(theory, points, "scores of rotated vectors"),
+            line.with_points(theory, points),
             Series.line(f"{label} − γ", DISTANCES + 1.0, beta - gamma),
             Series.line(f"{label} + γ", DISTANCES + 1.0, beta + gamma),
         ]
