@@ -31,22 +31,22 @@ class Capabilities(NamedTuple):
 
     Args:
         exact: whether `exact` has a law of it in rows of n.
-        shares_nodes: whether this law is computed for many β and γ at once (`exact_grid`).
-        limit: whether `evaluate` has its limit in long rows.
-        limit_needs_length: whether the limit depends on the length, so that one must be given.
         sampled: whether `estimate` samples it.
-        sampling_needs_length: whether it samples rows of a given length only.
         missing: the "sink" or "needle" that it asks for and the row lacks, so that all three
             refuse it; None where nothing is missing.
+        limit: whether `evaluate` has its limit in long rows.
+        limit_needs_length: whether the limit depends on the length, so that one must be given.
+        sampling_needs_length: whether it samples rows of a given length only.
+        shares_nodes: whether this law is computed for many β and γ at once (`exact_grid`).
     """
 
     exact: bool
-    shares_nodes: bool
-    limit: bool
-    limit_needs_length: bool
     sampled: bool
-    sampling_needs_length: bool
     missing: str | None
+    limit: bool = False
+    limit_needs_length: bool = False
+    sampling_needs_length: bool = False
+    shares_nodes: bool = False
 
 
 def capabilities(
@@ -61,26 +61,19 @@ def capabilities(
     """
     kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
     is_S = quantity is quantities.S
+    # Weights of features are sums over d of them, for which no law at finite n is known here.
     if kernel.law is Law.FEATURES:
-        return Capabilities(
-            exact=False,
-            shares_nodes=False,
-            limit=is_S,
-            limit_needs_length=False,
-            sampled=is_S,
-            sampling_needs_length=False,
-            missing=quantity.needs,
-        )
-    if kernel.law is Law.POSITION:  # nothing is random, so that powers of S are exact and sampled
+        return Capabilities(exact=False, sampled=is_S, missing=quantity.needs, limit=is_S)
+    # Weights by position have nothing random: powers of S and n are exact, and sampled as well.
+    if kernel.law is Law.POSITION:
         power = quantity.name in quantities.POWERS_OF_S_AND_N
         return Capabilities(
             exact=power,
-            shares_nodes=False,
+            sampled=power,
+            missing=quantity.needs,
             limit=is_S,
             limit_needs_length=True,
-            sampled=power,
             sampling_needs_length=True,
-            missing=quantity.needs,
         )
     if isinstance(kernel, RowMap):
         return _of_map(kernel, steps, quantity)
@@ -88,12 +81,12 @@ def capabilities(
         inputs = limit_inputs(quantity, units=False)
         return Capabilities(
             exact=engine.has_law(kernel, quantity),
-            shares_nodes=quantity.integral is not None and quantity.needs is None,
+            sampled=True,
+            missing=quantity.needs,
             limit=quantity.has_limit,
             limit_needs_length=inputs.length,
-            sampled=True,
             sampling_needs_length=not is_S,
-            missing=quantity.needs,
+            shares_nodes=quantity.integral is not None and quantity.needs is None,
         )
     if not all(getattr(step, "normal", True) for step in steps):
         # Scores that are known by their moments alone are no tokens of a known law: only the second
@@ -101,13 +94,7 @@ def capabilities(
         alone = len(steps) == 1
         has_law = alone and kernel is exp and quantity is quantities.n_eff
         return Capabilities(
-            exact=has_law,
-            shares_nodes=False,
-            limit=False,
-            limit_needs_length=False,
-            sampled=alone,
-            sampling_needs_length=True,
-            missing=quantity.needs,
+            exact=has_law, sampled=alone, missing=quantity.needs, sampling_needs_length=True
         )
     return _of_steps(row, quantity, length)
 
@@ -118,13 +105,12 @@ def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capa
     there = {None} | {"needle" for step in steps if isinstance(step, Needle)}
     return Capabilities(
         exact=maps.has(kernel, quantity) and not steps,
-        shares_nodes=False,
-        limit=limit,
-        limit_needs_length=not kernel.identically_distributed,
         # Keys on a sphere are drawn for functions of a score only.
         sampled=not any(isinstance(step, QKNorm) for step in steps),
-        sampling_needs_length=not (limit and kernel.identically_distributed),
         missing=None if quantity.needs in there else quantity.needs,
+        limit=limit,
+        limit_needs_length=not kernel.identically_distributed,
+        sampling_needs_length=not (limit and kernel.identically_distributed),
     )
 
 
@@ -150,10 +136,9 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     there = quantity.needs is None or given.of(quantity.needs).any()
     return Capabilities(
         exact=exact,
-        shares_nodes=False,
+        sampled=True,
+        missing=None if there else quantity.needs,
         limit=limit,
         limit_needs_length=inputs.length or not same,
-        sampled=True,
         sampling_needs_length=not (is_S and same),
-        missing=None if there else quantity.needs,
     )

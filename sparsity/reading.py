@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from sparsity.errors import InputError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _SPACE = " \t"
+# ASCII alone: `\d` and `float` also take the digits of other scripts.
 _DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
 _NUMBER = re.compile(rf"[+-]?(?:{_DECIMAL}|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -79,6 +81,9 @@ def npy_file(path: Path) -> np.ndarray:
         OSError: it cannot be read.
         ValueError: it holds no such array.
     """
+    # The command line reads numbers before it says how many threads NumPy may start.
+    import numpy as np
+
     try:
         # Mapped first: this compares the shape with the size of the file, before memory is taken.
         found = np.load(path, mmap_mode="r")

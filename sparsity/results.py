@@ -1,4 +1,4 @@
-"""What comes out: an `Evaluation` or `Exact` of theory, an `Estimate` by sampling.
+"""The results: an `Evaluation` or `Exact` of theory, an `Estimate` by sampling, both compared.
 
 Never a bare float: each knows its error and its method, and how to be shown as a line, a table and
 a pandas frame.
@@ -6,20 +6,17 @@ a pandas frame.
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.tables import brief, data_frame, html_table, rows_of
 
 if TYPE_CHECKING:
     import pandas
-
-_MOST_ROWS = 20  # of a table that is shown; a frame has all
 
 
 def z_score(difference: float, error: float) -> float:
@@ -30,7 +27,7 @@ def z_score(difference: float, error: float) -> float:
 
 
 class _Result:
-    """What every result has: S if it is of S, a line, an HTML table and a frame."""
+    """The base of results: S if it is of S, a line, an HTML table and a frame."""
 
     quantity: str
     value: Any
@@ -49,7 +46,7 @@ class _Result:
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows."""
         columns = self.columns()
-        return html_table([*columns], _rows(columns), f"{self.quantity}: {self.method}")
+        return html_table([*columns], rows_of(columns), f"{self.quantity}: {self.method}")
 
     @property
     def error(self) -> Any:
@@ -340,68 +337,3 @@ class Comparison:
         interval, z = f"[{low:.6g}, {high:.6g}]", f"{self.z:+.2f}"
         row = [self.estimate.quantity, self.theory.single, self.estimate.value, interval, z]
         return html_table(head, [row], f"{self.theory.method}, Monte Carlo")
-
-
-def brief(value: Any, digits: int = 6) -> str:
-    """Return a number in few digits; of several the first, the last and how many."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        return str(value)
-    if array.ndim == 0:
-        return f"{array.item():.{digits}g}"
-    if not array.size:
-        return "no values"
-    first, last = (f"{x:.{digits}g}" for x in (array.flat[0], array.flat[-1]))
-    return f"{first} … {last} ({' × '.join(map(str, array.shape))} values)"
-
-
-def html_table(
-    head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", most: int = _MOST_ROWS
-) -> str:
-    """Return an HTML table in which everything is escaped: text of a user comes here.
-
-    Args:
-        head: of the columns.
-        rows: cells, numbers or text; those beyond `most` are counted, not shown.
-        caption: above the table.
-        most: rows that are shown.
-    """
-    # A column's heading is aligned as the cell below it, hence the look at the first row.
-    every = list(rows)
-    below = every[0] if every else head
-    cells = [_cell(each, "th", like) for each, like in zip(head, below, strict=True)]
-    lines = ["<table>", *([f"<caption>{html.escape(caption)}</caption>"] if caption else [])]
-    lines.append(f"<thead><tr>{''.join(cells)}</tr></thead><tbody>")
-    lines += ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in every[:most]]
-    lines.append("</tbody></table>")
-    if len(every) > most:
-        lines.append(f"<p>{most} of {len(every)} rows; all with to_dataframe()</p>")
-    return "\n".join(lines)
-
-
-def _cell(value: Any, tag: str = "td", like: Any = None) -> str:
-    """Return one cell, aligned as its value is, or as another one."""
-    text = brief(value) if _is_number(value) else str(value)
-    side = "right" if _is_number(value if like is None else like) else "left"
-    return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (float, int, np.number)) and not isinstance(value, bool)
-
-
-def data_frame(columns: Mapping[str, Any]) -> pandas.DataFrame:
-    """Return columns as a pandas frame: arrays of one shape are flattened, numbers repeated."""
-    import pandas
-
-    return pandas.DataFrame(_flattened(columns))
-
-
-def _rows(columns: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Return columns as rows of plain values, flattened as in `data_frame`."""
-    return list(zip(*(v.tolist() for v in _flattened(columns).values()), strict=True))
-
-
-def _flattened(columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
-    return {k: np.broadcast_to(np.asarray(v), shape).ravel() for k, v in columns.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import InputError, results
+from sparsity import InputError, tables
 from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger import Records
 from sparsity.crosscheck.outcome import Cell, CrossCheck
@@ -82,7 +82,7 @@ def test_a_derivation_is_displayed_mathematics():
 
 
 def test_text_of_a_user_is_escaped():
-    shown = results.html_table(["<i>"], [["s<1"], ["a & b"], [2.0]], "<caption>")
+    shown = tables.html_table(["<i>"], [["s<1"], ["a & b"], [2.0]], "<caption>")
     assert "s&lt;1" in shown
     assert "a &amp; b" in shown
     assert "&lt;i&gt;" in shown
@@ -127,13 +127,13 @@ def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
 
 
 def test_a_head_is_aligned_as_its_column():
-    shown = results.html_table(["n", "what"], [[1, "one"]])
+    shown = tables.html_table(["n", "what"], [[1, "one"]])
     assert '<th style="text-align:right">n</th>' in shown
     assert '<th style="text-align:left">what</th>' in shown
 
 
 def test_a_long_table_says_what_it_leaves_out():
-    shown = results.html_table(["n"], [[n] for n in range(100)])
+    shown = tables.html_table(["n"], [[n] for n in range(100)])
     assert "20 of 100 rows" in shown
 
 

@@ -146,3 +146,23 @@ def test_a_folder_that_cannot_be_listed_for_want_of_memory(
     code, out, err = command("eval", "exp", "--gamma", "1")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(says)
+
+
+@pytest.mark.parametrize("name", ["verify", "claims", "reproduce"])
+def test_long_work_is_set_up_before_the_libraries_that_read_its_settings(name):
+    """NumPy reads how many threads it may start, and SymPy the size of its cache, on import."""
+    code = (
+        "import sys; from sparsity.cli import common, main\n"
+        "common.prepare_long_work = lambda: sys.exit(\n"
+        "    ','.join({'numpy', 'sympy', 'jax'} & sys.modules.keys()) or 0)\n"
+        "main()"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, name],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert (found.returncode, found.stderr) == (0, "")

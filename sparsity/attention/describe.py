@@ -26,10 +26,10 @@ from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import GAMMA, LENGTH
 from sparsity.output import require_regular_file
 from sparsity.reading import json_file
-from sparsity.results import data_frame, html_table
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Scores
 from sparsity.rows.tokens import Step
+from sparsity.tables import data_frame, html_table
 
 if TYPE_CHECKING:
     import pandas

@@ -22,7 +22,7 @@ from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, rules, sinks, su, weights
 from sparsity.claims_ledger.findings import counted_verdicts
 from sparsity.claims_ledger.judging import Claim, Routes
-from sparsity.results import data_frame, html_table
+from sparsity.tables import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
 if TYPE_CHECKING:

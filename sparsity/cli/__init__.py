@@ -2,7 +2,8 @@
 
     theory    list, derive, eval, exact, design    what theory says of one row
     checks    estimate, verify, claims, reproduce  what is sampled, and held against theory
-    files     plot, sweep, measure, describe       what is written to files, or read from a model's
+    files     plot, sweep                          what is written to files
+    models    measure, describe                    a real model, on text or from its configuration
     request   the row that was typed;  common: options and printing;  pages: --help and Tab
 
 With --json, stdout carries one JSON value and nothing else. Heavy imports happen inside commands.
@@ -22,7 +23,8 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.cli.checks import claims, estimate, reproduce, verify
-from sparsity.cli.files import describe, measure, plot, sweep
+from sparsity.cli.files import plot, sweep
+from sparsity.cli.models import describe, measure
 from sparsity.cli.theory import derive, design, eval_, exact, list_
 from sparsity.errors import InputError, NoClosedForm
 
@@ -37,9 +39,15 @@ _SECTIONS = {
     "Set up": (pages.completion,),
 }
 
-_ROOMY = 4 * 2**30  # bytes of addresses: whoever allows less may meet a lack of them anywhere
-_SPARE = 4 * 2**20  # bytes that are kept to say so in
-_UNFORESEEN = 70  # the exit code of an error of the program: 1 would say that a check disagreed
+# Bytes of addresses (`ulimit -v`), twice what JAX needs to start. Below it an error of any kind may
+# be a lack of memory and is reported as one; a larger number would blame memory for errors of the
+# program, a smaller one would show a traceback where memory is the reason.
+_AMPLE_MEMORY = 4 * 2**30
+# Bytes that are set free when memory has run out: without them the message itself may not fit.
+_RESERVE = 4 * 2**20
+# The exit code of an error of the program, EX_SOFTWARE of sysexits.h: Python's own code for an
+# exception is 1, which here says that a check disagreed.
+_UNFORESEEN = 70
 _INTERRUPTED = "interrupted; nothing half-written is left"
 
 
@@ -72,17 +80,20 @@ def cli() -> None:
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
     open_closed_streams()
-    if common.memory_limit() < _ROOMY:  # OpenBLAS reserves some for each of its threads
+    # OpenBLAS reserves a buffer for each of its threads when NumPy is imported.
+    if common.memory_limit() < _AMPLE_MEMORY:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # A terminal of another encoding has no γ: better \u03b3 than an error in the middle of a line.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    spare = bytearray(_SPARE)
+    reserve = bytearray(_RESERVE)
     try:
         if instruction := os.environ.get(pages.ASKED_BY_SHELL):
             return _complete(instruction)
         with warnings.catch_warnings():
-            if not sys.warnoptions:  # python -W shows them all
-                # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
+            # NumPy warns of overflows whose results are checked afterwards, and refused if bad.
+            # `python -W` shows them all.
+            if not sys.warnoptions:
                 warnings.simplefilter("ignore", RuntimeWarning)
             plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
             color = False if plain else None  # None lets click tell a terminal from a file
@@ -101,14 +112,16 @@ def main() -> None:
         said = error.format_message().rstrip(".")  # which may end in a question
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
     except MemoryError as error:
-        del spare  # in which the line is said
+        del reserve
         common.fail(_lack_of_memory(error) or "not enough memory for these sizes: lower dim or "
                     "length")  # fmt: skip
-    except BrokenPipeError:  # the reader of a page of help has left
+    # `sparsity --help | head`: the reader has what it wanted, so that this is no failure. Commands
+    # themselves print by `common.echo`, and go on to their exit code.
+    except BrokenPipeError:
         common.discard(sys.stdout)
     except OSError as error:
         common.discard(sys.stdout)
-        # An import lists folders and opens files, which need memory too.
+        # ENOMEM: imports list folders and open files, which need memory too.
         said = _lack_of_memory(error) if error.errno == errno.ENOMEM else ""
         common.fail(said or f"cannot write the answer: {error}")
     except Exception as error:  # noqa: BLE001
@@ -122,17 +135,16 @@ def main() -> None:
 
 
 def open_closed_streams() -> None:
-    """Open onto nothing what was closed of stdin, stdout and stderr.
-
-    The next file that is opened would else take its number, and what compiled code tells on stderr
-    would be written into that file.
-    """
+    """Open /dev/null in place of each of stdin, stdout and stderr that was closed."""
+    # Whoever starts the command with `2>&-` leaves number 2 free, and the next file that is opened
+    # would take it: what compiled code writes to stderr would then go into a result.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            place = os.open(os.devnull, os.O_RDWR)  # at the lowest free number, which is this
-            os.set_inheritable(place, True)  # by workers
+            # The system gives the lowest free number: those below were opened in earlier rounds.
+            place = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(place, True)  # by worker processes
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -149,20 +161,22 @@ def _complete(instruction: str) -> None:
 
 
 def _began_with_ctrl_c(error: BaseException | None) -> bool:
-    """Tell whether an error is what became of Ctrl-C.
-
-    Where it falls into the import of a compiled module, the module raises an ImportError instead;
-    the KeyboardInterrupt is then among the errors in whose handling that one was raised.
-    """
+    """Tell whether an error was raised while a KeyboardInterrupt was being handled."""
+    # Where Ctrl-C falls into the import of a compiled module, that module raises an ImportError of
+    # its own; the KeyboardInterrupt is then found along `__context__`.
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _lack_of_memory(error: Exception) -> str:
-    """Say of an error that nobody foresaw that memory is limited, where it is; else nothing."""
+    """Return the line that blames a low limit of memory for an error; empty without such a limit.
+
+    Under `ulimit -v` libraries fail in many ways: MemoryError, OSError, ImportError, or whatever
+    SymPy and XLA make of an allocation that failed.
+    """
     limit = common.memory_limit()
-    if limit >= _ROOMY:
+    if limit >= _AMPLE_MEMORY:
         return ""
     kind = type(error).__name__
     return f"memory is limited to {limit / 2**20:.0f} MiB and ran out ({kind}); allow more"

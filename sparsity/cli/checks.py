@@ -19,9 +19,13 @@ _DTYPES = pages.offer_words("float64", "float32")
 
 @click.command(cls=pages.Command)
 @common.row_options
-@common.option("--rel-error", "E", "Stop at this relative standard error", default="1e-3")
-@common.option("--max-samples", "N", "Stop after N draws", default="1e9")
-@common.option("--max-seconds", "T", "Stop after T seconds (default: never).", default="inf")
+@common.option(
+    "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
+)
+@common.option("--max-samples", "N", "Stop after N draws", default="1e9", kind=float)
+@common.option(
+    "--max-seconds", "T", "Stop after T seconds (default: never).", default="inf", kind=float
+)
 @common.option(
     "--method",
     "NAME",
@@ -53,10 +57,8 @@ def estimate(
     from sparsity.cli.request import read_request, refuse_grid
 
     refuse_grid("estimate", kernel, options, steps, of)
-    settings = {name: options.pop(name) for name in ("method", "dtype")}
-    for name in ("rel_error", "max_samples", "max_seconds"):
-        settings[name] = common.read_number(name, options.pop(name))
-    settings["seed"] = common.read_number("seed", options.pop("seed"), int)
+    names = ("method", "dtype", "rel_error", "max_samples", "max_seconds", "seed")
+    settings = {name: options.pop(name) for name in names}
     request = read_request(kernel, common.without_none(options), steps, of, keys=True)
     common.use_float64()
     with common.progress("sampling") as report:
@@ -65,6 +67,7 @@ def estimate(
         common.echo(f"sparsity: warning: {found.warning}", err=True)
     theory, line = request.theory_beside(found)
     if as_json:
+        # S stands under its own name besides `value`, as `eval` has it.
         answer = {"S": found.S, "log_S": found.log_S} if found.quantity == "S" else {}
         answer |= {k: each for k, each in asdict(found).items() if k not in ("dof", "length")}
         answer |= {"trusted": found.trusted}
@@ -81,6 +84,7 @@ def estimate(
             f"    stopped: {found.stopped}\n"
             f"{line}"
         )
+    # Sampling ends at Ctrl-C with what it has. The answer is printed; the exit code says the rest.
     if found.stopped == "interrupted":
         common.fail("interrupted; the estimate so far is valid", code=130)
 
@@ -100,6 +104,7 @@ def estimate(
     "--detectable",
     "E",
     "Smallest relative error that every comparison must be able to see (default 1e-3).",
+    kind=float,
 )
 @common.seed_option
 @common.executor_options
@@ -107,8 +112,8 @@ def estimate(
 def verify(
     kernels: tuple[str, ...],
     steps: tuple[str, ...],
-    detectable: str | None,
-    seed: str,
+    detectable: float | None,
+    seed: int,
     executor: Any,
     as_json: bool,
     **options: Any,
@@ -128,9 +133,6 @@ def verify(
         A row of your own:
             sparsity verify exp --gamma 1 --length 64 --step alibi:0.01
     """
-    settings: dict[str, Any] = {"seed": common.read_number("seed", seed, int)}
-    if detectable is not None:
-        settings["detectable"] = common.read_number("detectable", detectable)
     rows: Any = kernels
     length, described, said = None, {}, ""
     given = common.without_none(options)
@@ -147,9 +149,12 @@ def verify(
         common.prepare_long_work()
     common.use_float64()
     started = time.perf_counter()
+    # `detectable` has its default in the library: it is passed on only if it was given.
+    settings = common.without_none({"detectable": detectable})
     with common.progress("cells") as report:
-        settings |= {"executor": executor, "progress": report}
-        found = sparsity.verify(*rows, length=length, **settings)
+        found = sparsity.verify(
+            *rows, length=length, seed=seed, executor=executor, progress=report, **settings
+        )
     seconds = round(time.perf_counter() - started, 2)
     if as_json:
         common.print_json(described | found.summary() | {"seconds": seconds})
@@ -162,7 +167,7 @@ def verify(
 @click.command(cls=pages.Command)
 @common.seed_option
 @common.json_option
-def claims(seed: str, as_json: bool) -> None:
+def claims(seed: int, as_json: bool) -> None:
     """Judge the published claims by computation.
 
     Each claim gets a verdict, confirmed, refined, reported (published numbers, not recomputed) or
@@ -174,16 +179,13 @@ def claims(seed: str, as_json: bool) -> None:
         With the numbers behind each verdict:
             sparsity claims --json
     """
+    common.prepare_long_work()
     from sparsity import claims_ledger as ledger
 
-    common.prepare_long_work()
     common.use_float64()
     with common.progress("claims") as report:
-        judged = sparsity.claims(seed=common.read_number("seed", seed, int), progress=report)
-    if as_json:
-        common.print_json(judged)
-    else:
-        common.say(ledger.table(judged))
+        judged = sparsity.claims(seed=seed, progress=report)
+    common.print_json(judged) if as_json else common.say(ledger.table(judged))
 
 
 @click.command(cls=pages.Command)
@@ -192,7 +194,7 @@ def claims(seed: str, as_json: bool) -> None:
 @click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
 @common.executor_options
 @common.json_option
-def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> None:
+def reproduce(out: str, seed: int, page: bool, executor: Any, as_json: bool) -> None:
     """Make every figure, its data, the checks and the claims.
 
     Everything is computed and written into one folder; open index.html there. The exit code is 1 if
@@ -205,19 +207,19 @@ def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> 
         The page again, in seconds:
             sparsity reproduce --page
     """
+    if page and seed != 0:
+        raise InputError("seed", seed, "the page has the seed of its files; leave it out")
+    if not page:
+        common.prepare_long_work()
     from sparsity.report import reproduction
 
     if page:
-        if seed != "0":
-            raise InputError("seed", seed, "the page has the seed of its files; leave it out")
         written = str(reproduction.page(out))
         common.print_json({"page": written}) if as_json else common.echo(written)
         return
-    common.prepare_long_work()
     common.use_float64()
     with common.progress("reproduce") as report:
-        settings = {"seed": common.read_number("seed", seed, int), "executor": executor}
-        done = reproduction.reproduce(out, **settings, progress=report)
+        done = reproduction.reproduce(out, seed=seed, executor=executor, progress=report)
     common.show(done, as_json)
     if not done.agree:
         sys.exit(1)

@@ -1,6 +1,6 @@
 """What the commands share: options, reading and printing, memory, and where to compute.
 
-Nothing heavy is imported here: the command line is up before NumPy is.
+Nothing heavy is imported here: --help and Tab answer before NumPy is up.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
 
+from sparsity import reading
 from sparsity.cli import pages
 from sparsity.errors import InputError, printable
 from sparsity.output import json_ready
@@ -43,15 +44,27 @@ PARAMETERS = {
 # --- options -----------------------------------------------------------------------------------
 
 
-def option(name: str, metavar: str, help: str, **details: Any) -> Callable[..., Any]:
+def option(
+    name: str, metavar: str, help: str, *, kind: type | None = None, **details: Any
+) -> Callable[..., Any]:
     """Return click's option that takes a value.
 
     Args:
-        name: as typed; after a space the name of its parameter, where that differs.
+        name: the option as typed; after a space the name of its parameter, where that differs.
         metavar: what stands for the value on the page.
-        help: about it; a default is told at its end, where "(default" is not in it.
+        help: what the page says of it; a default is added at its end unless it says "(default".
+        kind: `float` or `int`, if the value is read as a number; else it stays text.
         **details: as `click.option` takes them; `offers` is what the shell offers for the value.
     """
+
+    def read(context: Any, parameter: click.Parameter, text: str | None) -> Any:
+        parse = reading.parse_whole if kind is int else reading.parse_number
+        return None if text is None else parse(text, str(parameter.name))
+
+    # Not click's own types: they read by Python's `float`, which takes "1_0" and the digits of any
+    # script, and they refuse in other words than the library does.
+    if kind is not None:
+        details["callback"] = read
     details["shell_complete"] = details.pop("offers", None)
     if "default" in details and "(default" not in help:
         help = f"{help} (default {details['default']})."
@@ -89,7 +102,7 @@ kernel_argument = click.argument(
     shell_complete=pages.offer_kernels,
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-seed_option = option("--seed", "K", "Seed of random numbers", default="0")
+seed_option = option("--seed", "K", "Seed of random numbers", default="0", kind=int)
 _scores_option = option(
     "--scores",
     "LAW",
@@ -159,30 +172,26 @@ def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command --workers and --scheduler, and what they open as `executor`."""
 
     @functools.wraps(command)
-    def run(*args: Any, workers: str | None, scheduler: str | None, **rest: Any) -> Any:
-        with _open_executor(workers, scheduler) as executor:
+    def run(*args: Any, workers: int | None, scheduler: str | None, **rest: Any) -> Any:
+        if workers is not None and scheduler is not None:
+            fix = "a Dask scheduler has its own; give one of the two"
+            raise InputError("workers", workers, fix)
+        # Both are closed when the command ends, Ctrl-C included: no process outlives it.
+        with ExitStack() as opened:
+            executor = None
+            if workers is not None:
+                from sparsity.tasks import Workers
+
+                executor = opened.enter_context(Workers(workers))
+            elif scheduler is not None:
+                client = opened.enter_context(connect_dask(scheduler))
+                executor = opened.enter_context(client.get_executor())
             return command(*args, executor=executor, **rest)
 
     said = "Compute on the Dask scheduler at this address, such as tcp://host:8786."
     run = option("--scheduler", "ADDRESS", said)(run)
-    return option("--workers", "N", "Compute in N processes (default: in this one).")(run)
-
-
-@contextmanager
-def _open_executor(workers: str | None, scheduler: str | None) -> Iterator[Any]:
-    """Open what runs the tasks: processes of this machine, those of a Dask scheduler, or None."""
-    if workers is not None and scheduler is not None:
-        raise InputError("workers", workers, "a Dask scheduler has its own; give one of the two")
-    if workers is not None:
-        from sparsity.tasks import Workers
-
-        with Workers(read_number("workers", workers, int)) as pool:
-            yield pool
-    elif scheduler is not None:
-        with connect_dask(scheduler) as client, client.get_executor() as pool:
-            yield pool
-    else:
-        yield None
+    said = "Compute in N processes (default: in this one)."
+    return option("--workers", "N", said, kind=int)(run)
 
 
 def connect_dask(scheduler: str) -> Any:
@@ -198,7 +207,8 @@ def connect_dask(scheduler: str) -> Any:
         fix = "Dask is not installed: pip install 'sparsity[dask]'"
         raise InputError("scheduler", scheduler, fix) from None
     try:
-        addressing.get_address_host_port(scheduler)  # a client that has begun takes 20 s to give up
+        # A client that was begun with a bad address takes 20 s to give up: check the address first.
+        addressing.get_address_host_port(scheduler)
         return dask.Client(scheduler, timeout=10, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None
@@ -208,23 +218,15 @@ def connect_dask(scheduler: str) -> Any:
 
 
 def without_none(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def split_quantities(of: tuple[str, ...]) -> list[str]:
-    """Return the quantities of lists; "n_eff,pq_index:1,2" are two: no name begins with a digit."""
+    """Return the quantities named in lists with commas."""
+    # "n_eff,pq_index:1,2" names two: no name begins with a digit, so that a comma before one
+    # belongs to the numbers of a quantity.
     return [name for names in of for name in re.split(r",(?![\d.])", names)]
-
-
-def read_number(name: str, text: str, kind: type = float) -> Any:
-    """Return the number that a text writes; a whole one for `int`.
-
-    Raises:
-        InputError: it writes none.
-    """
-    from sparsity import reading
-
-    return (reading.parse_whole if kind is int else reading.parse_number)(text, name)
 
 
 # --- what is printed ---------------------------------------------------------------------------
@@ -239,13 +241,14 @@ _VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", r
 
 
 def discard(stream: Any) -> None:
-    """Let what is still to be printed there go nowhere: at the exit Python would try once more."""
+    """Send what is still to be printed on a stream nowhere."""
+    # At its exit Python flushes stdout once more, and would end with a second error about it.
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def echo(text: str, err: bool = False) -> None:
-    """Print; to a reader who has left nothing more, and the command goes on to its exit code."""
+    """Print a text; where its reader has left, as `| head` does, the command goes on."""
     try:
         click.echo(text, err=err)
     except BrokenPipeError:
@@ -273,9 +276,10 @@ def show(found: Any, as_json: bool) -> None:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr, moved by the callback (done, total) that is given."""
+    """Show a progress bar on stderr, which the callback (done, total) that it gives moves."""
     from tqdm import tqdm
 
+    # `disable=None` is tqdm's word for "only where stderr is a terminal".
     with tqdm(desc=label, file=sys.stderr, leave=False, disable=None) as bar:
 
         def report(done: int, total: int) -> None:
@@ -296,7 +300,8 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 # --- memory and the settings of libraries ------------------------------------------------------
 
-_ENOUGH_FOR_JAX = 2 * 2**30  # bytes of addresses in which it starts on a few cores; else killed
+# Bytes of addresses in which JAX starts on a few cores; with less its threads end the process.
+_ENOUGH_FOR_JAX = 2 * 2**30
 
 
 def memory_limit() -> float:
@@ -322,7 +327,8 @@ def refuse_little_memory() -> None:
 
 
 def use_float64() -> None:
-    """Sample in float64: the command line may say so, the library leaves it to its caller."""
+    """Set JAX to float64, in which the commands sample."""
+    # It is one setting of the whole process. The command owns its process; the library never does.
     refuse_little_memory()
     import jax
 
@@ -332,11 +338,13 @@ def use_float64() -> None:
 def prepare_long_work() -> None:
     """Make the settings of commands that compile and derive much; those made already stay.
 
-    The parts of such a command fill the cores, so that a draw and a product of NumPy's each stay on
-    one of them: threads that wait for each other took a tenth of the work. Garbage is looked for
-    less often among a million objects that stay, and SymPy remembers more. What XLA is told, and
-    what was measured of it, is in `sparsity.xla`.
+    NumPy and SymPy read theirs when they are imported: call it before anything that imports them.
     """
+    # The parts of such a command fill the cores, so that a draw and a product of NumPy's each stay
+    # on one of them: XLA's threads only waited for each other (an eighth less work without, in
+    # three interleaved pairs of runs). Garbage is looked for less often among a million objects
+    # that stay (Python 3.11's first threshold is 700), and SymPy, whose cache keeps 1000 results
+    # of a function, keeps more: both trade memory for time. What XLA is told is in `sparsity.xla`.
     import gc
 
     from sparsity import xla
@@ -344,7 +352,7 @@ def prepare_long_work() -> None:
     refuse_little_memory()
     if flags := xla.flags_of_long_work():
         os.environ.setdefault("XLA_FLAGS", flags)
-    os.environ.setdefault("NPROC", "1")  # of XLA's threads
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet
-    os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")  # nor is SymPy
+    os.environ.setdefault("NPROC", "1")  # the threads of XLA's pool
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")
     gc.set_threshold(200_000, 20, 50)

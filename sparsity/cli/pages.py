@@ -7,7 +7,6 @@ to type.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -26,6 +25,8 @@ Offer = Callable[[Any, Any, str], list[CompletionItem]]
 class Command(click.Command):
     """A command whose page shows the examples of its docstring before its options."""
 
+    # click wraps a docstring as prose. Lines to copy must stay whole, so that the examples are cut
+    # off before click sees the text; tests type each of them in.
     def __init__(self, *names: Any, help: str | None = None, **details: Any) -> None:
         said, _, examples = inspect.cleandoc(help or "").partition("\n\nExamples:\n")
         super().__init__(*names, help=said, **details)
@@ -45,6 +46,8 @@ class Command(click.Command):
         """Write arguments, parameters of kernels and options under their headings; then lists."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
+        # A section stands where its first row came from: arguments are put first, and the long
+        # lists of steps and quantities last, where they push nothing out of sight.
         for parameter in sorted(parameters, key=lambda x: not isinstance(x, click.Argument)):
             if isinstance(parameter, click.Argument):
                 heading, row = "Arguments", getattr(parameter, "row", None)
@@ -75,6 +78,7 @@ class Commands(Command, click.Group):
     def __init__(
         self, *names: Any, sections: dict[str, Sequence[click.Command]], **details: Any
     ) -> None:
+        # The commands of the group are those of its sections: none can be left off the page.
         members = {str(x.name): x for section in sections.values() for x in section}
         super().__init__(*names, commands=members, **details)
         self.sections = sections
@@ -85,7 +89,9 @@ class Commands(Command, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, which are what one looks for; then the options."""
-        widest = max(map(len, self.commands))  # all sections are of one width
+        # click sets each section's second column by its own longest name: padded to the longest of
+        # all, the columns stand below each other.
+        widest = max(map(len, self.commands))
         for heading, members in self.sections.items():
             about = [(str(x.name), x.get_short_help_str(formatter.width)) for x in members]
             with formatter.section(heading):
@@ -124,6 +130,7 @@ class Listed(click.Option):
 class ReadLater(click.Option):
     """An option whose line is read from the library, when the page is asked for."""
 
+    # The library knows the words, and importing it takes longer than all else that --help does.
     def __init__(self, *declarations: Any, read: Callable[[], str], **details: Any) -> None:
         super().__init__(*declarations, **details)
         self._read = read
@@ -150,11 +157,6 @@ def offer(read: Callable[[], dict[str, str]]) -> Offer:
 def offer_words(*words: str) -> Offer:
     """Offer some of these words."""
     return offer(lambda: dict.fromkeys(words, ""))
-
-
-def offer_members(module: str) -> Offer:
-    """Offer the names of a module's ALL."""
-    return offer(lambda: {each.name: "" for each in importlib.import_module(module).ALL})
 
 
 def offer_files(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
@@ -197,12 +199,14 @@ def offer_quantities(context: Any, parameter: Any, typed: str) -> list[Completio
 
     words = {each.name: each.title for each in (*quantities.ALL, *quantities.OF_MAPS)}
     words |= {f"{each.name}:": each.title for each in quantities.FAMILIES}
+    # The shell replaces the whole word that was typed, "n_eff,ent", by what is offered: the part
+    # before the last comma is put in front of each.
     comma = typed.rfind(",") + 1 if parameter.multiple else 0
     return _matching(words, typed[comma:], before=typed[:comma])
 
 
 def first_sentence(record: Any) -> str:
-    """Return the first sentence of what a class says of itself, without its full stop."""
+    """Return the first line of a class's docstring, without its full stop."""
     return (record.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
 

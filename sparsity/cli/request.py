@@ -1,4 +1,4 @@
-"""What was asked at the prompt: a row, its length and a quantity; and the theory of an estimate.
+"""A request typed at the prompt: a row, its length and a quantity; and the theory of an estimate.
 
 The quantity S is the limit E|a|/√(E a²); with a length it is the mean of ‖a‖₁/(√n‖a‖₂) over rows,
 shown as E S_n.
@@ -62,6 +62,8 @@ class Request:
     def params(self) -> dict[str, Any]:
         """The parameters by name as plain numbers."""
         found: dict[str, Any] = dict(self.row.params)
+        # To weights by position alone the length is a parameter like λ, and is printed as one. A
+        # decay of scores was typed as a parameter, too, though a `Row` has it as a step.
         if self.row.kernel.law is Law.POSITION:
             found["length"] = self.length
         if self.decay:
@@ -74,6 +76,7 @@ class Request:
         return self.row.described()["steps"][self.decay :]
 
     def described(self) -> dict[str, Any]:
+        """Return the keys of JSON that say which row it is."""
         return {"kernel": self.row.kernel.name, "params": self.params, "steps": self.steps}
 
     def text(self, length: bool = True) -> str:
@@ -88,7 +91,9 @@ class Request:
 
     @property
     def definition(self) -> str:
-        """What the quantity is of this row, as a formula."""
+        """The quantity of this row as a formula, with the law of its scores and its steps."""
+        # Printed beside each number: "n_eff" alone would not say whether it is the mean of 1/Σp²
+        # or the inverse of a mean, nor what a_j is under these steps.
         kernel, average = self.row.kernel, self.quantity.average
         under = f", steps {' '.join(self.steps)}" if self.steps else ""
         if self.of_limit_S:
@@ -123,11 +128,11 @@ class Request:
         return sparsity.estimate(self.row, length=self.length, of=self.quantity, **settings)
 
     def theory_beside(self, estimate: Estimate) -> tuple[dict[str, Any], str]:
-        """Return what an estimate is of, and the theory of the same quantity where there is one.
+        """Return the theory of the quantity that was estimated, where there is one.
 
         Returns:
-            In JSON's types, with z, the standard errors of the logarithm that the estimate lies
-            above theory; and in a line.
+            The quantity, its definition and its theory in JSON's types, with z, the standard errors
+            of the logarithm that the estimate lies above theory; then the same as a line.
         """
         answer = {"quantity": self.quantity.name, "definition": self.definition}
         try:
@@ -136,7 +141,9 @@ class Request:
             else:
                 assert self.length is not None  # or it would be of long rows
                 found = sparsity.exact(self.row, length=self.length, of=self.quantity)
-        except (InputError, KeyboardInterrupt) as error:  # the estimate is not to be lost
+        # The estimate may have taken minutes: a law that is unknown, or Ctrl-C while it is
+        # computed, must not lose it.
+        except (InputError, KeyboardInterrupt) as error:
             why = str(error) if isinstance(error, InputError) else "interrupted"
             line = f"theory: {self.shown} cannot be had: {why}"
             return answer | {"theory": None, "z": math.nan}, line
@@ -175,7 +182,9 @@ def read_request(
     record = kernels.named(kernel)
     made = [parse(step) for step in steps]
     own = dict(given)
-    for step in made:  # a sample of scores has a β and γ of its own
+    # A sample of scores has a mean and a spread of its own, which stand for β and γ unless these
+    # are given.
+    for step in made:
         own = getattr(step, "own", {}) | own
     own, extra = record.bind_row(own)
     if "decay" in extra:
@@ -184,6 +193,7 @@ def read_request(
     # `keys` tells `estimate`, which asks for rows of n where a length is given, from `eval`.
     of_rows = keys and n is not None and record.law is not Law.POSITION
     quantity = quantities.default(of_rows) if of is None else quantities.named(of)
+    # A `Row` takes the law of the scores apart from its steps: at the prompt --scores came first.
     law = next((step for step in made if isinstance(step, scores.Scores)), None)
     rest = tuple(step for step in made if step is not law)
     row = Row(record, scores=law, steps=rest, **own)
@@ -203,19 +213,17 @@ _QUANTITIES_OF_ROWS = {"eval": "S,n_eff", "exact": "n_eff", "estimate": "n_eff"}
 def refuse_grid(
     verb: str, kernel: str, options: dict[str, Any], steps: tuple[str, ...], of: str | None
 ) -> None:
-    """Refuse a grid among parameters of which a command takes one value each.
-
-    A list of lengths is fine for `exact`.
+    """Refuse a list or range of values where a command takes one; `exact` takes lists of lengths.
 
     Args:
         verb: the command.
-        kernel: as typed; likewise all that follow.
-        options: the parameters, and what else was given.
-        steps: with the law of the scores.
-        of: the quantity.
+        kernel: its kernel, as typed; so are the steps and the quantity.
+        options: all options by name, the parameters of kernels among them.
+        steps: its steps, with the law of the scores among them.
+        of: its quantity; None where it was not given.
 
     Raises:
-        InputError: there is one; with the line of `sweep` that takes it.
+        InputError: there is one; the message ends with the line of `sweep` that takes it.
     """
     typed = without_none({name: options[name] for name in PARAMETERS})
     for name, text in typed.items():
@@ -234,12 +242,14 @@ def _line_of_sweep(
     of: str | None,
     grid: str,
 ) -> str | None:
-    """Write the same for `sweep`, to which a decay of scores is a step; None if it cannot."""
+    """Return the line of `sweep` that asks the same over a grid; None if none does."""
     own = {p.name for p in kernels.named(kernel).parameters}
+    # A sweep takes neither grids of a step's numbers nor limits of other quantities than S.
     if grid not in own | {"length"} or (verb == "eval" and of not in (None, "S")):
-        return None  # it takes neither grids of steps nor limits of other quantities
+        return None
     if of is None and "length" in typed and "length" not in own:
         of = _QUANTITIES_OF_ROWS[verb]
+    # A decay of scores is no parameter of its kernel: to `sweep` it is a step.
     if "decay" in typed and "decay" not in own:
         steps = (f"decay:{typed['decay']}", *steps)
     words = ["sparsity", "sweep", kernel]

@@ -9,6 +9,7 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
+from sparsity.reading import parse_number
 
 
 @click.command("list", cls=pages.Command)
@@ -30,7 +31,8 @@ def list_(as_json: bool) -> None:
         {
             "name": k.name,
             "title": k.title,
-            "weight": str(getattr(k, "weight", None) or k.formula),  # of a map of whole rows
+            # A map of whole rows has no weight of one score, but a formula of all of them.
+            "weight": str(getattr(k, "weight", None) or k.formula),
             "average_over": k.random,
             "parameters": [
                 {name: getattr(p, name) for name in ("name", "meaning", "domain")}
@@ -60,9 +62,9 @@ _STYLES = pages.offer_words("text", "latex")
     shell_complete=pages.offer_elementwise,
 )
 @common.option("--format style", "text|latex", "How to print", default="text", offers=_STYLES)
-@common.option("--max-seconds", "T", "Give up after T seconds", default="60")
+@common.option("--max-seconds", "T", "Give up after T seconds", default="60", kind=float)
 @common.json_option
-def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
+def derive(kernel: str, style: str, max_seconds: float, as_json: bool) -> None:
     """Derive S of a kernel symbolically, with its limits.
 
     Prints the moments E|a| and E a², S in closed form, its limits and its leading asymptotics.
@@ -77,7 +79,7 @@ def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
     """
     if style not in ("text", "latex"):
         raise InputError("format", style, "choose text or latex")
-    found = sparsity.derive(kernel, max_seconds=common.read_number("max_seconds", max_seconds))
+    found = sparsity.derive(kernel, max_seconds=max_seconds)
     if not as_json:
         common.echo(found.text() if style == "text" else found.latex())
         return
@@ -128,6 +130,7 @@ def eval_(
     refuse_grid("eval", kernel, options, steps, of)
     request = read_request(kernel, common.without_none(options), steps, of, limit=True)
     n, of_S = request.length, request.quantity.name == "S"
+    # JSON calls the limit S, and the mean over rows of their own S, another number, S_n.
     rows = {} if n is None or not of_S else {"n": n} | _means_over_rows(request)
     found = request.limit()
     bound = float(found.error_bound)
@@ -164,9 +167,11 @@ def _means_over_rows(request: Any) -> dict[str, Any]:
         try:
             law = sparsity.exact(request.row, length=request.length, of=of)
         except InputError as error:
+            # Nobody asked for this quantity: one without a law is left out. What is wrong with the
+            # row itself, as its length, is refused under another name.
             if error.argument != "of":
                 raise
-            continue  # it was not asked for
+            continue
         answer |= {name: law.value, f"{name}_error_bound": law.error_bound}
         if of == "n_eff":
             answer["S_rms"] = law.S_rms
@@ -199,13 +204,14 @@ def exact(
     if not lengths:
         raise InputError("length", options["length"], "give the row length n, or a list n,n,…")
     typed = [common.without_none(options | {"length": n}) for n in lengths]
+    # Every length is checked as a request of its own; one call then computes them all.
     each = [read_request(kernel, given, steps, "n_eff" if of is None else of) for given in typed]
     request, ns = each[0], [one.length for one in each if one.length is not None]
     n = ns if len(ns) > 1 else ns[0]
     law = sparsity.exact(request.row, length=n, of=request.quantity)
     if as_json:
         described = request.described()
-        described["params"].pop("length", None)
+        described["params"].pop("length", None)  # that of decay, of the first length; `n` has all
         columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
         answer = {"n": n, "quantity": request.quantity.name, **columns, "method": law.method}
         common.print_json(described | answer)
@@ -218,10 +224,11 @@ def exact(
     common.echo(f"    {law.method}")
 
 
-def _help_of_free() -> str:
+def _free_parameters() -> tuple[str, ...]:
+    """Return the names of what `design` can solve for."""
     from sparsity.design_search.free import NAMES
 
-    return f"What to solve for: {', '.join(NAMES)}."
+    return NAMES
 
 
 @click.command(cls=pages.Command)
@@ -243,12 +250,12 @@ def _help_of_free() -> str:
     "--free",
     metavar="NAME",
     cls=pages.ReadLater,
-    read=_help_of_free,
-    shell_complete=pages.offer_members("sparsity.design_search.free"),
+    read=lambda: f"What to solve for: {', '.join(_free_parameters())}.",
+    shell_complete=pages.offer(lambda: dict.fromkeys(_free_parameters(), "")),
 )
-@common.option("--max-seconds", "T", "CPU time of a search (default 7).")
-@common.option("--beta", "VALUE", "Hold the bias of the scores at this value.")
-@common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.")
+@common.option("--max-seconds", "T", "CPU time of a search (default 7).", kind=float)
+@common.option("--beta", "VALUE", "Hold the bias of the scores at this value.", kind=float)
+@common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.", kind=float)
 @common.steps_option
 @common.json_option
 def design(
@@ -257,7 +264,9 @@ def design(
     length: str,
     free: str | None,
     steps: tuple[str, ...],
-    max_seconds: str | None,
+    max_seconds: float | None,
+    beta: float | None,
+    gamma: float | None,
     as_json: bool,
     **options: str | None,
 ) -> None:
@@ -288,19 +297,18 @@ def design(
     if name is not None and kernel not in (None, name):
         raise InputError("kernel", kernel, f"the argument says {name}; give only one of them")
     kernel = name or kernel or "exp"
-    typed = common.without_none({key: options.pop(key) for key in ("beta", "gamma")})
     wanted, value = _target(**options)
-    held: Any = {key: common.read_number(key, text) for key, text in typed.items()}
+    held: Any = common.without_none({"beta": beta, "gamma": gamma})
     aim: Any = {"length": int(LENGTH.check(length)), "free": free, wanted: value}
-    if max_seconds is not None:
-        aim["max_seconds"] = common.read_number("max_seconds", max_seconds)
+    aim |= common.without_none({"max_seconds": max_seconds})
     if steps:
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse
 
         if kernels.elementwise(kernel).law is not kernels.Law.SCORE:
             raise InputError("step", steps[0], f"{kernel} has no scores for it to change")
-        own = free or "gamma"  # whose value in the row does not matter
+        # A `Row` is complete, so what is solved for has a value in it too; any will do.
+        own = free or "gamma"
         anything = {own: 1.0} if own in ("gamma", "beta") else {}
         row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
         return common.show(sparsity.design(row, **aim), as_json)
@@ -327,4 +335,4 @@ def _target(
     if len(targets) != 1 or (of is not None and (n_eff or sink_mass)):
         raise InputError("n_eff", n_eff, "give one of --n-eff, --sink-mass, or --of with --value")
     ((name, text),) = targets.items()
-    return name, common.read_number(name, text)
+    return name, parse_number(text, name)

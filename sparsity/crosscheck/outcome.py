@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparsity.results import Estimate, data_frame, html_table
+from sparsity.results import Estimate
+from sparsity.tables import data_frame, html_table
 
 if TYPE_CHECKING:
     import pandas

@@ -12,8 +12,8 @@ from sparsity.design_search.monotone import Reach
 from sparsity.errors import InputError
 from sparsity.exact_law.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
-from sparsity.results import html_table
 from sparsity.rows.row import Row
+from sparsity.tables import html_table
 
 if TYPE_CHECKING:
     import pandas

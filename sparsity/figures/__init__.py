@@ -102,12 +102,14 @@ def write_all(
     threads = ThreadPoolExecutor(_WORKERS)
     try:
         for index, data in run_all_tasks(work, ALL, executor or threads):
-            plate = _plate(ALL[index], data)  # here: Matplotlib's state
+            # Drawn in this thread alone: a style is set in the state of all of Matplotlib.
+            plate = _plate(ALL[index], data)
             write_together({out / f"{plate.name}.{x}": each for x, each in plate.files.items()})
             written[index] = plate
             if progress is not None:
                 progress(len(written), len(ALL))
-    finally:  # after Ctrl-C, do not compute the rest first
+    # After Ctrl-C a pool would else compute all that waits before it ends.
+    finally:
         threads.shutdown(wait=False, cancel_futures=True)
     return tuple(written[i] for i in range(len(ALL)))
 

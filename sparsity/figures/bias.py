@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series, from_sweeps
 from sparsity.figures.nonnegative import noise_ratio, sample_features
 from sparsity.kernels.zoo import elu1
 from sparsity.limit.evaluation import evaluate
@@ -43,16 +43,16 @@ def data(context: Context) -> Data:
         lines = sweep(kernel, beta=_LINE, gamma=1.0)
         points = context.sample(kernel, beta=_POINTS, gamma=1.0)
         found += from_sweeps(lines, points, "beta", lambda key, label=label: label)
-    estimates, method = {}, ""
-    for beta in _POINTS.tolist():
-        estimates[beta], method = sample_features(context, elu1, beta, "one-hot", DIM)
+    points = {b: sample_features(context, elu1, b, "one-hot", DIM) for b in _POINTS.tolist()}
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
-    found.append(line.with_points(_log_S_of_features(_POINTS), estimates, method))
+    found.append(line.with_points(_log_S_of_features(_POINTS), points))
+    # Decay has no β: one sampled point, put where no other stands in its way.
     decayed = context.sample("decayed", decay=DECAY, length=LENGTH)
-    estimate = [decayed[f"{name}_mc"].item() for name in ("S", "stderr", "samples", "seed")]
+    drawn = [decayed[f"{name}_mc"].item() for name in ("S", "stderr", "samples", "seed")]
     log = decayed["log_S"].item()
     constant = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
-    found.append(constant.with_points([log], {-3.0: estimate}, decayed.attrs["method_mc"]))
+    point = Point(*drawn, method=decayed.attrs["method_mc"])
+    found.append(constant.with_points([log], {-3.0: point}))
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, sampled_columns
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.figures.rope import matched
 from sparsity.rows.rope_scaling import DynamicNtkScaling
 from sparsity.rows.row import Row
@@ -62,10 +62,11 @@ def data(context: Context) -> Data:
         points = {}
         for length in sampled:
             settings = context.sampling(label, length, rel_error=REL_ERROR)
-            points[float(length)] = sampled_columns(sample_rows(row, length, settings))
+            drawn = Point.of(sample_rows(row, length, settings))
+            points[float(length)] = drawn._replace(method="rows of rotated vectors")
         line = Series.line(label, lengths, log[: len(lengths)])
         theory = log[len(lengths) :]
-        found.append(line.with_points(theory, points, "rows of rotated vectors"))
+        found.append(line.with_points(theory, points))
     flat = exact("exp", length=LENGTHS, gamma=float(known["CoCA"].gamma(0)))
     return (*found, Series.line("no position", LENGTHS, flat.log_value))
 

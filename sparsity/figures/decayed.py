@@ -29,7 +29,8 @@ DECAYS = {1.0: "1", 0.999: "0.999", 0.99: "0.99", 0.9: "0.9", 0.5: "0.5"}
 def _as_window(series: Series) -> Series:
     """Turn a curve of S into one of the effective number of tokens n·S²."""
     n, decay = series.x, series.key["decay"]
-    # The window of an endless row is (1+λ)/(1−λ), here in whole tokens.
+    # The window of an endless row, (Σλʲ)²/Σλ²ʲ = (1−λ²)/(1−λ)² = (1+λ)/(1−λ), in whole tokens. The
+    # error is that of a square, δ(n·S²) = 2n·S·δS.
     limit = "∞" if decay == 1 else f"{(1 + decay) / (1 - decay):.0f}"
     return replace(
         series,

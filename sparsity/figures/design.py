@@ -37,12 +37,15 @@ LENGTHS = np.unique(np.round(np.geomspace(64, 1e9, 19)))
 def _required(kernel: str, label: str, sign: float = 1.0) -> Series:
     n = [int(length) for length in LENGTHS]
     rows = design(kernel, length=n[0], n_eff=TOKENS, lengths=n).requirements
+    # A length at which no value gives the focus is a gap of the line.
     values = [math.nan if row.value is None else sign * row.value for row in rows]
     return Series.line(label, LENGTHS, np.log(values))
 
 
 def data(context: Context) -> Data:
     """Compute the required parameter against n; of signed linear attention its floor of n_eff."""
+    # Signed linear attention has no solution; in its place stands the least n_eff in reach. One
+    # nonnegative feature has S² = 1/(1 + r²), r = σ̃/μ̃: n·S² = TOKENS at r = √(n/TOKENS − 1).
     spread, ends = _required("exp", "γ"), LENGTHS[[0, -1]]
     floors = [rising_coordinate(identity, n, TOKENS, {}).reach.low for n in LENGTHS.tolist()]
     return (

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
@@ -22,9 +22,26 @@ from sparsity.sweeps.variables import cell_seed
 if TYPE_CHECKING:
     import xarray
 
-MIN_REL_ERROR = 1e-5  # of a point; each costs 10,000 times what it does at the default
+# Of a point. Draws grow like the inverse square of the error: each point costs 10,000 times what it
+# does at the default.
+MIN_REL_ERROR = 1e-5
 TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
+
+
+class Point(NamedTuple):
+    """A sampled point of a curve: the estimate, its standard error, and how it was drawn."""
+
+    estimate: float
+    stderr: float
+    samples: int
+    seed: int
+    method: str
+
+    @classmethod
+    def of(cls, found: Estimate) -> Point:
+        """Return the point of an estimate that is drawn as it is."""
+        return cls(found.value, found.stderr, found.samples, found.seed, found.method)
 
 
 @dataclass(frozen=True)
@@ -81,22 +98,22 @@ class Series:
         with np.errstate(divide="ignore", invalid="ignore"):
             return replace(cls.line(label, x, np.log(values), **key), theory=values)
 
-    def with_points(self, log: Any, estimates: Mapping[float, Any], method: str) -> Series:
+    def with_points(self, log: Any, points: Mapping[float, Point]) -> Series:
         """Return the curve with sampled points added, whose theory is `log`.
 
         Args:
-            log: log of the theory at the points, in the order of `estimates`.
-            estimates: x -> (estimate, stderr, samples, seed).
-            method: the estimator.
+            log: log of the theory at the points, in their order.
+            points: x -> the point there; one sampler drew them all.
         """
-        x = np.array(list(estimates), float)
-        log = np.asarray(log, float)
-        points = (x, np.exp(log), log, *map(np.array, zip(*estimates.values(), strict=True)))
+        x, log = np.array(list(points), float), np.asarray(log, float)
+        *drawn, methods = zip(*points.values(), strict=True)
+        added = (x, np.exp(log), log, *map(np.array, drawn))
         lines = (getattr(self, name) for name in _COLUMNS)
-        columns = [np.concatenate(pair) for pair in zip(lines, points, strict=True)]
+        columns = [np.concatenate(pair) for pair in zip(lines, added, strict=True)]
+        # Points go in where their x belongs, after the line's own entry where both have one.
         order = np.argsort(columns[0], kind="stable")
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
-        return replace(self, **values, method=method)
+        return replace(self, **values, method=methods[-1])
 
 
 def from_sweeps(
@@ -113,6 +130,7 @@ def from_sweeps(
         along: the dimension on the abscissa.
         label: the fixed parameters of a curve -> its label.
     """
+    # What is one value of the whole sweep is no dimension; a label may name it all the same.
     others = [str(name) for name in lines["S"].dims if name != along]
     single = {str(name): at.item() for name, at in lines.coords.items() if not at.ndim}
     found = []
@@ -124,9 +142,10 @@ def from_sweeps(
         if points is not None:
             there = points.sel(key)
             columns = (there[f"{name}_mc"].values for name in ("S", "stderr", "samples", "seed"))
-            estimates = zip(there[along].values.tolist(), zip(*columns, strict=True), strict=True)
             method = points.attrs["method_mc"]
-            curve = curve.with_points(there["log_S"].values, dict(estimates), method)
+            drawn = [Point(*each, method=method) for each in zip(*columns, strict=True)]
+            at = dict(zip(there[along].values.tolist(), drawn, strict=True))
+            curve = curve.with_points(there["log_S"].values, at)
         found.append(curve)
     return tuple(found)
 
@@ -138,6 +157,8 @@ def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
         data: the curves.
         doubts: whether to add a column that says why an error bar cannot be trusted.
     """
+    # Fewer digits than float64 has: the last ones are rounding, which differs between machines, and
+    # those of an estimate are noise long before.
     rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *["warning"] * doubts]]
     for curve in data:
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
@@ -147,11 +168,6 @@ def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
             why = [curve.doubts.get(row[0], "") if samples else ""] * doubts
             rows.append([curve.label, *printed, *(drawn if samples else [""] * 5), *why])
     return csv_text(rows)
-
-
-def sampled_columns(found: Estimate) -> tuple[float, float, int, int]:
-    """Return (estimate, stderr, samples, seed) as `Series.with_points` takes them."""
-    return found.value, found.stderr, found.samples, found.seed
 
 
 Data = tuple[Series, ...]
@@ -192,6 +208,7 @@ class Context:
             *stream: what tells these draws from all others.
             rel_error: the least error to ask for; a whole row is one draw and costs accordingly.
         """
+        # The rounding of float32, 6e−8, is far below the least error that can be asked for.
         to = max(self.rel_error, rel_error)
         return Sampling(to, seed=cell_seed(self.seed, *stream), dtype=np.float32)
 
@@ -254,5 +271,6 @@ class Plate:
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         """Return what a notebook shows, trusted or not, at half its pixels so that it is sharp."""
+        # A PNG has its width in bytes 16 to 19.
         png = self.files["png"]
         return png, {"width": int.from_bytes(png[16:20], "big") // 2}

@@ -23,7 +23,7 @@ import numpy as np
 
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, sampled_columns
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.kernels import identity, relu2
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import n_eff
@@ -48,16 +48,17 @@ def data(context: Context) -> Data:
         log, at = np.log(law.value.ravel()), np.array([SAMPLED], float)
         theory = exact(kernel, length=at, **point).log_value
         settings = context.sampling(kernel.name, beta, SAMPLED, rel_error=REL_ERROR)
-        drawn = sample(kernel, replace(settings, max_samples=1e7), length=SAMPLED,
-                       of=n_eff, **point)  # fmt: skip
-        value, stderr, *of_draws = sampled_columns(drawn)
+        drawn = sample(
+            kernel, replace(settings, max_samples=1e7), length=SAMPLED, of=n_eff, **point
+        )
+        of_tokens = Point.of(drawn)
         curve = Series.line(label, n, log, beta=beta)
-        found = {float(SAMPLED): (value, stderr, *of_draws)}
-        tokens.append(curve.with_points(theory, found, drawn.method))
-        S = np.sqrt(value / SAMPLED)
-        found = {float(SAMPLED): (S, S * stderr / value / 2, *of_draws)}  # δS/S = ½ δn_eff/n_eff
+        tokens.append(curve.with_points(theory, {float(SAMPLED): of_tokens}))
+        # The same draws once more, as a root: δS/S = ½ δn_eff/n_eff.
+        S = np.sqrt(drawn.value / SAMPLED)
+        root = of_tokens._replace(estimate=S, stderr=S * drawn.stderr / drawn.value / 2)
         rooted = Series.line(f"S, {label}", n, (log - np.log(n)) / 2, beta=beta)
-        sparse.append(rooted.with_points((theory - np.log(at)) / 2, found, drawn.method))
+        sparse.append(rooted.with_points((theory - np.log(at)) / 2, {float(SAMPLED): root}))
         log_S = np.full(2, float(evaluate(kernel, **point).log_S))
         limits.append(Series.line(f"limit of S, {label}", _ENDS, log_S, beta=beta))
     return (*tokens, *sparse, *limits)

@@ -27,7 +27,7 @@ import numpy as np
 
 from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.limit.evaluation import evaluate
 from sparsity.rows.row import Row
 from sparsity.sampling.row_sampling import draw_rows
@@ -56,7 +56,8 @@ class Measure(NamedTuple):
 
     def drawn(self, value: float, error: float = 0.0) -> tuple[float, float]:
         """Return what is drawn, and its standard error."""
-        if self.raised:  # δe^H = e^H δH
+        # Errors are carried along to first order: δe^H = e^H δH, δx^p = p x^(p−1) δx.
+        if self.raised:
             return math.exp(value), math.exp(value) * error
         return value**self.power, value**self.power * error / value
 
@@ -75,6 +76,7 @@ SHARES = {
 
 def data(context: Context) -> Data:
     """Compute the exact law of each measure with sampled rows; then the limits of long rows."""
+    # The same rows serve all measures, so that their points differ by what they measure alone.
     every, drawn = TOKENS | SHARES, {}
     for gamma in SAMPLED:
         settings = context.sampling("measures", gamma, rel_error=REL_ERROR)
@@ -82,15 +84,15 @@ def data(context: Context) -> Data:
         drawn[gamma] = draw_rows(Row("exp", gamma=gamma), LENGTH, settings, also=also)
     laws, limits, gammas = [], [], np.unique([*GAMMAS, *SAMPLED])
     for label, measure in every.items():
-        points, method = {}, ""
+        points = {}
         for gamma, rows in drawn.items():
-            found = rows.estimate(measure.of)
-            of_draws, method = (found.samples, found.seed), found.method
-            points[gamma] = (*measure.drawn(found.value, found.stderr), *of_draws)
+            found = Point.of(rows.estimate(measure.of))
+            value, error = measure.drawn(found.estimate, found.stderr)
+            points[gamma] = found._replace(estimate=value, stderr=error)
         rows_of = [exact("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in gammas]
         log = np.log([measure.drawn(float(law.value))[0] for law in rows_of])
         at_points = log[np.isin(gammas, SAMPLED)]
-        laws.append(Series.line(label, gammas, log).with_points(at_points, points, method))
+        laws.append(Series.line(label, gammas, log).with_points(at_points, points))
         if measure.limit:
             far = [evaluate("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in GAMMAS]
             log = np.log([measure.drawn(float(found.value))[0] for found in far])

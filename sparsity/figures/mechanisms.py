@@ -27,7 +27,7 @@ import numpy as np
 
 from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias
 from sparsity.sampling.row_sampling import sample_rows
@@ -58,21 +58,23 @@ def data(context: Context) -> Data:
     """Compute 1/E Σp² of every mechanism against n, then against γ."""
     over_n, over_gamma = [], []
     for label, row in MECHANISMS.items():
-        points, method = {}, ""
+        points = {}
         for gamma in SAMPLED:
             settings = context.sampling(label, gamma, rel_error=REL_ERROR)
             found = sample_rows(row(gamma), LENGTH, settings, OF)
-            inverse, method = 1 / found.value, found.method
-            points[gamma] = (inverse, inverse * found.rel_stderr, found.samples, found.seed)
+            # An inverse has the same relative error, to first order.
+            value = 1 / found.value
+            inverse = Point.of(found)._replace(estimate=value, stderr=value * found.rel_stderr)
+            points[gamma] = inverse
         log = -exact(row(GAMMA), length=LENGTHS, of=OF).log_value
         laws = [exact(row(float(g)), length=LENGTH, of=OF).log_value for g in GAMMAS]
         laws = -np.array(laws, dtype=float)
         logs = laws[np.isin(GAMMAS, SAMPLED)]
         at = SAMPLED.index(GAMMA)
         here = {float(LENGTH): points[GAMMA]}
-        over_n.append(Series.line(label, LENGTHS, log).with_points([logs[at]], here, method))
+        over_n.append(Series.line(label, LENGTHS, log).with_points([logs[at]], here))
         line = Series.line(f"{label}, n = {LENGTH}", GAMMAS, laws)
-        over_gamma.append(line.with_points(logs, points, method))
+        over_gamma.append(line.with_points(logs, points))
     return (*over_n, *over_gamma)
 
 

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.stacks.collapse import neighbours
 from sparsity.stacks.mixing import LayerSink, Stack, sampled
 from sparsity.stacks.mixing_law import average, distances
@@ -51,18 +50,22 @@ def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
     return Stack(length=length, depth=depth, sink=sink, **own)
 
 
-def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> tuple[float, float, int, int]:
+def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> Point:
     """Return √(E‖v_n − v_{n−1}‖² / E(‖v_n‖² + ‖v_{n−1}‖²)) of draws, with its error."""
+    # The root of a ratio of means. By the delta method the relative error of x̄/ȳ is the scatter of
+    # x/x̄ − y/ȳ over √draws, and that of its root half as much.
     x, y = pair**2, norm**2
     value = math.sqrt(x.mean() / y.mean())
     scatter = float(np.std(x / x.mean() - y / y.mean(), ddof=1))
-    return value, value * scatter / (2 * math.sqrt(len(x))), len(x), seed
+    error = value * scatter / (2 * math.sqrt(len(x)))
+    return Point(value, error, len(x), seed, "whole stacks")
 
 
-def _curve(label: str, x: np.ndarray, y: np.ndarray, at: Mapping[float, Any]) -> Series:
+def _curve(label: str, x: np.ndarray, y: np.ndarray, at: Mapping[float, Point]) -> Series:
     log = np.log(y)
-    points = np.interp(list(at), x, log)  # they lie on x
-    return Series.line(label, x, log).with_points(points, at, "whole stacks")
+    # The points lie on x: nothing is interpolated, the entries are picked out.
+    points = np.interp(list(at), x, log)
+    return Series.line(label, x, log).with_points(points, at)
 
 
 def data(context: Context) -> Data:
@@ -80,7 +83,9 @@ def data(context: Context) -> Data:
     shown = np.union1d(shown, SAMPLED_LENGTHS)
     for label, sink in LONG.items():
         y, seed = distances(_stack(LONGEST, LAYERS, sink))[-1], next(seeds)
-        stack = _stack(max(SAMPLED_LENGTHS), LAYERS, sink)  # it holds the shorter ones
+        # Attention is causal: the first n tokens of a stack are a stack of n tokens. The pair of
+        # tokens n − 1 and n is entry n − 2.
+        stack = _stack(max(SAMPLED_LENGTHS), LAYERS, sink)
         drawn = sampled(stack, DRAWS, seed, dtype=np.float32, measure=neighbours)
         pair, norm = drawn.pair[:, -1].T, drawn.norm[:, -1].T
         at = {float(n): _distance(pair[n - 2], norm[n - 2], seed) for n in SAMPLED_LENGTHS}

@@ -34,6 +34,7 @@ LENGTH = 1024  # the row whose floor is shown
 def _curve(
     context: Context, kernel: str, along: str, label: str, line: Any, points: Any, **fixed: Any
 ) -> Series:
+    # A line needs many values and no sampling, the points few and all the work: two sweeps.
     lines = sweep(kernel, **{along: line}, **fixed)
     sampled = context.sample(kernel, **{along: points}, **fixed)
     return from_sweeps(lines, sampled, along, lambda _: label)[0]
@@ -43,10 +44,8 @@ def _noisy(context: Context, label: str, query: str, dim: int) -> Series:
     """Compute S of nonnegative linear attention against the noise of its features."""
     noise, at = np.geomspace(0.1, 100, 120), (0.25, 0.5, 1.0, 2.0, 4.0)
     theory = [evaluate("nonnegative", ratio=r, dim=dim, query=query).log_S for r in (noise, at)]
-    estimates, method = {}, ""
-    for ratio in at:
-        estimates[ratio], method = sample_noisy_features(context, ratio, query, dim)
-    return Series.line(label, noise, theory[0]).with_points(theory[1], estimates, method)
+    points = {ratio: sample_noisy_features(context, ratio, query, dim) for ratio in at}
+    return Series.line(label, noise, theory[0]).with_points(theory[1], points)
 
 
 def data(context: Context) -> Data:

@@ -37,10 +37,10 @@ _GAMMAS = np.concatenate([[1e-3], np.linspace(0.1, 1, 10), np.geomspace(1.1, 12.
 
 
 def _contours() -> Data:
-    """Compute n against γ/√(ln n) at fixed n_eff.
-
-    The exact law is known on a grid of n and γ; between them it is interpolated by PCHIP.
-    """
+    """Compute n against γ/√(ln n) at fixed n_eff."""
+    # At fixed γ, n_eff rises with n, and at fixed n it falls with γ. So ln n is a function of
+    # ln n_eff along each row of the grid, and PCHIP, which keeps what is monotone monotone, gives
+    # the n of a level. A last point on the upper edge, by γ, ends a contour where it leaves.
     log = [exact("exp", length=_LENGTHS, gamma=gamma).log_value for gamma in _GAMMAS.tolist()]
     log, log_n = np.array(log), np.log(_LENGTHS)
     found: dict[float, list[tuple[float, float]]] = {level: [] for level in LEVELS}

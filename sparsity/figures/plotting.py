@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparsity.figures.figure import Series
 
 INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
+# In points, so that markers of different shapes look about equally large.
 _MARKER_SIZES = {"|": 13.0, "p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
 _NORMAL95 = 1.959964  # half width of a 95 % interval in standard errors
 
@@ -110,6 +111,7 @@ def render(
         suffixes: of the files, out of `FILES`.
     """
     files = {}
+    # Matplotlib salts identifiers inside an SVG with random numbers unless it is given a salt.
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=size)
         headline(figure, title, subtitle)
@@ -123,6 +125,7 @@ def render(
 
 def headline(figure: Figure, title: str, subtitle: str) -> None:
     """Write the finding and, under it, what is shown."""
+    # Distances from the upper edge are in inches, the same on figures of any height.
     _, height = figure.get_size_inches()
     style: dict[str, Any] = {"va": "top", "parse_math": False}  # a user's own title is no formula
     figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", **style)
@@ -268,7 +271,10 @@ def end_labels(
     step = gap * figure.dpi / 72
     ends = np.array([ax.transData.transform((1.0, y))[1] for y, *_ in items])
     heights = ends.copy()
-    for _ in range(200):  # neighbours that are too close share the move
+    # Two neighbours that are too close move apart by half of what they lack each, which may bring
+    # others too close: repeated until nothing lacks more than a hundredth of a pixel. The rounds
+    # are limited, as more labels than fit would push each other for ever.
+    for _ in range(200):
         lack = np.maximum(step - np.diff(heights), 0) / 2
         if lack.max(initial=0) < 0.01:
             break

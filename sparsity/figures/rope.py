@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
@@ -46,6 +46,7 @@ def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
     Returns:
         μ, [d].
     """
+    # CoCA's key in plane i is t·q_i with t rectified, of mean E t: μ_i = E t·q_i, turned by Θ_i.
     mean, _ = rectified(coca.center, coca.spread)
     mu = mean * planes(coca.query, coca.pairing) * np.exp(-1j * turn)
     return join(mu.real, mu.imag, coca.pairing)
@@ -75,6 +76,7 @@ def laws() -> dict[str, Rope | Coca]:
 
 def data(context: Context) -> Data:
     """Compute for each law the typical weight e^β_m, with points, and its band e^(β_m ± γ_m)."""
+    # The error falls like 1/√chunks: ten of them at the least error, 1e−3, and never less than two.
     chunks = max(2, int(np.ceil(1e-5 / max(context.rel_error, REL_ERROR) ** 2)))
     found: list[Series] = []
     for label, law in laws().items():
@@ -82,12 +84,13 @@ def data(context: Context) -> Data:
         settings = context.sampling(label)
         drawn = rotary_scores(law, SAMPLED, settings, chunks)
         mean = np.exp(drawn.beta)
+        how = drawn.samples, settings.seed, "scores of rotated vectors"
         each = zip(SAMPLED, mean, mean * drawn.beta_stderr, strict=True)
-        points = {m + 1.0: (*pair, drawn.samples, settings.seed) for m, *pair in each}
+        points = {m + 1.0: Point(y, error, *how) for m, y, error in each}
         theory = law.beta(np.array(SAMPLED))
         line = Series.line(label, DISTANCES + 1.0, beta)
         found += [
-            line.with_points(theory, points, "scores of rotated vectors"),
+            line.with_points(theory, points),
             Series.line(f"{label} − γ", DISTANCES + 1.0, beta - gamma),
             Series.line(f"{label} + γ", DISTANCES + 1.0, beta + gamma),
         ]

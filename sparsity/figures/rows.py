@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.sweeps.curves import sweep
 
 GAMMAS = (1.0, 2.0, 3.0, 4.0)
@@ -43,13 +43,15 @@ def data(context: Context) -> Data:
     for gamma in GAMMAS:
         line, points = lines.sel(gamma=gamma), sampled.sel(gamma=gamma)
         found, error = points["n_eff_mc"].values, points["stderr_n_eff_mc"].values
-        root = np.sqrt(found / SAMPLED)  # S_rms; δS/S = ½ δn_eff/n_eff
+        # S_rms = √(n_eff/n), whose relative error is half that of n_eff.
+        root = np.sqrt(found / SAMPLED)
         of_draws = points["samples_n_eff_mc"].values, points["seed_n_eff_mc"].values
-        rows = zip(root, root * error / found / 2, *of_draws, strict=True)
-        estimates = dict(zip(map(float, SAMPLED), rows, strict=True))
+        method = points.attrs["method_n_eff_mc"]
+        drawn = zip(root, root * error / found / 2, *of_draws, strict=True)
+        at = {float(n): Point(*each, method) for n, each in zip(SAMPLED, drawn, strict=True)}
         curve = Series.line(f"γ = {gamma:g}", n, np.log(line["S_rms"].values), gamma=gamma)
         log = np.log(points["S_rms"].values)
-        exact.append(curve.with_points(log, estimates, points.attrs["method_n_eff_mc"]))
+        exact.append(curve.with_points(log, at))
         reach = np.array([np.exp(gamma**2), np.exp(2 * gamma**2), ends[1]])
         reach = np.unique(np.minimum(reach, ends[1]))
         limit = np.full(reach.shape, line["log_S_limit"].item())

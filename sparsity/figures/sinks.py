@@ -31,6 +31,7 @@ LENGTHS = np.unique(np.round(np.geomspace(10, 1e9, 25))).astype(int)
 
 def data(context: Context) -> Data:
     """Compute for every γ the logit for half of the mass; then ln n + γ²/2 for each."""
+    # Annealed: with Σ exp(s) at its mean n·exp(γ²/2), half of the mass is at exp(b) equal to it.
     ends, exact, annealed = LENGTHS[[0, -1]], [], []
     for g in GAMMAS:
         row = Row("exp", gamma=g)

@@ -30,7 +30,7 @@ import numpy as np
 from sparsity.design_search import design
 from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, sampled_columns
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, LogLength, ScalableSoftmax, ScaleInvariant, Yarn
 from sparsity.sampling.row_sampling import sample_rows
@@ -85,16 +85,19 @@ def data(context: Context) -> Data:
     """Compute n_eff against n under each rule with sampled rows, then the factors against r."""
     found = []
     for rule, sampled in SAMPLED.items():
-        points, method = {}, ""
+        points = {}
         for n in sampled:
             settings = context.sampling("temperature", rule, n, rel_error=REL_ERROR)
             drawn = sample_rows(_row(rule, n), n, replace(settings, max_samples=1e7))
-            points[float(n)], method = sampled_columns(drawn), drawn.method
+            points[float(n)] = Point.of(drawn)
         lengths = _lengths(rule)
         line = Series.line(rule, lengths, _log_n_eff(rule, lengths))
-        found.append(line.with_points(_log_n_eff(rule, sampled), points, method))
+        found.append(line.with_points(_log_n_eff(rule, sampled), points))
+    # The factors that the rules try to be.
     lengths = [int(TRAINED * r) for r in RATIOS]
     for gamma in GAMMAS:
+        # A factor on scores of spread γ makes their spread factor·γ: the factor that keeps n_eff is
+        # the spread that a design asks for, over γ.
         wanted = float(exact("exp", length=TRAINED, gamma=gamma).value)
         asked = design("exp", length=TRAINED, n_eff=wanted, lengths=lengths).requirements
         factors = np.array([row.value for row in asked], float) / gamma

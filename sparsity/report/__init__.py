@@ -42,11 +42,13 @@ __all__ = [
 
 _TITLE = "How sharply can attention focus?"
 _OVERVIEW = "overview"
-_WIDE = 48  # characters of a formula that no longer fits 368 pixels at full size
+# Characters of a formula beyond which it no longer fits 368 pixels, the width of a phone, at full
+# size.
+_WIDE = 48
 
 
 def version(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """Return the version of a package; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -54,7 +56,7 @@ def version(package: str) -> str | None:
 
 
 def environment(seed: int = 0) -> dict[str, str]:
-    """Versions, device and seed: what a reader needs to get the same numbers."""
+    """Return versions, device and seed, which a reader needs to get the same numbers."""
     import platform
 
     import jax
@@ -75,7 +77,7 @@ def render(
     claims: Sequence[Mapping[str, Any]],
     meta: Mapping[str, Any],
 ) -> str:
-    """The page as HTML: no script, and nothing is fetched from anywhere.
+    """Return the page as HTML, without scripts and without anything fetched from elsewhere.
 
     Args:
         figures: the figures, in order; the one named "overview" comes first.
@@ -86,6 +88,8 @@ def render(
     Returns:
         The document; the same arguments give the same text.
     """
+    # The overview answers the question of the title, so that it opens the page as figure 1; the
+    # others are counted on from it.
     first = [plate for plate in figures if plate.name == _OVERVIEW]
     rest = [plate for plate in figures if plate.name != _OVERVIEW]
     figure_links = [(f"figure-{plate.name}", plate.title) for plate in (*first, *rest)]
@@ -114,14 +118,17 @@ def render(
 
 
 def _style() -> str:
-    """The style sheet with the font of mathematics inside."""
+    """Return the style sheet with the font of mathematics inside."""
+    # Browsers without a font of mathematics set MathML with the wrong sizes of roots and bars, and
+    # a page that is opened from a disk can fetch none.
     home = resources.files("sparsity.report")
     font = base64.b64encode(home.joinpath("fonts", "math.woff2").read_bytes()).decode()
     return home.joinpath("style.css").read_text("utf-8").replace("MATH_WOFF2", font)
 
 
 def document(title: str, body: str) -> str:
-    """A whole page in the one style, from its title and HTML: no script, and nothing is fetched."""
+    """Return a whole page in the style of the report, from its title and the HTML of its body."""
+    # The empty icon keeps a browser from asking a server for one: nothing at all is fetched.
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -132,11 +139,17 @@ def document(title: str, body: str) -> str:
 
 
 def _capital(title: str) -> str:
+    """Return a title with a capital first letter, as HTML."""
     return escape(title[:1].upper() + title[1:])
 
 
 def contents_list(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
-    """Links to the parts: (name, title, the same of its parts); a part with parts can be folded."""
+    """Return the table of contents.
+
+    Args:
+        contents: for each section the name its link leads to, its title, and the same two of each
+            of its parts; a section with parts can be folded.
+    """
 
     def link(name: str, title: str) -> str:
         return f'<a href="#{name}">{prose(title)}</a>'
@@ -152,7 +165,9 @@ def contents_list(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
 
 
 def figure_block(plate: Plate, count: int, level: int = 3) -> str:
-    """One figure with its caption and data, under a heading of the level."""
+    """Return one figure with its number, caption and data, under a heading of a level."""
+    # The picture has its title drawn in: the one of the heading is there for readers of the HTML
+    # without pictures alone.
     data = parts.data_link(f"{plate.name}.csv", plate.files["csv"], "text/csv", "data (CSV)")
     drawing = inline_svg(plate.files["svg"].decode(), f"svg-{plate.name}", plate.alt)
     return (
@@ -167,12 +182,13 @@ def figure_block(plate: Plate, count: int, level: int = 3) -> str:
 
 
 def figures_section(figures: Sequence[Plate], first: int = 1) -> str:
-    """The figures with captions and data, counted from `first`."""
+    """Return the section of the figures with captions and data, counted from `first`."""
     blocks = [figure_block(plate, count) for count, plate in enumerate(figures, first)]
     return section("figures", "Figures", "\n".join(blocks))
 
 
 def _formulas() -> str:
+    """Return the section of the formulas: each kernel with what is derived of it."""
     out = [
         f"<p>The sparsity of attention weights <i>a</i> is</p>{formulas.METRIC}"
         "<p>Scores are Gaussian, with bias β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel "
@@ -181,6 +197,8 @@ def _formulas() -> str:
         "derived from the definition of the weight <i>a</i>; an arrow marks a limit, ∼ the leading "
         "term.</p>"
     ]
+    # Derived again here rather than read from a table: a formula on the page cannot be another
+    # than that of the definition.
     for kernel in kernels.ALL:
         derived = derive(kernel)
         lines, limits = formulas.derivation(derived)
@@ -198,15 +216,19 @@ def _formulas() -> str:
 
 
 def terms(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and what they stand for, both HTML; long formulas are set smaller on narrow screens."""
-    out, kind = [], ' class="wide"'
-    for name, told in rows:
-        long = "<math" in told and len(unescape(re.sub("<[^>]+>", "", told))) > _WIDE
-        out.append(f"<dt>{name}</dt><dd{kind * long}>{told}</dd>")
+    """Return a list of names and what they stand for, both HTML."""
+    # A style sheet cannot ask how long a formula is: long ones are marked here, and set smaller on
+    # narrow screens. Their length is about that of their text without tags.
+    out = []
+    for name, meaning in rows:
+        long = "<math" in meaning and len(unescape(re.sub("<[^>]+>", "", meaning))) > _WIDE
+        kind = ' class="wide"' if long else ""
+        out.append(f"<dt>{name}</dt><dd{kind}>{meaning}</dd>")
     return f'<dl class="lines">{"".join(out)}</dl>'
 
 
 def _reproduce(meta: Mapping[str, Any]) -> str:
+    """Return the section that says how the page was made and how to make it again."""
     seed = escape(str(meta.get("seed", 0)))
     rows = [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
     made = table(["made with", ""], rows, "Versions, device and seed")

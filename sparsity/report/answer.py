@@ -1,4 +1,4 @@
-"""What the page opens with: who can focus, what it takes, and which claim is wrong."""
+"""The opening of the page: who can focus, what it takes, and which claim is wrong."""
 
 from __future__ import annotations
 
@@ -23,40 +23,38 @@ LENGTH, TOKENS = 1024, 8  # the row of the table, and how many tokens it is to a
 
 
 def _short_meaning(parameter: Parameter) -> str:
-    """Its meaning without the formula: "spread γ"."""
+    """Return the meaning of a parameter without its formula, such as "spread γ"."""
     name = parameter.meaning.split(" = ")[0]
     return name.removesuffix(" per token").removesuffix(" of a feature")
 
 
 def _symbol(name: str) -> str:
-    """What a parameter is written as: the last word of its short meaning."""
+    """Return the symbol of a parameter, which is the last word of its short meaning."""
     found = [_short_meaning(p).rsplit(" ", 1)[-1] for p in parameters.ALL if p.name == name]
     return found[0] if found else name
 
 
-def _approach(limit: Limit) -> str:
-    """How a limit is approached, in words: "larger spread γ"."""
+def _describe_approach(limit: Limit) -> str:
+    """Return in words how a limit is approached, such as "larger spread γ"."""
     named = [_short_meaning(p) for p in parameters.ALL if p.symbol == limit.variable]
     name = named[0] if named else str(limit.variable)
-    words = {sympy.oo: "larger", -sympy.oo: "lower", sympy.S.Zero: "smaller"}
-    way = words.get(limit.point)
-    told = f"{way} {name}" if way else f"{name} near {limit.point}"
+    ways = {sympy.oo: "larger", -sympy.oo: "lower", sympy.S.Zero: "smaller"}
+    way = ways.get(limit.point)
+    words = f"{way} {name}" if way else f"{name} near {limit.point}"
     if limit.condition == sympy.true:
-        return escape(told)
+        return escape(words)
     plain = isinstance(limit.condition, str)
     where = limit.condition if plain else sympy.pretty(limit.condition, use_unicode=True)
+    # A condition such as "γ > 0" is not broken between two lines.
     together = escape(where).replace(" ", "\u00a0")
-    return f"{escape(told)} ({together})"
-
-
-def _approaches(limits: Sequence[Limit], value: int) -> list[str]:
-    """The ways in which S tends to a value."""
-    return [_approach(limit) for limit in limits if limit.quantity == "S" and limit.value == value]
+    return f"{escape(words)} ({together})"
 
 
 def _what_focus_takes(kernel: Kernel) -> tuple[str, bool]:
-    """What brings a row down to a few tokens; whether that was found to be impossible."""
-    if kernel is nonnegative:  # its features have no law at finite n: the limit law of one feature
+    """Return what brings a row down to `TOKENS` tokens, and whether that is impossible."""
+    # Nonnegative features have no law at finite n. In long rows one feature has S² = 1/(1 + r²),
+    # r = σ̃/μ̃, and n·S² = TOKENS gives r.
+    if kernel is nonnegative:
         return f"σ̃/μ̃ = {number(math.sqrt(LENGTH / TOKENS - 1), 3)} (one feature, limit law)", False
     try:
         found = design(kernel, length=LENGTH, n_eff=TOKENS, lengths=[])
@@ -64,6 +62,7 @@ def _what_focus_takes(kernel: Kernel) -> tuple[str, bool]:
         return f"out of reach: at least {number(round(why.reach.low))} tokens", True
     except InputError:
         return "not computed", False
+    # Of exp the bias is left out: softmax does not depend on it.
     held = found.row.params.items()
     given = [f"{_symbol(k)} = {number(float(v), 3)}" for k, v in held if k != found.parameter]
     at = f" at {', '.join(given)}" if given and kernel is not kernels.exp else ""
@@ -71,12 +70,17 @@ def _what_focus_takes(kernel: Kernel) -> tuple[str, bool]:
 
 
 def who_can_focus() -> str:
-    """The table: each kernel, whether its S can fall to 0, by what, and what a row takes."""
+    """Return the table of kernels: whether S can fall to 0, by what, and what a row takes."""
     rows = []
     for kernel in kernels.ALL:
         limits = derive(kernel).limits
-        sharper, flatter = (_approaches(limits, value) for value in (0, 1))
+        # The limits of the derivation at which S is 0, and those at which it is 1.
+        sharper, flatter = (
+            [_describe_approach(x) for x in limits if x.quantity == "S" and x.value == value]
+            for value in (0, 1)
+        )
         takes, never = _what_focus_takes(kernel)
+        # "no" needs a proof: a design found to be impossible. No limit 0 in a list is none.
         verdict = badge("yes" if sharper else "no") if sharper or never else "not decided"
         name = escape(kernel.title[:1].upper() + kernel.title[1:])
         cells = ["; ".join(moves) or "nothing" for moves in (sharper, flatter)]
@@ -91,7 +95,8 @@ def who_can_focus() -> str:
     return table(head, rows, "Who can focus", stacks=True)
 
 
-def _facts(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
+def _agreement_facts(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return how theory and sampling agree, in boxes, and the verdicts on the claims, counted."""
     ledger = counted_verdicts([record["verdict"] for record in claims])
     cells = crosscheck.cells
     agreeing = sum(cell.verdict == "agree" for cell in cells)
@@ -107,12 +112,12 @@ def _facts(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
 def opening(
     title: str, overview: str, finding: str, crosscheck: Any, claims: Sequence[Mapping[str, Any]]
 ) -> str:
-    """The head of the page, with its answer before any formula.
+    """Return the head of the page, with its answer before any formula.
 
     Args:
         title: the question.
         overview: the figure that answers it, as HTML, or nothing.
-        finding: its title.
+        finding: the title of that figure.
         crosscheck: the result of `verify`.
         claims: the records of `claims`.
     """
@@ -123,5 +128,5 @@ def opening(
         "near 0 if a few tokens take all. A row of n tokens attends to n·S² of them. "
         f"<b>Small S is focused.</b></p>\n{overview}\n"
         f'<h2 id="who">Who can focus</h2>\n{who_can_focus()}\n{judged.refuted(claims)}\n'
-        f"{_facts(crosscheck, claims)}\n</header>"
+        f"{_agreement_facts(crosscheck, claims)}\n</header>"
     )

@@ -23,7 +23,6 @@ _SYMBOLS = {
     "spread": "spread of the keys",
 }
 
-
 _ROUTES = {
     "scalar-stratified": "scores, stratified",
     "position-stratified": "positions, stratified",
@@ -39,45 +38,47 @@ _ROUTES = {
 }
 
 
-def _route(name: str) -> str:
+def _name_route(name: str) -> str:
     """Return what the page calls a sampler."""
     feature = name.removeprefix("features-")
     return f"features, {feature}" if feature != name else _ROUTES.get(name, name)
 
 
-def _kernel(name: str) -> str:
-    """The title of a kernel; other ways of attending by their names."""
+def _kernel_title(name: str) -> str:
+    """Return the title of a kernel, without what it has in brackets; else the name."""
     titles = {kernel.name: kernel.title.split(" (")[0] for kernel in kernels.ALL}
     return escape(titles.get(name, name))
 
 
-def _quantity(name: str) -> str:
+def _quantity_symbol(name: str) -> str:
+    """Return the symbol of a quantity as HTML."""
     return prose(quantities.named(name).symbol)
 
 
-def _parameters(given: Mapping[str, Any]) -> str:
+def _list_parameters(given: Mapping[str, Any]) -> str:
+    """Return parameters by their symbols, "β = 1, n = 64"."""
     return ", ".join(
         f"{_SYMBOLS.get(name) or escape(name)}\u202f=\u202f{number(value, 4)}"
         for name, value in given.items()
     )
 
 
-def _by_route(cells: Sequence[Any]) -> list[tuple[str, ...]]:
-    """Cells by what was compared: how many, how many agree, the largest |z|."""
+def _count_by_route(cells: Sequence[Any]) -> list[tuple[str, ...]]:
+    """Return each pair of theory and sampler with its cells, the agreeing ones and max |z|."""
     rows = []
     for key in dict.fromkeys((*cell.instruments, cell.route) for cell in cells):
         same = [cell for cell in cells if (*cell.instruments, cell.route) == key]
         agreeing = sum(cell.verdict == "agree" for cell in same)
         largest = max(abs(cell.z) for cell in same)
-        theory, sampled, how = key[0], key[1], _route(key[2])
+        theory, sampled, how = key[0], key[1], _name_route(key[2])
         told = f"{sampled}: {how}" if sampled == "pooled rows" else how
         counts = number(len(same)), number(agreeing), f"{largest:.2f}"
         rows.append((escape(theory), escape(told), *counts))
     return sorted(rows)
 
 
-def _by_pair(exact: Sequence[Any]) -> list[tuple[str, ...]]:
-    """Points by the two theories that were held against each other there."""
+def _count_by_pair(exact: Sequence[Any]) -> list[tuple[str, ...]]:
+    """Return for each pair of theories the number of points compared, and how many agree."""
     pairs = Counter(cell.instruments for cell in exact)
     agreeing = Counter(cell.instruments for cell in exact if cell.verdict == "agree")
     return [
@@ -86,21 +87,27 @@ def _by_pair(exact: Sequence[Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _from_log(value: float) -> str:
-    """E^value, also where that underflows."""
+def _format_exp(value: float) -> str:
+    """Return e^value as HTML, also where it underflows."""
+    # Below e^−708.4 float64 loses digits, and below e^−745 it has 0.
     if value > -690:
         return number(float(np.exp(value)))
     return f"e<sup>−{number(-value)}</sup>"
 
 
-def _estimate(estimate: Any) -> str:
+def _format_estimate(estimate: Any) -> str:
+    """Return an estimate with its standard error, relative where the error itself underflows."""
     if estimate.stderr > 0 or estimate.rel_stderr == 0:
-        return f"{_from_log(estimate.log_value)} ± {number(estimate.stderr, 2)}"
-    return f"{_from_log(estimate.log_value)} × (1 ± {number(estimate.rel_stderr, 2)})"
+        return f"{_format_exp(estimate.log_value)} ± {number(estimate.stderr, 2)}"
+    return f"{_format_exp(estimate.log_value)} × (1 ± {number(estimate.rel_stderr, 2)})"
 
 
 def section_of(crosscheck: Any) -> str:
-    """The cross-check: how many cells agree, by which routes, and every cell."""
+    """Return the section of the cross-check.
+
+    It says how many cells agree and how small an error each would have shown, then counts them by
+    route, and has every cell on demand; those that do not agree are always in sight.
+    """
     cells = crosscheck.cells
     largest = max((abs(cell.z) for cell in cells), default=0.0)
     words = (
@@ -113,7 +120,7 @@ def section_of(crosscheck: Any) -> str:
     )
     counts = table(
         ["theory", "sampled", "cells", "agree", "largest |z|"],
-        _by_route(cells),
+        _count_by_route(cells),
         "Cells by route",
         [2, 3, 4],
         caption="Theory against sampling",
@@ -121,19 +128,19 @@ def section_of(crosscheck: Any) -> str:
     if crosscheck.exact:
         counts += table(
             ["theory", "checked against", "points", "agree"],
-            _by_pair(crosscheck.exact),
+            _count_by_pair(crosscheck.exact),
             "Theories against each other",
             [2, 3],
             caption="Two theories against each other, within their own bounds",
         )
     rows = [
         (
-            _kernel(cell.kernel),
-            _quantity(str(cell.quantity)),
-            _parameters(cell.parameters),
-            escape(_route(cell.route)),
-            _from_log(cell.theory),
-            _estimate(cell.estimate),
+            _kernel_title(cell.kernel),
+            _quantity_symbol(str(cell.quantity)),
+            _list_parameters(cell.parameters),
+            escape(_name_route(cell.route)),
+            _format_exp(cell.theory),
+            _format_estimate(cell.estimate),
             f"{cell.z:+.2f}".replace("-", "−"),
             badge(cell.verdict),
         )
@@ -142,6 +149,7 @@ def section_of(crosscheck: Any) -> str:
     head = ["attention", "of", "parameters", "sampled by"]
     head += ["theory", "estimate ± s.e.", "z", "verdict"]
     full = table(head, rows, "Every cell of the cross-check", [4, 5, 6])
+    # Hundreds of rows: they scroll within a box of some height, not with the page.
     full = full.replace('class="scroll"', 'class="scroll tall"')
     content = words + counts + details(f"All {len(cells)} cells", full)
     odd = [row for row, cell in zip(rows, cells, strict=True) if cell.verdict != "agree"]

@@ -12,12 +12,13 @@ from sparsity.derivation import Derivation, Limit
 
 
 class _E(sympy.Function):
-    """e^x that stays where it is: SymPy's printers move exp(−x) under a fraction bar."""
+    """e^x as a function of its own, which SymPy's printers do not move under a fraction bar."""
 
 
 class _Printer(MathMLPresentationPrinter):
     """SymPy's printer, with its gaps filled: pieces in a column, plain indices, an upright e."""
 
+    # SymPy builds a DOM with `xml.dom.minidom`, whose elements take children one by one.
     def _node(self, tag: str, *children: Any, text: str = "", **attributes: str) -> Any:
         node = self.dom.createElement(tag)
         for name, value in attributes.items():
@@ -28,6 +29,7 @@ class _Printer(MathMLPresentationPrinter):
             node.appendChild(child)
         return node
 
+    # SymPy's printer has no `Idx` and no `Piecewise`, and fences several indices.
     def _print_Idx(self, e: Any) -> Any:
         return self._node("mi", text=str(e.label))
 
@@ -50,7 +52,7 @@ class _Printer(MathMLPresentationPrinter):
         return self._node("mrow", left, inner, right)
 
     def _as_ordered_terms(self, expr: Any, order: Any = None) -> list[Any]:
-        """1 − x rather than −x + 1."""
+        """Return terms with a minus sign last: 1 − x rather than −x + 1."""
         terms = super()._as_ordered_terms(expr, order=order)
         return sorted(terms, key=lambda term: term.could_extract_minus_sign())
 
@@ -67,14 +69,15 @@ class _Printer(MathMLPresentationPrinter):
 
 
 def mathml(expression: Any) -> str:
-    """The inside of a <math> element for a SymPy expression."""
+    """Return the inside of a <math> element for a SymPy expression."""
     plain = sympy.sympify(expression).replace(sympy.exp, _E)
+    # HTML has no entity InvisibleTimes, only XML with MathML's DTD; and a minus is no hyphen.
     text = _Printer().doprint(plain).replace("&InvisibleTimes;", "\u2062")
     return text.replace("<mo>-</mo>", "<mo>−</mo>")
 
 
 def equation(left: str, relation: str, right: Any, *, block: bool = True) -> str:
-    """A <math> element: left relation right.
+    """Return a <math> element with left, relation and right.
 
     Args:
         left: MathML.
@@ -98,11 +101,13 @@ METRIC = f'<math display="block">{_S}<mo>=</mo>{_RATIO}</math>'
 
 
 def _limit(limit: Limit) -> tuple[str, str]:
+    """Return where a limit is taken, and its value with the leading term, as HTML."""
     arrow = equation(mathml(limit.variable), "→", limit.point, block=False)
     if limit.condition != sympy.true:
         words = isinstance(limit.condition, str)
         told = escape(str(limit.condition)) if words else f"<math>{mathml(limit.condition)}</math>"
         arrow += f", {told}"
+    # n·S² is the window of decay. A leading term is printed where it says more than the limit.
     left = _S if limit.quantity == "S" else _WINDOW
     result = equation(left, "→", limit.value, block=False)
     if limit.leading != limit.value:
@@ -112,7 +117,7 @@ def _limit(limit: Limit) -> tuple[str, str]:
 
 
 def derivation(derived: Derivation) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What was derived of a kernel.
+    """Return the formulas that were derived of a kernel.
 
     Returns:
         (label, MathML) of the definition, the moments and S; (where, MathML) of each limit.

@@ -27,29 +27,24 @@ UNFINISHED = "Not finished"  # how index.html begins while a run is under way
 CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"
 
 
-def _unreadable(path: Path) -> InputError:
-    return InputError("out", path, "cannot be read; `sparsity reproduce` writes it")
+def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
+    """Return what a function reads from a file of an earlier run.
 
-
-def _read(path: Path) -> bytes:
+    Raises:
+        InputError: the file cannot be read, or is not JSON.
+    """
     try:
-        return path.read_bytes()
+        return reader(path)
     except OSError as error:
-        raise _unreadable(path) from error
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json_file(path)
-    except OSError as error:
-        raise _unreadable(path) from error
+        raise InputError("out", path, "cannot be read; `sparsity reproduce` writes it") from error
     except ValueError as error:
         fix = "is not JSON; run `sparsity reproduce` to write it again"
         raise InputError("out", path, fix) from error
 
 
-def _cell(record: dict[str, Any]) -> Cell | ExactCell:
-    """One comparison, as `CrossCheck` has it."""
+def _parse_cell(record: dict[str, Any]) -> Cell | ExactCell:
+    """Return one comparison of a cross-check from its record."""
+    # JSON has lists for tuples. Its record of an estimate has properties beside the fields.
     told: dict[str, Any] = record | {"instruments": tuple(record["instruments"])}
     if "estimate" not in record:
         told["values"] = tuple(record["values"])
@@ -61,8 +56,8 @@ def _cell(record: dict[str, Any]) -> Cell | ExactCell:
 
 
 def crosscheck(found: dict[str, Any]) -> CrossCheck:
-    """The outcome of `verify` from its record."""
-    cells = [_cell(record) for record in found["cells"]]
+    """Return the outcome of `verify` from its record."""
+    cells = [_parse_cell(record) for record in found["cells"]]
     return CrossCheck(
         agree=found["agree"],
         cells=tuple(cell for cell in cells if isinstance(cell, Cell)),
@@ -75,11 +70,14 @@ def crosscheck(found: dict[str, Any]) -> CrossCheck:
 
 
 def plates(folder: Path) -> list[Plate]:
-    """The figures as they were drawn; their words are those of this version."""
+    """Return the figures from their files; titles and captions are those of this version."""
     return [
         Plate(
             *(figure.name, figure.title, figure.caption, figure.alt),
-            {suffix: _read(folder / f"{figure.name}.{suffix}") for suffix in ("svg", "csv")},
+            {
+                suffix: _read(folder / f"{figure.name}.{suffix}", Path.read_bytes)
+                for suffix in ("svg", "csv")
+            },
         )
         for figure in figures.ALL
     ]
@@ -103,11 +101,9 @@ def page(folder: str | os.PathLike[str]) -> Path:
     if last.exists() and last.read_bytes().startswith(UNFINISHED.encode()):
         fix = "its last run did not finish; run `sparsity reproduce` to the end"
         raise InputError("out", home, fix)
-    drawn, check, records, meta = (
-        plates(home),
-        _json(home / CROSSCHECK),
-        _json(home / CLAIMS),
-        _json(home / ENVIRONMENT),
+    drawn = plates(home)
+    check, records, meta = (
+        _read(home / name, json_file) for name in (CROSSCHECK, CLAIMS, ENVIRONMENT)
     )
     try:
         told, seed = crosscheck(check), str(meta["seed"])
@@ -119,18 +115,20 @@ def page(folder: str | os.PathLike[str]) -> Path:
         write(last, report.render(drawn, told, records, meta))
     except InputError:
         raise
-    except Exception as error:  # whatever records make of themselves that a hand has changed
+    # JSON of the wrong shape, edited or from another version, fails anywhere and in any way.
+    except Exception as error:
         fix = f"its files cannot be used ({type(error).__name__}); run `sparsity reproduce`"
         raise InputError("out", home, fix) from error
     return last
 
 
-_PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
+# The parts, with their shares of the progress bar in per cent: roughly of the work.
+_PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was done.
+    """A run of `reproduce`.
 
     Args:
         out: the folder.
@@ -148,11 +146,11 @@ class Reproduction:
 
     @property
     def agree(self) -> bool:
-        """Whether every route agreed with every other."""
+        """Whether every comparison of the cross-check agreed."""
         return self.crosscheck.agree
 
     def summary(self) -> dict[str, Any]:
-        """The outcome in JSON's types."""
+        """Return the outcome in JSON's types."""
         return {
             "agree": self.agree,
             "out": str(self.out),
@@ -163,7 +161,7 @@ class Reproduction:
         }
 
     def text(self) -> str:
-        """The outcome for a terminal."""
+        """Return the outcome for a terminal."""
         judged = [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
         done = ", ".join(f"{name} {value:.1f} s" for name, value in self.seconds.items())
         lines = [self.crosscheck.text(), "", "Claims:", *judged, ""]
@@ -178,7 +176,7 @@ def run_side_by_side(
     works: Sequence[Callable[[Callable[[int, int], None]], Any]],
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[Any], dict[str, float]]:
-    """The results of the parts, and the seconds after which each was done.
+    """Run the parts at once; return their results, and the seconds after which each was done.
 
     Args:
         works: for each of `_PARTS`, called with its own (steps done, steps in all) to report to.
@@ -188,6 +186,7 @@ def run_side_by_side(
     seconds, steps, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
 
     def timed(name: str, work: Callable[..., Any]) -> Any:
+        # A thread cannot be ended from outside: each part ends itself at its next step.
         def step(done: int, total: int) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
@@ -237,7 +236,8 @@ def reproduce(
     """
     check_seed(seed)
     out, started = folder(out), time.perf_counter()
-    # Refused now rather than after the work.
+    # A folder that cannot be written to is refused now rather than after the work. And should the
+    # run be killed, no page of an earlier run stands beside half of this one's files.
     write(out / "index.html", f"{UNFINISHED}: run `sparsity reproduce` to the end.\n")
     works = (
         lambda step: figures.write_all(out, seed=seed, executor=executor, progress=step),
