@@ -39,6 +39,7 @@ COARSE = {
     "rope",
     *("temperature", "capacity"),
 }  # a whole row, stack or key is one draw: wider error bars
+DRAWN_ONLY = {("capacity", "sparsemax"), ("capacity", "top-8")}  # no law is known: see test_rules
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
 
@@ -98,6 +99,11 @@ def sampled(series):
     return np.concatenate(
         [np.array(part)[:, mask] for part, mask in zip(parts, masks, strict=True)], axis=1
     )
+
+
+def with_law(data, names):
+    """The series of some figures, without those that are drawn only."""
+    return [s for name in names for s in data[name] if (name, s.label) not in DRAWN_ONLY]
 
 
 def drawn(figure, series):
@@ -165,6 +171,10 @@ def test_the_curves_are_those_asked_for(data):
 @pytest.mark.parametrize("name", NAMES)
 def test_data_are_finite_and_ordered(name, data):
     for s in data[name]:
+        if (name, s.label) in DRAWN_ONLY:
+            assert np.isnan(s.theory).all()
+            assert s.sampled.all()
+            continue
         assert np.all(np.isfinite(s.theory))
         assert np.all(np.isfinite(s.log))
         assert np.all(np.diff(s.x) >= 0)
@@ -187,7 +197,7 @@ def test_theory_is_that_of_the_kernel(data):
 
 def within(data):
     """Whether every sampled point agrees with its theory; and how many there are."""
-    theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
+    theory, estimate, stderr = sampled(with_law(data, NAMES))
     bar = np.maximum(stderr, 1e-12)  # S = 1 exactly has no scatter
     limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
     return np.abs((estimate - theory) / bar).max() < limit, theory.size
@@ -209,7 +219,7 @@ def test_every_point_that_is_shipped_is_within_its_error_bar():
 @pytest.mark.parametrize("name", POINTS)
 def test_a_wrong_curve_would_be_seen(name, data):
     factor = 1.1 if name in COARSE else 1.01
-    theory, estimate, stderr = sampled(data[name])
+    theory, estimate, stderr = sampled(with_law(data, [name]))
     limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
     rejected = np.abs(estimate - factor * theory) > limit * np.maximum(stderr, 1e-12)
     assert rejected.size >= 6
@@ -217,7 +227,7 @@ def test_a_wrong_curve_would_be_seen(name, data):
 
 
 def test_error_bars_cover_what_they_say(data):
-    theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
+    theory, estimate, stderr = sampled(with_law(data, NAMES))
     random = stderr > 1e-12
     inside = np.abs(estimate - theory)[random] < 1.96 * stderr[random]
     count = inside.size

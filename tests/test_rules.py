@@ -131,6 +131,32 @@ def test_capacities_by_their_forms():
         sparsity.needle_capacity("sparsemax", dim=4)
 
 
+def assert_rows_of_numpy_hold_as_many(name, dim, query):
+    """Draw whole rows with the definition: half of those of the sampled n have SNR > 1."""
+    drawn, random = sample_capacity(name, dim=dim, query=query, rows=4096), np.random.default_rng(9)
+    needle, off = query * math.sqrt(dim), 4.5 * math.hypot(0.5 / 64, 0.5 / 64)
+
+    def share(n):
+        hits = 0
+        for _ in range(32):
+            scores = np.sort(query * random.standard_normal((128, n)))[:, ::-1]
+            scores = np.column_stack([np.full(128, needle), scores])
+            if name == "sparsemax":  # max(s − τ, 0) of sum 1
+                z = np.sort(scores)[:, ::-1]
+                k = np.arange(1, n + 2)
+                size = (1 + k * z > np.cumsum(z, axis=1)).sum(axis=1)[:, None]
+                tau = (np.take_along_axis(np.cumsum(z, axis=1), size - 1, axis=1) - 1) / size
+                weights = np.maximum(scores - tau, 0)
+            else:  # softmax of the eight largest
+                least = np.sort(scores)[:, ::-1][:, 7:8]
+                weights = np.where(scores >= least, np.exp(scores - needle), 0)
+            hits += (weights[:, 0] ** 2 > (weights[:, 1:] ** 2).sum(axis=1)).sum()
+        return hits / 4096
+
+    assert abs(share(round(drawn.value)) - 0.5) < off
+    assert abs(share(round(1.3 * drawn.value)) - 0.5) > off
+
+
 def test_what_maps_hold_is_below_the_needle_being_the_largest():
     """Under top-2 SNR > 1 is that event, n = ln ½/ln Φ(√d); softmax is top-k of every k ≥ n."""
     for d, t in ((8, 1.0), (16, 0.5), (36, 3.0)):
@@ -144,6 +170,8 @@ def test_what_maps_hold_is_below_the_needle_being_the_largest():
     assert abs(whole.value - top.value) < 4 * math.hypot(whole.stderr, top.stderr)
     drawn = sample_capacity("sparsemax", dim=16, query=0.5, rows=4096)
     assert (drawn.value, drawn.stderr) == pytest.approx((10_900, 200), rel=0.03)  # docs/needle.md
+    assert_rows_of_numpy_hold_as_many("topk:8", 16, 1.0)
+    assert_rows_of_numpy_hold_as_many("sparsemax", 8, 1.0)
     for other in ("stick-breaking", "forgetting", "router:4"):
         with pytest.raises(InputError, match="choose a kernel or one of"):
             sample_capacity(other, dim=8)

@@ -7,6 +7,7 @@ length √d/2. Right: against the length of the query, at d = 16; homogeneous we
 whatever it is. Dashed: n = a*²/E a². Lines of softmax and identity: the n at which SNR > 1 in half
 of the rows, by the exact law of softmax and of χ². Points: the number of keys at which the noise of
 half of the drawn rows outweighs their needle; their 95 % error bars are smaller than the markers.
+Sparsemax and top-8, which weigh a whole row, are drawn only: there is no law to draw a line of.
 Half of E Σa² of softmax is in weights that the median row does not meet at t = √d/2, and nearly all
 of it beyond: a longer query holds more, up to ln 2/Φ(−√d) (dotted), where the needle is the largest
 of all with chance ½.
@@ -16,7 +17,8 @@ identity rises to 36, squared ReLU to 864, the fourth power to 15996 and softmax
 twice its dashed line; Monte Carlo points lie on the lines of softmax and identity. Right, keys held
 at 16 dimensions against the length of the query from a quarter to 4: flat lines for identity,
 squared ReLU and the fourth power; softmax's dashed line rises to 2981 at 2 and falls to 1 at 4, and
-its full line rises on to 17 thousand, towards a dotted line.
+its full line rises on to 17 thousand, towards a dotted line. Sparsemax's points are there from a
+query of ½ on, at 11 thousand; those of top-8 rise from 129 at ½ to softmax's at 4.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from sparsity.rows.steps import Needle
 from sparsity.sampling.first_passage import sample_capacity
 
 KERNELS = {"exp": "softmax", "power4": "s⁴", "relu2": "relu²", "identity": "identity"}
+MAPS = {"sparsemax": "sparsemax", "topk:8": "top-8"}  # of whole rows: drawn, against the query
 DIMS = np.unique(np.round(np.geomspace(4, 36, 13)).astype(int))
 DRAWN_DIMS = (8, 12, 16, 20)
 QUERIES = np.geomspace(0.25, 4.0, 17)  # beyond, the exact law is not resolved to 1e-3
@@ -77,8 +80,7 @@ def _log_held(kernel: str, dim: int, query: float) -> float:
 def _point(context: Context, kernel: str, dim: int, query: float) -> Point:
     seed = context.sampling("capacity", kernel, dim, query).seed
     found = sample_capacity(kernel, dim=dim, query=query, rows=ROWS, seed=seed)
-    method = "first passage of Σa²"
-    return Point(found.value, found.stderr, found.rows, found.seed, method)
+    return Point(found.value, found.stderr, found.rows, found.seed, found.method)
 
 
 def data(context: Context) -> Data:
@@ -103,6 +105,9 @@ def data(context: Context) -> Data:
                 points[float(place)] = _point(context, kernel, int(d), float(t))
                 expected.append(_log_held(kernel, int(d), float(t)))
             found.append(line.with_points(expected, points))
+    for name, label in MAPS.items():
+        points = {t: _point(context, name, AT, t) for t in DRAWN_QUERIES}
+        found.append(Series.line(label, [], []).with_points([np.nan] * len(points), points))
     # The needle's score is √d standard deviations of the others': none of n exceeds it with chance
     # (1 − Φ(−√d))ⁿ ≈ exp(−n·Φ(−√d)), which is ½ at n = ln 2/Φ(−√d).
     most = math.log(math.log(2)) - float(log_ndtr(-math.sqrt(AT)))
@@ -129,6 +134,11 @@ def draw(data: Data, canvas: Canvas) -> None:
         plotting.curves(axes, (softmax, identity), [looks[0], looks[-1]])
         named = zip((softmax, *annealed[1:]), KERNELS.values(), strict=True)
         plotting.name_ends(axes, [replace(s, label=name) for s, name in named], looks)
+    of_maps = (plotting.LOOKS[count], plotting.LOOKS[count + 2])  # the one between is blue, too
+    for series, look, above in zip(data[12:14], of_maps, (0.55, 2.2), strict=True):
+        plotting.curve(right, series, look)
+        x, y = series.x[0], series.estimate[0]
+        plotting.inline(right, x, above * y, series.label, look.color)
     plotting.key(left, line="half of the rows", loc="upper left")
     most = data[-1]
     right.plot(most.x, most.theory, color=looks[0].color, lw=1.4, ls=":", zorder=3)

@@ -151,7 +151,7 @@ def from_sweeps(
 
 
 def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
-    """Return the curves as CSV, one row per x, with empty cells where nothing was sampled.
+    """Return the curves as CSV, one row per x; cells are empty without a law or a sample.
 
     Args:
         data: the curves.
@@ -164,7 +164,7 @@ def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
             *theory, estimate, stderr, samples, seed = row
             drawn = [f"{estimate:.10g}", f"{stderr:.4g}", samples, curve.method, seed]
-            printed = [f"{value:.12g}" for value in theory]
+            printed = ["" if math.isnan(value) else f"{value:.12g}" for value in theory]
             why = [curve.doubts.get(row[0], "") if samples else ""] * doubts
             rows.append([curve.label, *printed, *(drawn if samples else [""] * 5), *why])
     return csv_text(rows)
