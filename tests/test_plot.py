@@ -286,6 +286,9 @@ def test_a_sweep_is_drawn_as_it_is():
     assert np.isnan(limit.exact.theory).all()  # S without a length is the limit: dashed
     assert limit.limit is not None
     np.testing.assert_allclose(limit.limit.theory, np.exp([-0.5, -2.0]))
+    for name, value in (("steps", (Alibi(0.1),)), ("scores", sparsity.Uniform())):
+        with pytest.raises(InputError, match=f"{name} = .*give rows, such as Row"):
+            sparsity.plot("exp", gamma=2, **{name: value})
     with pytest.raises(InputError, match="dimensions"):
         chart(data, "length")
 

@@ -66,6 +66,9 @@ def read_curves(
         InputError: an unknown name, a value outside its domain, too many curves.
     """
     each = check_abscissa(what, x)
+    for name in ("steps", "scores"):
+        if name in given:
+            raise InputError(name, given[name], 'give rows, such as Row("exp", gamma=2, steps=…)')
     values = {
         name: read_values(name, value, any(_is_whole(name, one) for one in each))
         for name, value in given.items()
