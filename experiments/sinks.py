@@ -32,8 +32,7 @@ VOCABULARY = 4096  # tokens of noise, drawn once
 
 SOFTMAX_BOS, SOFTMAX_LOGIT = "softmax, BOS", "softmax, sink logit"
 WITH_SINK = (SOFTMAX_BOS, SOFTMAX_LOGIT)
-NOT_NORMALISED = ("relu/n", "sigmoid(s − ln n)")
-OTHERS = ("softmax, no sink", "sparsemax, BOS", *NOT_NORMALISED)
+OTHERS = ("softmax, no sink", "sparsemax, BOS", "relu/n", "sigmoid(s − ln n)")
 
 
 @dataclass(frozen=True)
@@ -93,13 +92,16 @@ def attend(head: str, model: Any, rows: Any, vocabulary: Any) -> tuple[Any, Any,
     if head == SOFTMAX_LOGIT:
         scores = scores.at[:, 0].set(model["sink"])
     scores = jnp.clip(scores, -LARGEST_SCORE, LARGEST_SCORE)
+    return scores, weights_of(head, scores, length), tokens
+
+
+def weights_of(head: str, scores: Any, length: int) -> Any:
+    """Return the weights that a head gives to scores, in rows of `length` tokens of noise."""
     if head == "relu/n":
-        weights = kernel_function("relu")(scores) / length
-    elif head == "sigmoid(s − ln n)":
-        weights = kernel_function("sigmoid")(scores - np.log(length).astype(np.float32))
-    else:
-        weights = row_weights("sparsemax" if "sparsemax" in head else "exp", scores)
-    return scores, weights, tokens
+        return kernel_function("relu")(scores) / length
+    if head == "sigmoid(s − ln n)":
+        return kernel_function("sigmoid")(scores - np.log(length).astype(np.float32))
+    return row_weights("sparsemax" if "sparsemax" in head else "exp", scores)
 
 
 def answers(model: Any, weights: Any, tokens: Any) -> Any:
@@ -124,6 +126,7 @@ def loss(head: str, model: Any, rows: Any, vocabulary: Any) -> Any:
 
 # --- what is measured ----------------------------------------------------------------------------
 
+LEAST_DRAWN = 1e-16  # of what leaks, on an axis of powers of ten
 MEASURED = ("gamma", "logit", "raw_logit", "odds", "law")  # of a sink
 
 
@@ -131,9 +134,7 @@ MEASURED = ("gamma", "logit", "raw_logit", "odds", "law")  # of a sink
 def test(head: str, model: Any, rows: Any, vocabulary: Any) -> tuple[Any, ...]:
     """Return scores, weights, outputs as trained and without the first token, and the targets."""
     scores, weights, tokens = attend(head, model, rows, vocabulary)
-    rest = weights[:, 1:]
-    if head not in NOT_NORMALISED:
-        rest = rest / (rest.sum(-1, keepdims=True) + 1e-30)
+    rest = weights_of(head, scores[:, 1:], rows[0].shape[-1] - 1)
     outputs = answers(model, weights, tokens), answers(model, rest, tokens[:, 1:])
     return scores, weights, *outputs, wanted(rows, vocabulary)
 
@@ -267,11 +268,13 @@ def draw(records: list[Record], figure: Figure) -> None:
         for name, face in (("leak", f"C{i}"), ("leak_without_first", "white")):
             y = [np.median([x[name] for x in mine if x["length"] == n]) for n in lengths]
             shown = head if name == "leak" else None
-            marker = "osD^vp"[i]
-            right.plot(lengths, y, color=f"C{i}", marker=marker, mfc=face, lw=1, label=shown)
+            look = {"color": f"C{i}", "marker": "osD^vp"[i], "mfc": face, "lw": 1}
+            right.plot(lengths, np.maximum(y, LEAST_DRAWN), label=shown, **look)
     right.set_yscale("log")
     right.set_ylabel("what leaks at queries that ask nothing")
-    right.set_title("full: as trained; hollow: without the first token", fontsize=10)
+    right.set_title(
+        "full: as trained; hollow: without the first token; 0 stands at 10⁻¹⁶", fontsize=10
+    )
     for ax in (left, right):
         ax.set_xscale("log", base=2)
         ax.set_xlabel("tokens n")
