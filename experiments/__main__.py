@@ -1,0 +1,29 @@
+"""Run experiments: `python -m experiments [NAME …] [--tiny] [--out DIR]`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from experiments import frame, recall, sinks, temperature
+
+ALL = (recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT)
+
+
+def main() -> None:
+    """Run the experiments that are named, or all of them."""
+    known = {experiment.name: experiment for experiment in ALL}
+    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(known)}")
+    parser.add_argument("--tiny", action="store_true", help="in seconds, to see that it runs")
+    parser.add_argument("--out", type=Path, default=Path("out/experiments"), help="folder to write")
+    given = parser.parse_args()
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(known)}")
+    for name in given.names or known:
+        frame.run(known[name], given.out, given.tiny)
+        print(given.out / f"{name}.md")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What an experiment is, and how it is run: cell by cell, and gone on with after it was killed.
+
+    settings ──> cells ──> run each ──> OUT/NAME.jsonl, a line a cell as soon as it is done
+                                          └──> NAME.csv, NAME.png, and the page NAME.md
+
+A cell draws from seeds of its own and knows nothing of the others. So a run that was killed goes on
+with the cells that its file lacks, and ends with the same results.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from sparsity.output import replacing
+
+PREDICTIONS = Path(__file__).parent / "predictions"
+DIGITS = 5  # of a number in the results, to which the same seeds give the same
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment.
+
+    Args:
+        name: of its files.
+        title: the question, as the page's headline.
+        full: the settings, a dataclass of plain values with the seeds among them.
+        tiny: settings that take seconds, to see that it runs.
+        cells: settings -> the cells, each a record that says what is run.
+        run: (settings, cell) -> the measured records of the cell.
+        judge: records of all cells -> what came out of it, in Markdown.
+        draw: (records, figure) -> None.
+        size: width and height of the figure in inches.
+    """
+
+    name: str
+    title: str
+    full: Any
+    tiny: Any
+    cells: Callable[[Any], list[Record]]
+    run: Callable[[Any, Record], list[Record]]
+    judge: Callable[[list[Record]], str]
+    draw: Callable[[list[Record], Figure], None]
+    size: tuple[float, float] = (12.0, 4.4)
+
+
+def run(experiment: Experiment, out: Path, tiny: bool = False) -> list[Record]:
+    """Run what is not done yet of an experiment, and write its results.
+
+    Args:
+        experiment: which.
+        out: the folder of the results; an interrupted run in it is gone on with.
+        tiny: whether with the tiny settings.
+
+    Returns:
+        The records of all cells.
+    """
+    settings = experiment.tiny if tiny else experiment.full
+    out.mkdir(parents=True, exist_ok=True)
+    log = out / f"{experiment.name}.jsonl"
+    done = dict(_finished(log, as_plain(asdict(settings))))
+    with replacing(log) as part:  # without a line that was cut short, and those of other settings
+        part.write_text("".join(done.values()), "utf-8")
+    for cell in tqdm(experiment.cells(settings), desc=experiment.name):
+        if json.dumps(cell) in done:
+            continue
+        begin = time.perf_counter()
+        records = [{**cell, **record} for record in experiment.run(settings, cell)]
+        line = {"settings": asdict(settings), "cell": cell, "records": rounded(records)}
+        done[json.dumps(cell)] = (
+            json.dumps({**line, "seconds": round(time.perf_counter() - begin, 1)}) + "\n"
+        )
+        with log.open("a", encoding="utf-8") as file:
+            file.write(done[json.dumps(cell)])
+    lines = [json.loads(done[json.dumps(cell)]) for cell in experiment.cells(settings)]
+    records = [record for line in lines for record in line["records"]]
+    write(experiment, settings, out, records, sum(line["seconds"] for line in lines))
+    return records
+
+
+def _finished(log: Path, settings: Any) -> Iterator[tuple[str, str]]:
+    """Yield the cells of a file that were run with these settings, each with its line."""
+    for line in log.read_text("utf-8").splitlines(keepends=True) if log.is_file() else ():
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError:  # the last line, if the run was killed while it wrote
+            return
+        if found["settings"] == settings:
+            yield json.dumps(found["cell"]), line
+
+
+def as_plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON: tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
+def rounded(records: list[Record]) -> list[Record]:
+    """Return records with plain numbers of `DIGITS` digits."""
+
+    def plain(value: Any) -> Any:
+        return value if isinstance(value, str | int) else float(f"{value:.{DIGITS}g}")
+
+    return [{name: plain(value) for name, value in record.items()} for record in records]
+
+
+def write(
+    experiment: Experiment, settings: Any, out: Path, records: list[Record], seconds: float
+) -> None:
+    """Write the table, the figure and the page."""
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    figure = Figure(figsize=experiment.size, layout="constrained")
+    experiment.draw(records, figure)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})
+    prediction = (PREDICTIONS / f"{experiment.name}.md").read_text("utf-8").strip()
+    listed = "\n".join(f"- {name}: {value}" for name, value in asdict(settings).items())
+    page = PAGE.format(
+        title=experiment.title,
+        name=experiment.name,
+        prediction=prediction,
+        outcome=experiment.judge(records).strip(),
+        count=len(records),
+        settings=listed,
+        minutes=seconds / 60,
+        device=jax.devices()[0].device_kind,
+        version=jax.__version__,
+    )
+    files: Mapping[str, bytes] = {
+        "csv": table.getvalue().encode(),
+        "png": picture.getvalue(),
+        "md": page.encode(),
+    }
+    for suffix, content in files.items():
+        with replacing(out / f"{experiment.name}.{suffix}") as part:
+            part.write_bytes(content)
+
+
+PAGE = """# {title}
+
+`python -m experiments {name}`. The prediction was committed before any result.
+
+{prediction}
+
+## Outcome
+
+{outcome}
+
+![The figure of this experiment]({name}.png)
+
+All {count} records: [{name}.csv]({name}.csv).
+
+## Settings
+
+{settings}
+
+{minutes:.1f} minutes on {device} with JAX {version}.
+"""
