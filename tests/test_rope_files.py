@@ -231,3 +231,23 @@ def test_angles_and_logits_are_those_of_transformers(tmp_path):
         moved.append(wanted)
     assert (tried, len(moved)) == (10 * 3, 11)
     assert all(np.abs(x - moved[0]).max() > 0.01 for x in moved[1:])
+
+
+@pytest.mark.model
+def test_no_llama_of_transformers_turns_a_part_of_a_head(tmp_path):
+    """Why such files are refused: one rule ignores the setting, and the others fail."""
+    torch, hf = library("torch"), library("transformers")
+    tiny_model.write_safetensors(tmp_path, tiny_model.weights())
+
+    def logits(**fields):
+        config = hf.LlamaConfig.from_pretrained(tmp_path, **fields)
+        theirs = hf.LlamaForCausalLM.from_pretrained(tmp_path, config=config, dtype=torch.float32)
+        with torch.no_grad():
+            return theirs.eval()(torch.tensor(IDS)[None]).logits[0].numpy()
+
+    part = {"rope_theta": BASE, "partial_rotary_factor": 0.5}
+    np.testing.assert_array_equal(
+        logits(rope_parameters={"rope_type": "default", **part}), logits()
+    )
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        logits(rope_parameters={"rope_type": "linear", "factor": 2.0, **part})

@@ -119,6 +119,7 @@ def _rotation(
     """
 
     def rotation(head_dim: int, context: int) -> Rotation:
+        # llama.cpp refuses a Llama of which only a part of each head turns ("invalid n_rot") too.
         for name in ("llama.rope.dimension_count", "llama.attention.value_length"):
             given.one_of(name, head_dim)
         base = given.real("llama.rope.freq_base", rotary.BASE, 1.0)

@@ -131,7 +131,8 @@ def _rotation(given: Metadata) -> Callable[[int, int], Rotation]:
 
     Raises:
         InputError: another rule than those of `_SETTINGS_OF_RULE`, a setting that its rule does not
-            have, or rotation of a part of a head, which no Llama of transformers runs.
+            have, or rotation of a part of a head: the Llama of transformers turns whole heads under
+            the default rule, whatever the file says, and fails under the others.
     """
     names = ("rope_parameters", "rope_scaling")
     said = [(name, x) for name in names if (x := given(name, None)) not in (None, {})]
