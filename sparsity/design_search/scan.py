@@ -112,7 +112,8 @@ class _Looks:
         """
         if time.thread_time() > self.until:
             each = (time.thread_time() - self._begun) / max(len(self._logs), 1)
-            fix = f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
+            fix = f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s "
+            fix += f"of CPU time, and a grid has {_GRID_POINTS} a length; "
             fix += "give a shorter row or no other lengths (max_seconds allows more)"
             raise TooLong("length", ", ".join(map(str, lengths)), fix)
         # One call for all lengths, which share the transforms of a token: they cost little more
