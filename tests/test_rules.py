@@ -179,6 +179,22 @@ def test_what_maps_hold_is_below_the_needle_being_the_largest():
         sample_capacity("sparsemax", dim=64, query=1e-2)
 
 
+def test_whole_rows_say_what_maps_hold():
+    """Half of the rows of n + 1 keys, all of them drawn, have SNR > 1; at 1.2 n fewer."""
+    cells = (("sparsemax", 8, 1.0), ("entmax1.5", 8, 1.0), ("topk:8", 8, 1.4), ("topk:8", 16, 0.5))
+    asked = {"of": "needle_snr_above:1", "rel_error": 1e-2, "seed": 5}
+    rows, off = 4096, []
+    for name, d, t in cells:
+        held = sample_capacity(name, dim=d, query=t, rows=rows, seed=3).value
+        row = Row(name, gamma=t, steps=(Needle(t * math.sqrt(d)),))
+        for factor in (1.0, 1.2):
+            found = sparsity.estimate(row, length=round(factor * held) + 1, **asked)
+            off.append((found.value - 0.5) / math.hypot(found.stderr, 0.5 / math.sqrt(rows)))
+    assert np.max(np.abs(off[::2])) < 4
+    assert np.max(off[1::2]) < -4
+    assert len(off) == 8
+
+
 def test_the_factors_that_keep_n_eff():
     """Five factors of γ₀ = 3 and the ends of 2 and 4, computed apart to 1e-3."""
     found = [temperature.asked_factor(HONEST, 3.0, r) for r in (4, 16, 32, 64, 128)]

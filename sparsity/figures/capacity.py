@@ -2,23 +2,26 @@
 
 Other keys at which SNR = 1, keys ~ N(0, I) in R^d; dashed: on the average over rows
 
-Left: against the dimension, with the query of unit length along the needle, for softmax of the
-length √d/2. Right: against the length of the query, at d = 16; homogeneous weights hold the same
-whatever it is. Dashed: n = a*²/E a². Lines of softmax and identity: the n at which SNR > 1 in half
-of the rows, by the exact law of softmax and of χ². Points: the number of keys at which the noise of
-half of the drawn rows outweighs their needle; their 95 % error bars are smaller than the markers.
-Sparsemax and top-8, which weigh a whole row, are drawn only: there is no law to draw a line of.
-Half of E Σa² of softmax is in weights that the median row does not meet at t = √d/2, and nearly all
-of it beyond: a longer query holds more, up to ln 2/Φ(−√d) (dotted), where the needle is the largest
-of all with chance ½.
+Left: against the dimension, with the query of unit length along the needle, for softmax and its top
+8 of the length √d/2. Right: against the length of the query, at d = 16; homogeneous weights hold
+the same whatever it is. Dashed: n = a*²/E a². Lines of softmax and identity: the n at which SNR > 1
+in half of the rows, by the exact law of softmax and of χ². Points: the number of keys at which the
+noise of half of 4096 drawn rows outweighs their needle; their 95 % error bars are smaller than the
+markers. Half of E Σa² of softmax is in weights that the median row does not meet at t = √d/2, and
+nearly all of it beyond: a longer query holds more, up to ln ½/ln Φ(√d) (dotted), where the needle
+is the largest of all with chance ½. Below: keys held over that bound, which is one of every weight
+that rises with the score; maps by threshold or rank have points alone, as no law of theirs is
+known.
 
-Alt text: Two line charts. Left, keys held against dimension from 4 to 36, both axes logarithmic:
-identity rises to 36, squared ReLU to 864, the fourth power to 15996 and softmax beyond 100 million,
-twice its dashed line; Monte Carlo points lie on the lines of softmax and identity. Right, keys held
-at 16 dimensions against the length of the query from a quarter to 4: flat lines for identity,
-squared ReLU and the fourth power; softmax's dashed line rises to 2981 at 2 and falls to 1 at 4, and
-its full line rises on to 17 thousand, towards a dotted line. Sparsemax's points are there from a
-query of ½ on, at 11 thousand; those of top-8 rise from 129 at ½ to softmax's at 4.
+Alt text: Four line charts. Top left, keys held against dimension from 4 to 36, both axes
+logarithmic: identity rises to 36, squared ReLU to 864, the fourth power to 15996 and softmax beyond
+100 million, twice its dashed line; Monte Carlo points lie on the lines of softmax and identity. Top
+right, keys held at 16 dimensions against the length of the query from a quarter to 4: flat lines
+for identity, squared ReLU and the fourth power; softmax's dashed line rises to 2981 at 2 and falls
+to 1 at 4, and its full line rises on to 17 thousand, towards a dotted line. Below, the same over
+the dotted line, which is 1: points of sparsemax are highest, those of softmax's top 8 near 0.4 at
+every dimension, above softmax's line, and those of entmax 1.5 fall from 0.8 to 0.3; all rise
+towards 1 with the length of the query.
 """
 
 from __future__ import annotations
@@ -39,18 +42,26 @@ from sparsity.rows.steps import Needle
 from sparsity.sampling.first_passage import sample_capacity
 
 KERNELS = {"exp": "softmax", "power4": "s⁴", "relu2": "relu²", "identity": "identity"}
-MAPS = {"sparsemax": "sparsemax", "topk:8": "top-8"}  # of whole rows: drawn, against the query
 DIMS = np.unique(np.round(np.geomspace(4, 36, 13)).astype(int))
 DRAWN_DIMS = (8, 12, 16, 20)
 QUERIES = np.geomspace(0.25, 4.0, 17)  # beyond, the exact law is not resolved to 1e-3
 DRAWN_QUERIES = (0.5, 1.0, 2.0, 3.0, 4.0)
+MAPS = {"sparsemax": "sparsemax", "entmax1.5": "entmax 1.5", "topk:8": "top 8"}
+MAP_DIMS = (4, 8, 16, 36)
 AT = 16  # the dimension at the right
-ROWS = 4096  # drawn for a point: its standard error is then 0.4 % to 1.7 %
+ROWS = 4096  # drawn for a point: its standard error is then 0.4 % to 2.5 %
+BOUND = "ln ½/ln Φ(√d)"
 
 
 def _query(kernel: str, dim: int) -> float:
     """Return the length of the query at the left: the best one for softmax."""
-    return math.sqrt(dim) / 2 if kernel == "exp" else 1.0
+    return math.sqrt(dim) / 2 if kernel in ("exp", "topk:8") else 1.0
+
+
+def _log_most(dim: float) -> float:
+    """Return ln of the n at which the needle has the largest score with chance ½, Φ(√d)^n."""
+    # Its score is √d standard deviations of the others'.
+    return math.log(math.log(2)) - math.log(-float(log_ndtr(math.sqrt(dim))))
 
 
 def _log_held(kernel: str, dim: int, query: float) -> float:
@@ -105,26 +116,37 @@ def data(context: Context) -> Data:
                 points[float(place)] = _point(context, kernel, int(d), float(t))
                 expected.append(_log_held(kernel, int(d), float(t)))
             found.append(line.with_points(expected, points))
+    # Maps differ by less than their distance to the bound: they are drawn over it, beside softmax.
+    softmax = [series for series in found if series.label.startswith("softmax, half of the rows")]
+    for held, dims in zip(softmax, (DIMS, [AT] * len(QUERIES)), strict=True):
+        lines = held.x[~held.sampled]
+        logs = held.log[~held.sampled] - [_log_most(d) for d in dims]
+        found.append(Series.line(f"{held.label}, over the bound", lines, logs))
     for name, label in MAPS.items():
-        points = {t: _point(context, name, AT, t) for t in DRAWN_QUERIES}
-        found.append(Series.line(label, [], []).with_points([np.nan] * len(points), points))
-    # The needle's score is √d standard deviations of the others': none of n exceeds it with chance
-    # (1 − Φ(−√d))ⁿ ≈ exp(−n·Φ(−√d)), which is ½ at n = ln 2/Φ(−√d).
-    most = math.log(math.log(2)) - float(log_ndtr(-math.sqrt(AT)))
+        at_dims = {float(d): _point(context, name, d, _query(name, d)) for d in MAP_DIMS}
+        at_queries = {t: _point(context, name, AT, t) for t in DRAWN_QUERIES}
+        for end, points in (("d", at_dims), ("t", at_queries)):
+            shares = {}
+            for x, point in points.items():
+                most = math.exp(_log_most(x if end == "d" else AT))
+                share, stderr = point.estimate / most, point.stderr / most
+                shares[x] = point._replace(estimate=share, stderr=stderr)
+            named = Series.line(f"{label}, half of the rows, {end}, over the bound", [], [])
+            found.append(named.with_points([np.nan] * len(shares), shares))
     ends = QUERIES[[0, -1]]
-    return (*found, Series.line("ln 2/Φ(−√d)", ends, [most, most]))
+    return (*found, Series.line(BOUND, ends, [_log_most(AT)] * 2))
 
 
 def draw(data: Data, canvas: Canvas) -> None:
     """Draw capacities against the dimension at the left, and against the query at the right."""
     count = len(KERNELS)
     looks = [plotting.solid(look) for look in plotting.LOOKS[:count]]
-    left = plotting.panel(canvas, (0.09, 0.13, 0.37, 0.62), "keys held against dimension d")
-    left.set(xscale="log", yscale="log", xlim=(3.6, 39), ylim=(1, 3e8), xlabel="dimension  d")
+    left = plotting.panel(canvas, (0.09, 0.53, 0.37, 0.335), "keys held against dimension d")
+    left.set(xscale="log", yscale="log", xlim=(3.6, 39), ylim=(1, 3e8))
     plotting.plain_ticks(left.xaxis, (4, 8, 16, 32))
     plotting.plain_ticks(left.yaxis, (1, 1e2, 1e4, 1e6, 1e8), ("1", "100", "10⁴", "10⁶", "10⁸"))
-    right = plotting.panel(canvas, (0.66, 0.13, 0.23, 0.62), f"against the query, d = {AT}")
-    right.set(xscale="log", yscale="log", xlim=(0.23, 4.4), ylim=(1, 1e5), xlabel="its length  t")
+    right = plotting.panel(canvas, (0.66, 0.53, 0.23, 0.335), f"against the query, d = {AT}")
+    right.set(xscale="log", yscale="log", xlim=(0.23, 4.4), ylim=(1, 1e5))
     plotting.plain_ticks(right.xaxis, (0.25, 0.5, 1, 2, 4))
     plotting.plain_ticks(right.yaxis, (1, 10, 100, 1e3, 1e4), ("1", "10", "100", "1000", "10⁴"))
     for axes, part in ((left, data[:6]), (right, data[6:12])):
@@ -134,15 +156,32 @@ def draw(data: Data, canvas: Canvas) -> None:
         plotting.curves(axes, (softmax, identity), [looks[0], looks[-1]])
         named = zip((softmax, *annealed[1:]), KERNELS.values(), strict=True)
         plotting.name_ends(axes, [replace(s, label=name) for s, name in named], looks)
-    of_maps = (plotting.LOOKS[count], plotting.LOOKS[count + 2])  # the one between is blue, too
-    for series, look, above in zip(data[12:14], of_maps, (0.55, 2.2), strict=True):
-        plotting.curve(right, series, look)
-        x, y = series.x[0], series.estimate[0]
-        plotting.inline(right, x, above * y, series.label, look.color)
     plotting.key(left, line="half of the rows", loc="upper left")
     most = data[-1]
-    right.plot(most.x, most.theory, color=looks[0].color, lw=1.4, ls=":", zorder=3)
-    plotting.inline(right, 0.27, 1.35 * most.theory[0], most.label, looks[0].color, ha="left")
+    right.plot(most.x, most.theory, color=plotting.GREY, lw=1.4, ls=":", zorder=3)
+    plotting.inline(right, 0.27, 1.45 * most.theory[0], most.label, plotting.GREY, ha="left")
+    _draw_shares(data[12:-1], canvas, looks[0])
 
 
-FIGURE = Figure.from_docstring(__doc__, "capacity", data, draw, size=(7.2, 4.2))
+def _draw_shares(data: Data, canvas: Canvas, softmax: plotting.Look) -> None:
+    """Draw, in the lower row, keys held over their bound: softmax as a line, maps as points."""
+    left = plotting.panel(canvas, (0.09, 0.08, 0.37, 0.335), f"keys held over {BOUND}")
+    left.set(xscale="log", xlim=(3.6, 39), xlabel="dimension  d")
+    plotting.plain_ticks(left.xaxis, (4, 8, 16, 32))
+    right = plotting.panel(canvas, (0.66, 0.08, 0.23, 0.335), f"the same, d = {AT}")
+    right.set(xscale="log", xlim=(0.23, 4.4), xlabel="length of the query  t")
+    plotting.plain_ticks(right.xaxis, (0.25, 0.5, 1, 2, 4))
+    looks = plotting.LOOKS[4:]
+    sides = ((left, 0.05, data[0], data[2::2]), (right, 0.004, data[1], data[3::2]))
+    for axes, least, line, points in sides:
+        axes.set(yscale="log", ylim=(least, 1.4))
+        plotting.plain_ticks(axes.yaxis, (0.01, 0.1, 0.2, 0.5, 1)[least == 0.05 :])
+        axes.axhline(1.0, color=plotting.GREY, lw=1.4, ls=":")
+        plotting.curve(axes, line, softmax)
+        plotting.curves(axes, points, looks, line=False)
+        plotting.name_ends(axes, [replace(line, label="softmax")], [softmax])
+    named = zip(MAPS.values(), looks, strict=True)
+    plotting.key(left, line="half of the rows", points=named, loc="lower left")
+
+
+FIGURE = Figure.from_docstring(__doc__, "capacity", data, draw, size=(7.2, 7.4))

@@ -51,7 +51,7 @@ class Series:
     Args:
         label: what tells this curve from the others, as it may be printed.
         x: abscissa.
-        theory: S, or what the figure draws.
+        theory: S, or what the figure draws; NaN where none is known of a sampled point.
         log: its natural logarithm.
         estimate: the same by sampling, NaN where not sampled.
         stderr: its standard error, NaN where not sampled.

@@ -28,7 +28,8 @@ from sparsity.sampling.random_numbers import fold_in, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
 _BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")  # families of maps that weigh the largest
-_SUPPORTS = (32, 512)  # largest scores that are kept of a row: the second where the first are few
+_SUPPORTS = (32, 128, 512)  # largest scores kept of a row; the next for rows that weigh them all
+_XTOL = 1e-4  # of ln n: standard errors are larger up to 10⁸ rows
 
 
 class SampledCapacity(NamedTuple):
@@ -118,23 +119,29 @@ def _capacity_of_map(
     """Return the n at which SNR > 1 in half of the rows, by bisection of ln n."""
     draws = np.random.default_rng(seed).standard_exponential((rows, _SUPPORTS[-1]))
 
+    @functools.cache  # the three searches begin with the same steps
     def share(log_n: float) -> float:
-        n = math.exp(log_n)
+        n, above = math.exp(log_n), 0
+        left = np.arange(rows)  # rows of which more scores are wanted: few of them, mostly
         for most in _SUPPORTS:
             kept = min(most, int(n))
             # Rényi: the j-th smallest of n uniforms is 1 − exp(−Σ_{i≤j} e_i/(n − i + 1)).
-            sums = np.cumsum(draws[:, :kept] / (n - np.arange(kept)), axis=1)
+            sums = np.cumsum(draws[left, :kept] / (n - np.arange(kept)), axis=1)
             others = -spread * ndtri(-np.expm1(-sums))  # the largest first
-            weights = record.weights(np.column_stack([np.full(rows, needle), others]))
-            if kept == int(n) or not np.any(weights[:, -1] > 0):
-                return float(np.mean(weights[:, 0] ** 2 > np.sum(weights[:, 1:] ** 2, axis=1)))
+            weights = record.weights(np.column_stack([np.full(len(left), needle), others]))
+            done = (weights[:, -1] == 0) | (kept == int(n))
+            held = weights[:, 0] ** 2 > np.sum(weights[:, 1:] ** 2, axis=1)
+            above += int(np.sum(held & done))
+            left = left[~done]
+            if not len(left):
+                return above / rows
         fix = f"{record.name} weighs more than {_SUPPORTS[-1]} keys; give a longer query"
         raise InputError("query", spread, fix)
 
     # SNR > 1 needs the needle to be the largest, of chance Φ(√d)^n: ¼ or less at this n.
     most = math.log(math.log(4)) - float(log_ndtr(-needle / spread))
     roots: list[Any] = [
-        bisect(lambda x, wanted=wanted: share(x) - wanted, 0.0, most, xtol=1e-7)
+        bisect(lambda x, wanted=wanted: share(x) - wanted, 0.0, most, xtol=_XTOL)
         for wanted in _shares(rows)
     ]
     middle, low, high = map(math.exp, roots)
