@@ -198,9 +198,12 @@ def judge(records: list[Record]) -> str:
         "(c) d over P": dim / pairs,
         "control: (a) of other cells": shuffled,
     }
+    rank = {
+        words: statistics.rank_correlation(values, accuracy)
+        for words, values in explanations.items()
+    }
     lines = ["| explanation | Spearman's ρ with accuracy, 95 % interval |", "|---|---|"]
-    for words, values in explanations.items():
-        lines.append(f"| {words} | {statistics.rank_correlation(values, accuracy)} |")
+    lines += [f"| {words} | {interval} |" for words, interval in rank.items()]
     close, by_chance = (int((np.abs(x - accuracy) <= 0.1).sum()) for x in (law, shuffled))
     hard = accuracy < 0.95
     near, near_by_chance = (int((np.abs(x - accuracy)[hard] <= 0.1).sum()) for x in (law, shuffled))
@@ -228,7 +231,16 @@ def judge(records: list[Record]) -> str:
         "",
         *_table(by_cell),
     ]
-    return "\n".join(lines)
+    by_law, *rivals = (interval.value for interval in rank.values())
+    held = {
+        "nine in ten cells that can focus recall 0.95 or more": recalling >= 0.9 * len(focusing),
+        "the linear ones recall less than 0.5 at the most pairs, d ≤ 16": best < 0.5,
+        "the law's rank correlation is above 0.7": by_law > 0.7,
+        "the law ranks the accuracies better than n_eff, d and d/P": by_law > max(rivals[:-1]),
+        "the law is within 0.1 in 70 % of the cells": close >= 0.7 * len(law),
+        "and in half of those with an accuracy below 0.95": near >= hard.sum() / 2,
+    }
+    return "\n".join([*statistics.verdicts(held), "", *lines])
 
 
 def _table(by_cell: list[Record]) -> list[str]:
