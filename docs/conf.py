@@ -25,7 +25,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ex
 root_doc = "docs/index"
 include_patterns = [
     *("docs/*.md", "docs/generated/*.md", "notebooks/*.ipynb"),
-    *("benchmarks/results/*.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *("benchmarks/results/*.md", "experiments/results/*.md"),
+    *("CONTRIBUTING.md", "CHANGELOG.md"),
 ]
 exclude_patterns = [".*", "out", "build", "dist", "shared", "sparsity", "tests", "**/__pycache__"]
 nitpicky = True

@@ -198,28 +198,49 @@ def judge(records: list[Record]) -> str:
         "(c) d over P": dim / pairs,
         "control: (a) of other cells": shuffled,
     }
+    rank = {
+        words: statistics.rank_correlation(values, accuracy)
+        for words, values in explanations.items()
+    }
     lines = ["| explanation | Spearman's ρ with accuracy, 95 % interval |", "|---|---|"]
-    for words, values in explanations.items():
-        lines.append(f"| {words} | {statistics.rank_correlation(values, accuracy)} |")
+    lines += [f"| {words} | {interval} |" for words, interval in rank.items()]
     close, by_chance = (int((np.abs(x - accuracy) <= 0.1).sum()) for x in (law, shuffled))
     hard = accuracy < 0.95
-    near = int((np.abs(law - accuracy)[hard] <= 0.1).sum())
+    near, near_by_chance = (int((np.abs(x - accuracy)[hard] <= 0.1).sum()) for x in (law, shuffled))
+    focusing = [x for x in by_cell if x["map"] not in NO_FOCUS and x["dim"] >= 16]
+    recalling = sum(each["accuracy"] >= 0.95 for each in focusing)
+    linear = [x for x in by_cell if x["map"] in NO_FOCUS and x["pairs"] == pairs.max()]
+    best = max((each["accuracy"] for each in linear if each["dim"] <= 16), default=np.nan)
     without = np.mean([record["without_needle"] for record in records])
     spread = np.mean([each["spread"] for each in by_cell])
     lines += [
         "",
+        f"Of the cells of kernels that can focus, with d ≥ 16, {recalling} of {len(focusing)} "
+        f"recall 0.95 or more; the two linear ones recall at most {best:.2f} at P = "
+        f"{pairs.max():.0f}, d ≤ 16.",
+        "",
         f"Over {len(by_cell)} cells (map, P and d; means of seeds, whose standard deviation is "
         f"{spread:.3f} on average). The law is within 0.1 of the trained accuracy in {close}, "
         f"that of other cells (control) in {by_chance}; of the {int(hard.sum())} cells with an "
-        f"accuracy below 0.95 in {near}. Mean of law − accuracy: {np.mean(law - accuracy):+.3f}; "
-        f"in those below 0.95: {np.mean((law - accuracy)[hard]) if hard.any() else 0:+.3f}.",
+        f"accuracy below 0.95 in {near} (control {near_by_chance}). Mean of law − accuracy: "
+        f"{np.mean(law - accuracy):+.3f}; in those below 0.95: "
+        f"{np.mean((law - accuracy)[hard]) if hard.any() else 0:+.3f}.",
         "",
         f"Control: without the needle's weight {without:.3f} are recalled; chance is "
         f"{1 / VALUES:.3f}.",
         "",
         *_table(by_cell),
     ]
-    return "\n".join(lines)
+    by_law, *rivals = (interval.value for interval in rank.values())
+    held = {
+        "nine in ten cells that can focus recall 0.95 or more": recalling >= 0.9 * len(focusing),
+        "the linear ones recall less than 0.5 at the most pairs, d ≤ 16": best < 0.5,
+        "the law's rank correlation is above 0.7": by_law > 0.7,
+        "the law ranks the accuracies better than n_eff, d and d/P": by_law > max(rivals[:-1]),
+        "the law is within 0.1 in 70 % of the cells": close >= 0.7 * len(law),
+        "and in half of those with an accuracy below 0.95": near >= hard.sum() / 2,
+    }
+    return "\n".join([*statistics.verdicts(held), "", *lines])
 
 
 def _table(by_cell: list[Record]) -> list[str]:
@@ -261,7 +282,7 @@ def draw(records: list[Record], figure: Figure) -> None:
                 x,
                 [each["accuracy"] for each in mine],
                 [each["spread"] for each in mine],
-                fmt="D" if linear else "ovs^<>phX8"[i % 10],
+                fmt="D" if linear else "ovsDD^<phXP*"[i % 12],
                 color="#d55e00" if linear else f"C{i}",
                 mfc="white" if name == NO_FOCUS[0] else None,
                 ms=6 if linear else 4,

@@ -240,7 +240,52 @@ def judge(records: list[Record]) -> str:
             )
             lines.append(f"| {low:g} | {head} | {n} | {shown} |")
     lines += ["", "Medians of seeds; errors are shares of the square of the wanted means."]
-    return "\n".join(lines)
+    return "\n".join([*statistics.verdicts(_held(records)), "", *lines])
+
+
+def _held(records: list[Record]) -> dict[str, bool]:
+    """Return what was predicted, and whether it came so."""
+    with_law = [each for each in records if each["head"] in WITH_SINK]
+
+    def slopes(low: float, given_mass: bool) -> list[float]:
+        found = []
+        for head in WITH_SINK:
+            mine = [x for x in with_law if (x["head"], x["noise_from"]) == (head, low)]
+            y = [x["logit"] - given_mass * x["odds"] for x in mine]
+            found.append(statistics.slope(np.log([x["length"] for x in mine]), y).value)
+        return found
+
+    def most(name: str, *heads: str) -> float:
+        return max((x[name] for x in records if x["head"] in heads), default=np.nan)
+
+    held = {
+        "the law gives every trained logit to 0.1 at its mass": all(
+            abs(x["logit"] - x["law"]) <= 0.1 for x in with_law
+        )
+    }
+    expected = {-1.0: (0.2, 0.8), 0.0: (0.6, 1.2)}
+    for low in sorted({x["noise_from"] for x in with_law}):
+        least, largest = expected[low]
+        held |= {
+            f"noise from {low:g}: at the same mass the slope is 1 ± 0.1": all(
+                abs(x - 1) <= 0.1 for x in slopes(low, True)
+            ),
+            f"noise from {low:g}: the slope of b − β̂ is {least} to {largest}": all(
+                least <= x <= largest for x in slopes(low, False)
+            ),
+        }
+    return held | {
+        "relu/n, the sigmoid and sparsemax leak less than 10⁻³": most("leak", *OTHERS[1:]) < 1e-3,
+        "softmax without a sink leaves a quarter at each kind of query": all(
+            abs(x[name] - 0.25) <= 0.05
+            for x in records
+            if x["head"] == OTHERS[0]
+            for name in ("error", "leak")
+        ),
+        "without its sink a head leaks 0.5 to 1.5": all(
+            0.5 <= x["leak_without_first"] <= 1.5 for x in with_law
+        ),
+    }
 
 
 def draw(records: list[Record], figure: Figure) -> None:

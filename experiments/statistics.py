@@ -27,6 +27,11 @@ def mean_over_seeds(records: list[dict[str, Any]], by: tuple[str, ...]) -> list[
     return found
 
 
+def verdicts(held: dict[str, bool]) -> list[str]:
+    """Return a line for each thing that was predicted: whether it came so."""
+    return [f"- {'Held' if came else '**Failed**'}: {words}." for words, came in held.items()]
+
+
 class Interval(NamedTuple):
     """A number and the ends of its 95 % interval."""
 

@@ -205,7 +205,44 @@ def judge(records: list[Record]) -> str:
         f"{of_exp['largest score', most]['accuracy']:.2f}. Control: the inverse factor "
         f"{of_exp['control: its inverse', most]['accuracy']:.2f}; chance is {1 / CLASSES:.2f}.",
     ]
-    return "\n".join(lines)
+    accuracy = {key: each["accuracy"] for key, each in of_exp.items()}
+    log_rules = ("log-n", "floor-log", "constant n_eff, Gaussian")
+    bounded = "constant n_eff, bounded"
+    plain = {
+        each["map"]: each
+        for each in by_cell
+        if each["rule"] == "as trained" and each["length"] == most
+    }
+    ranked = sorted(plain, key=lambda name: -plain[name]["accuracy"])
+    behind = max(accuracy["largest score", n] - accuracy[bounded, n] for n in lengths)
+    n_eff = [of_exp[bounded, n]["n_eff"] / start["n_eff"] for n in lengths]
+    held = {
+        "under n/16 n_eff stays within a tenth": max(abs(x - 1) for x in n_eff) <= 0.1,
+        "and the accuracy within 0.05 of that of the largest score": behind <= 0.05,
+        "rules in ln n read out less than half of the longest rows": all(
+            accuracy[rule, most] < 0.5 for rule in log_rules
+        ),
+        "with n_eff above 100": all(of_exp[rule, most]["n_eff"] > 100 for rule in log_rules),
+        "as trained: sparsemax ahead of entmax-1.5 ahead of softmax": (
+            ranked == ["sparsemax", "entmax1.5", "exp"]
+        ),
+        "and none above 0.6": max(each["accuracy"] for each in plain.values()) <= 0.6,
+    }
+    return "\n".join([*statistics.verdicts(held), "", *lines, "", *_growth(by_cell, lengths)])
+
+
+def _growth(by_cell: list[Record], lengths: list[int]) -> list[str]:
+    """Return how n_eff of each map grows as trained: its power of n over the longer rows."""
+    found = []
+    for name in dict.fromkeys(each["map"] for each in by_cell):
+        mine = [x for x in by_cell if (x["map"], x["rule"]) == (name, "as trained")]
+        log_n, log_n_eff = np.log([(x["length"], x["n_eff"]) for x in mine]).T
+        half = len(lengths) // 2
+        power = np.polyfit(log_n[half:], log_n_eff[half:], 1)[0] if len(lengths) > 3 else np.nan
+        found.append(f"{name} {power:.2f}")
+    return [
+        f"Power of n with which n_eff grows as trained, over the longer half: {', '.join(found)}."
+    ]
 
 
 def draw(records: list[Record], figure: Figure) -> None:
