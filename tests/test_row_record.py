@@ -13,6 +13,7 @@ from sparsity import (
     Alibi,
     Coca,
     Decay,
+    Empirical,
     InputError,
     Rope,
     Row,
@@ -251,3 +252,16 @@ def test_steps_and_scores_beside_a_kernel_are_those_of_its_row() -> None:
             with pytest.raises(InputError, match="its own parameters"):
                 ask(row, steps=(Alibi(0.05),))
     assert cells == 4 * len(BESIDE)
+    # What a step brings along is the row's in a sweep, too; no steps at all change nothing.
+    for brings in (Empirical(np.linspace(-2, 3, 50)), Rope(QUERY, MEAN, 0.5)):
+        found = sparsity.sweep("exp", steps=(brings,), length=64, of="n_eff")
+        assert found.n_eff.item() == exact("exp", steps=(brings,), length=64).value
+    features = {"ratio": 1.0, "dim": 16, "query": "uniform"}
+    for nothing in ({"steps": ()}, {"scores": None}):
+        limits = [sparsity.evaluate("nonnegative", **features, **x).S for x in ({}, nothing)]
+        drawn = [
+            sparsity.estimate("exp", gamma=1.0, decay=0.9, length=64, max_samples=4096, **x).value
+            for x in ({}, nothing)
+        ]
+        assert limits[0] == limits[1]
+        assert drawn[0] == drawn[1]

@@ -289,6 +289,9 @@ def with_steps(kernel: RowLike, parameters: dict[str, Any]) -> tuple[RowLike, di
     """
     if isinstance(kernel, Row) or not {"steps", "scores"} & set(parameters):
         return kernel, parameters
-    beside = {name: parameters[name] for name in (LENGTH.name, DIM.name) if name in parameters}
-    own = {name: value for name, value in parameters.items() if name not in beside}
-    return Row(kernel, **own), beside
+    given = dict(parameters)
+    steps = checked_steps(given.pop("steps", ()), given.pop("scores", None))
+    if not steps:
+        return kernel, given
+    beside = {name: given.pop(name) for name in (LENGTH.name, DIM.name) if name in given}
+    return Row(kernel, steps=steps, **given), beside

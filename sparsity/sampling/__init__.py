@@ -82,8 +82,8 @@ def estimate(
         method: "stratified" or "plain" for scalar draws; None is "stratified".
         max_seconds: the most wall time to spend, about.
         progress: called with (chunks done, chunks in all).
-        **parameters: of a kernel its own, scalars, `steps` and `scores` as for `Row`, and for
-            score kernels `decay` of their rows; for score kernels and rows of them also `dim`.
+        **parameters: of a kernel its own, scalars, with `steps` and `scores` as for `Row` or,
+            for score kernels, the `decay` of their rows; for score kernels and rows of them `dim`.
 
     Returns:
         The estimate with its error bar; `warning` says when the error bar cannot be trusted.

@@ -29,7 +29,7 @@ from sparsity.sampling.random_numbers import fold_in, normal
 _BLOCK = 2**20  # scores drawn at once, of all rows
 _BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")  # families of maps that weigh the largest
 _SUPPORTS = (32, 128, 512)  # largest scores kept of a row; the next for rows that weigh them all
-_XTOL = 1e-4  # of ln n: standard errors are larger up to 10⁸ rows
+_XTOL = 1e-4  # of ln n: standard errors are larger up to 10⁷ rows
 
 
 class SampledCapacity(NamedTuple):

@@ -92,6 +92,8 @@ def sweep(
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
     else:
         steps = checked_steps(grids.pop("steps", ()), grids.pop("scores", None))
+        for step in steps:  # as for `Row`: a sample of scores, or RoPE, brings a β and γ
+            grids = getattr(step, "own", {}) | grids
     seed, montecarlo = check_seed(seed), flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
