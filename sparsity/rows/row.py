@@ -282,7 +282,8 @@ def with_steps(kernel: RowLike, parameters: dict[str, Any]) -> tuple[RowLike, di
     """Return the row of a kernel that was given with `steps` or `scores`, and what is left over.
 
     `estimate("exp", gamma=2, length=64, steps=(Alibi(0.01),))` is that of the row
-    `Row("exp", gamma=2, steps=(Alibi(0.01),))` of 64 tokens. Anything else is returned as given.
+    `Row("exp", gamma=2, steps=(Alibi(0.01),))` of 64 tokens. A row, and a kernel
+    without any, are returned as they were given.
 
     Raises:
         InputError: as for `Row`.

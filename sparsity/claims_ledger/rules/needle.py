@@ -85,7 +85,8 @@ def softmax_capacity(routes: Routes, seed: int) -> Judged:
     steep = [sample_capacity("exp", dim=16, query=t, seed=seed).value for t in _STEEP]
     annealed = [needle_capacity("exp", dim=16, query=t).value for t in _STEEP]
     # The largest possible: the needle scores t√d, the others N(0, t²). None of n others is above it
-    # with the chance (1 − Φ(−√d))ⁿ, which is ½ at n = ln 2/Φ(−√d); √d = 4 at d = 16.
+    # with the chance (1 − Φ(−√d))ⁿ ≤ exp(−n·Φ(−√d)), so that it is ½ at an n below ln 2/Φ(−√d), by
+    # 2e-5 of it; √d = 4 at d = 16.
     most = math.log(2) / float(ndtr(-4.0))
     findings = [
         core(
