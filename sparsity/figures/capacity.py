@@ -172,10 +172,14 @@ def _draw_shares(data: Data, canvas: Canvas, softmax: plotting.Look) -> None:
     right.set(xscale="log", xlim=(0.23, 4.4), xlabel="length of the query  t")
     plotting.plain_ticks(right.xaxis, (0.25, 0.5, 1, 2, 4))
     looks = plotting.LOOKS[4:]
-    sides = ((left, 0.05, data[0], data[2::2]), (right, 0.004, data[1], data[3::2]))
-    for axes, least, line, points in sides:
+    # Of `data` the first two are lines of softmax, then each map has its points against d and t.
+    sides = (
+        (left, 0.05, (0.1, 0.2, 0.5, 1), data[0], data[2::2]),
+        (right, 0.004, (0.01, 0.1, 0.2, 0.5, 1), data[1], data[3::2]),
+    )
+    for axes, least, ticks, line, points in sides:
         axes.set(yscale="log", ylim=(least, 1.4))
-        plotting.plain_ticks(axes.yaxis, (0.01, 0.1, 0.2, 0.5, 1)[least == 0.05 :])
+        plotting.plain_ticks(axes.yaxis, ticks)
         axes.axhline(1.0, color=plotting.GREY, lw=1.4, ls=":")
         plotting.curve(axes, line, softmax)
         plotting.curves(axes, points, looks, line=False)
