@@ -145,3 +145,12 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
     row = Row(cubed, beta=1, gamma=1)
     assert halved["value"] == pytest.approx(float(sparsity.exact(row, length=9).value), rel=1e-9)
     assert answer(command, "estimate", *line, "--of", "total")["value"] == pytest.approx(9)
+
+
+def test_help_lists_every_step_as_it_is_given(command):
+    out = "".join(command("exact", "--help")[1].split())
+    listed = [name for name in STEPS if f"{name}:" in out or f"{name}[" in out]
+    assert listed == list(STEPS)
+    of_vectors = [step for step in steps.ALL if step.name not in STEPS]
+    assert [step.name for step in of_vectors] == ["rope", "coca"]
+    assert all(f"sparsity.{step.__name__}" in out for step in of_vectors)

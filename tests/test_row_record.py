@@ -156,7 +156,8 @@ def test_replace_and_then():
         (lambda: steps.parse("alibi:x"), "^step = "),
         (lambda: steps.parse("alibi:-1"), "^step = alibi:-1: slope: give one number >= 0"),
         (lambda: steps.parse("window:2.5"), "^step = window:2.5: size: must be a whole number"),
-        (lambda: steps.parse("rope:1"), "^step = rope:1: the steps are decay, alibi"),
+        (lambda: steps.parse("rope:1"), "^step = rope:1: takes vectors .* sparsity.Rope in"),
+        (lambda: steps.parse("coca"), "^step = coca: takes vectors .* sparsity.Coca in Python"),
     ],
 )
 def test_errors_name_the_argument(make, message):

@@ -84,7 +84,11 @@ def _list_steps() -> list[tuple[str, str]]:
         inner = f"[{',' if needed else ':'}{','.join(other)}]" if other else ""
         typed = f"{name}{':' if needed else ''}{','.join(needed)}{inner}"
         shown.append((typed, pages.first_sentence(step)))
-    return shown
+    of_vectors = [step for step in steps.ALL if step.name not in steps.typed()]
+    return shown + [
+        (f"sparsity.{step.__name__}", f"{pages.first_sentence(step)} (in Python: it takes vectors)")
+        for step in of_vectors
+    ]
 
 
 def _list_quantities() -> list[tuple[str, str]]:

@@ -92,6 +92,11 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     known = typed(steps)
     if name.strip() == "temperature":
         return _temperature(text, numbers)
+    if of_vectors := [step for step in steps if step.name == name.strip() not in known]:
+        fix = (
+            f"takes vectors of the query and the keys: sparsity.{of_vectors[0].__name__} in Python"
+        )
+        raise InputError("step", text, fix)
     if name.strip() not in known:
         near = difflib.get_close_matches(name.strip(), known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
