@@ -75,21 +75,19 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     for ends, power in zip(found, POWERS, strict=True):
         target = _log_target(power, log_f, looks)
         lost = _lost_peaks(target)
-        alone = lost.any(axis=1)
-        rows = np.flatnonzero(~alone) if alone.any() else slice(None)
-        ends[:, rows] = _zoom(kernel, power, beta[rows], gamma[rows], looks[rows], target[rows])
-        # A law with doubtful peaks gets looks of its own between them. As their number differs from
-        # law to law, it cannot share an array with others.
-        for i in np.flatnonzero(alone):
-            peaks, own = 1 + np.flatnonzero(lost[i]), looks[i]
-            share = np.linspace(0, 1, _CLOSER_POINTS + 2)[1:-1, None]
-            closer = (own[peaks - 1] + (own[peaks + 1] - own[peaks - 1]) * share).ravel()
-            grid = np.concatenate([own, closer])
-            seen = np.concatenate([log_f[i], log_weight(kernel, beta[i], gamma[i], closer)])
-            order, here = np.argsort(grid), slice(i, i + 1)
-            grid, seen = grid[order][None], seen[order][None]
-            law = kernel, power, beta[here], gamma[here]
-            ends[:, here] = _zoom(*law, grid, _log_target(power, seen, grid))
+        doubtful = lost.sum(axis=1)
+        # Laws with as many doubtful peaks get as many looks more, and so share an array.
+        for count in np.unique(doubtful):
+            rows = np.flatnonzero(doubtful == count)
+            b, c, grid, seen = beta[rows], gamma[rows], looks[rows], target[rows]
+            if count:
+                closer = _closer_looks(grid, lost[rows])
+                its_log_f = log_weight(kernel, b[:, None], c[:, None], closer)
+                seen = np.concatenate([seen, _log_target(power, its_log_f, closer)], axis=1)
+                grid = np.concatenate([grid, closer], axis=1)
+                order = np.argsort(grid, axis=1)
+                grid, seen = (np.take_along_axis(x, order, axis=1) for x in (grid, seen))
+            ends[:, rows] = _zoom(kernel, power, b, c, grid, seen)
     return found
 
 
@@ -126,6 +124,14 @@ def _lost_peaks(target: np.ndarray) -> np.ndarray:
     inner = target[:, 1:-1]
     peaks = (inner > target[:, :-2]) & (inner >= target[:, 2:])
     return peaks & (inner < target.max(axis=1, keepdims=True) - DEPTH / 2)
+
+
+def _closer_looks(looks: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """Return looks between the neighbours of peaks, [laws, looks]; as many peaks in each law."""
+    law, peak = np.nonzero(lost)  # law by law; peaks are counted from the second look
+    before, after = looks[law, peak], looks[law, peak + 2]
+    share = np.linspace(0, 1, _CLOSER_POINTS + 2)[1:-1]
+    return (before[:, None] + (after - before)[:, None] * share).reshape(len(looks), -1)
 
 
 def _zoom(
