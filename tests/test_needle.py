@@ -160,6 +160,39 @@ def test_chances_of_two_keys():
     assert float(found.value) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
 
 
+@pytest.mark.parametrize("spread", [0.01, 0.5, 3.0])
+def test_recall_of_a_random_needle(spread):
+    """Of two keys the SNR is e^(m − s), and m − s is normal with the spreads of both."""
+    gamma = 0.7
+    row = Row("exp", gamma=gamma, steps=(Needle(1.0, spread),))
+    both = math.hypot(gamma, spread)
+    x = np.linspace(1 - 9 * both, 1 + 9 * both, 8001)
+    wanted = float(recall(np.exp(x), 8) @ norm.pdf(x, 1, both)) * (x[1] - x[0])
+    found = exact(row, length=2, of="needle_recall:8")
+    assert found.error_bound < 1e-7
+    assert float(found) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
+
+
+def test_recall_of_a_random_needle_is_the_mean_over_its_score():
+    def of(score, spread=0.0):
+        row = Row("exp", gamma=0.7, steps=(Needle(score, spread),))
+        return exact(row, length=9, of="needle_recall:8")
+
+    nodes, weight = np.polynomial.hermite_e.hermegauss(16)
+    fixed = np.array([float(of(2.0 + 0.5 * y)) for y in nodes.tolist()])
+    wanted = float(fixed @ weight) / weight.sum()
+    found = of(2.0, 0.5)
+    assert found.error_bound < 1e-7
+    assert float(found) == pytest.approx(wanted, rel=1e-7 + float(found.error_bound))
+    assert abs(float(of(2.0)) / wanted - 1) > 0.01  # a needle of fixed score has another
+
+
+def test_recall_among_many_tokens_that_differ_is_refused_at_once():
+    row = Row("exp", gamma=1.0, steps=(Alibi(0.1), Needle(3.0)))
+    with pytest.raises(InputError, match=r"length = 64: .* at most 40 tokens that differ"):
+        exact(row, length=64, of="needle_recall:32")
+
+
 def test_the_rank_of_a_random_needle():
     """A needle of the others' own law is the largest of n with chance 1/n; else a sum over it."""
     for n in (1, 2, 7, 1000, 10**6):

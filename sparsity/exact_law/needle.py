@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.exact_law import sink_chance
 from sparsity.exact_law.rules import gauss_panels, log_complement, refuse_slow
 from sparsity.kernels import Kernel
@@ -41,7 +41,9 @@ _POINTS = (16, 12)  # of a panel: of the value, and of what bounds its error
 _PANEL_COST = 3e-6  # seconds of a panel and a group of keys, measured
 _NODES = 64  # of the rule for recall; the one of half as many bounds its error
 _NOTHING = 1e-11  # a chance or a √V·SNR that counts for nothing
-_HALVINGS = 7  # of 25 units of ln SNR
+_EDGE = 0.25  # of ln c: how well the two places are known between which its chance falls
+_MOST_GROUPS = 40  # of tokens that differ: 9 s of work for the 80 chances of one recall
+_SCORE_STEP = 0.1  # of the rule for the needle's score; half of where recall rises, in ln c
 _ULP = 4e-16  # of a value, with the operations that led to it
 
 
@@ -161,37 +163,75 @@ def _clenshaw_curtis(intervals: int) -> np.ndarray:
     return weights
 
 
+def _mean_over_score(
+    function: Callable[[np.ndarray], np.ndarray], log_c: np.ndarray, spread: float
+) -> np.ndarray:
+    """Return E f(e^(ln c + spread·y)) over y ~ N(0, 1), by a rule and by every other point of it.
+
+    Args:
+        function: f, of an array of positive numbers.
+        log_c: ln c, [points].
+        spread: 0 or more.
+
+    Returns:
+        [2, points].
+    """
+    if spread == 0:
+        return np.stack([function(np.exp(log_c))] * 2)
+    # Trapezoidal. Recall rises within about 0.2 of ln c, which is 0.2/spread of y.
+    half = math.ceil(_FAR / min(_SCORE_STEP, _SCORE_STEP / spread))
+    y = np.linspace(-_FAR, _FAR, 2 * half + 1)
+    density = np.exp(-0.5 * y * y)
+    # Point by point: `function` holds a rule of its own for each number.
+    found = np.array([density * function(np.exp(x + spread * y)) for x in log_c.tolist()])
+    return np.stack([found.sum(1) / density.sum(), found[:, ::2].sum(1) / density[::2].sum()])
+
+
 def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
     """Return the mean recall in rows of n, and a bound on its relative error.
 
-    R is a function of c = √V·SNR. The chance that c is exceeded falls from 1 to 0 between two
-    places, which are found by halving, and the rule is for ln c between them.
+    R is a function of c = √V·SNR. A needle whose score is random has c = c₀e^(spread·y), c₀ at its
+    mean score and y ~ N(0, 1) apart from it: the mean of R over y is the R of c₀, and the chance
+    that c₀ is exceeded is one of the other keys alone. It falls from 1 to 0 between two places,
+    which are found by halving, and the rule is for ln c₀ between them.
     """
     root = math.sqrt(values)
+    of = Exceeds("needle", 1.0, power=2, units=False)
+    others, fixed, by_needle, moving = sink_chance.split_others_from_sinks(row, n, of)
+    if len(others.count) > _MOST_GROUPS:
+        fix = f"its exact law is computed for at most {_MOST_GROUPS} tokens that differ"
+        raise TooFine("length", n, f"{fix}; use estimate")
+    log_weight, spread = by_needle, 0.0  # of the square of the needle's weight; of its logarithm
+    if moving:
+        ((log_weight, twice),) = moving
+        spread = 0.5 * twice
 
     def chance(log_c: float) -> tuple[float, float]:
-        of = Exceeds("needle", math.exp(2 * log_c) / values, power=2, units=False)
-        return sink_chance.chance(row, n, of)
+        return sink_chance.exceeded(others, fixed, log_weight + math.log(values) - 2 * log_c)
 
     def edge(certain: Callable[[float], bool], low: float, high: float) -> float:
         """Return about the last place, coming from `low`, at which the chance is certain."""
-        for _ in range(_HALVINGS):
+        for _ in range(math.ceil(math.log2((most - least) / _EDGE))):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if certain(chance(middle)[0]) else (low, middle)
         return low
 
-    least, most = math.log(_NOTHING), math.log(18.0 + math.sqrt(2 * math.log(values)))
+    least = math.log(_NOTHING) - _FAR * spread
+    most = math.log(18.0 + math.sqrt(2 * math.log(values))) + _FAR * spread
     low = edge(lambda p: p > 1 - _NOTHING, least, most)
     high = edge(lambda p: p < _NOTHING, most, low)
     # Clenshaw-Curtis, as the rule of half the nodes is among them: each chance is a contour
     # integral.
     x = low + 0.5 * (high - low) * (1 + np.cos(np.pi * np.arange(_NODES + 1) / _NODES))
-    rate = recall_slope(np.exp(x), values) * np.exp(x) * 0.5 * (high - low)
+    slopes = _mean_over_score(lambda c: recall_slope(c, values) * c, x, spread)
+    starts = _mean_over_score(lambda c: recall(c / root, values), np.array([low]), spread)[:, 0]
+    rate, other_rate = slopes * 0.5 * (high - low)
     p, off = np.array([chance(each) for each in x.tolist()]).T
-    fine = rate * _clenshaw_curtis(_NODES)
+    rule = _clenshaw_curtis(_NODES)
+    fine = rate * rule
     gap = abs(float(fine @ p) - float((rate[::2] * _clenshaw_curtis(_NODES // 2)) @ p[::2]))
-    start = float(recall(np.exp(low) / root, values))
-    value = start + float(fine @ p)
+    value = float(starts[0] + fine @ p)
+    gap += abs(value - float(starts[1] + (other_rate * rule) @ p))  # of the rule for y
     # What is certain up to `_NOTHING` may be off by it, below and above, and so may R at c ≈ 0.
     return value, (gap + float(np.abs(fine) @ off) + 4 * _NOTHING) / value
 

@@ -170,6 +170,19 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 
 
+def exceeded(others: Others, fixed: float, log_c: float) -> tuple[float, float]:
+    """Return P(N + F < c), and a bound on its absolute error.
+
+    Args:
+        others: whose weights N adds up.
+        fixed: ln F, of others that weigh always the same.
+        log_c: ln c.
+    """
+    if log_c <= fixed or not others.count.size:
+        return float(log_c > fixed), 0.0
+    return below(others, log_c + math.log1p(-math.exp(fixed - log_c)))
+
+
 def split_others_from_sinks(
     row: Row, n: int, of: Exceeds
 ) -> tuple[Others, float, float, list[tuple[float, float]]]:
@@ -216,19 +229,13 @@ def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
         fix = f"its exact law is computed for at most {most} tokens that differ{sink}; use estimate"
         raise TooFine("length", n, fix)
 
-    def at(log_weight: float) -> tuple[float, float]:
-        """Return the chance, given ln of what the sinks weigh."""
-        most = log_odds + log_weight
-        if most <= fixed or not others.count.size:
-            return float(most > fixed), 0.0
-        return below(others, most + math.log1p(-math.exp(fixed - most)))
-
     if not moving:
-        return at(by_sinks)
+        return exceeded(others, fixed, log_odds + by_sinks)
     ((log_w, gamma),) = moving
     x = step * np.arange(-half, half + 1)
     weights = np.exp(-0.5 * x * x) * step / ROOT_2_PI
-    found = np.array([at(np.logaddexp(by_sinks, log_w + gamma * y)) for y in x.tolist()])
+    sinks = log_odds + np.logaddexp(by_sinks, log_w + gamma * x)
+    found = np.array([exceeded(others, fixed, each) for each in sinks.tolist()])
     value = float(weights @ found[:, 0])
     other = slice(half % 2, None, 2)  # every other point, the mean score among them
     gap = abs(value - 2 * float(weights[other] @ found[other, 0]))
