@@ -296,3 +296,12 @@ def test_files_are_left_to_the_shell(command, monkeypatch):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
         assert command()[1].startswith(f"{kind},")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("--n", "--length"), ("--lambda", "--decay"), ("--d", "--dim")]
+)
+def test_symbols_of_the_formulas_name_the_option(command, typed, meant):
+    code, _, error = command("estimate", "exp", typed, "2")
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"'{typed}'. Did you mean '{meant}'?" in error

@@ -573,3 +573,10 @@ def test_positions_are_lowered_as_the_distance_to_the_query():
 def test_check_values(name, parameters, S):
     assert float(evaluate(name, **parameters).S) == pytest.approx(S, rel=1e-14)
     assert float(evaluate(name, method="quadrature", **parameters).S) == pytest.approx(S, rel=1e-13)
+
+
+def test_kernels_and_maps_have_a_repr_of_one_line():
+    for each in (*kernels.ALL, *kernels.MAPS):
+        assert len(repr(each)) < 120, each.name
+        assert repr(each).startswith(f"{type(each).__name__}({each.name!r}")
+    assert repr(kernels.named("relu2")) == "Kernel('relu2', Max(0, s)**2)"

@@ -48,6 +48,8 @@ _RESERVE = 4 * 2**20
 # The exit code of an error of the program, EX_SOFTWARE of sysexits.h: Python's own code for an
 # exception is 1, which here says that a check disagreed.
 _UNFORESEEN = 70
+# Options that people type by the symbol of the formulas.
+_SYMBOLS = {"--n": "--length", "--seq-len": "--length", "--lambda": "--decay", "--d": "--dim"}
 _INTERRUPTED = "interrupted; nothing half-written is left"
 
 
@@ -108,6 +110,8 @@ def main() -> None:
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption) and error.option_name in _SYMBOLS:
+            error.possibilities = [_SYMBOLS[error.option_name]]
         command = error.ctx.command_path if error.ctx else "sparsity"
         said = error.format_message().rstrip(".")  # which may end in a question
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")

@@ -119,6 +119,9 @@ class Kernel:
         name = " ".join(text.split()) if name is None else name
         return score_kernel(name, texts.parse(text), source="typed")
 
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, {self.weight})"
+
     def __hash__(self) -> int:
         """As equality demands, by two of the fields: caches and compiled samplers look it up."""
         return hash((self.name, self.weight))

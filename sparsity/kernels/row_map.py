@@ -104,6 +104,9 @@ class RowMap:
         object.__setattr__(self, name, flag(name, self.identically_distributed))
         check_parameters(self.parameters)
 
+    def __repr__(self) -> str:
+        return f"RowMap({self.name!r})"
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""
         from sparsity import kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -51,7 +52,7 @@ def _parse_cell(record: dict[str, Any]) -> Cell | ExactCell:
         return ExactCell(**told)
     known = {field.name for field in fields(Estimate)}
     given = {name: value for name, value in record["estimate"].items() if name in known}
-    told["estimate"] = Estimate(**given)
+    told["estimate"] = Estimate(**(given | {"seconds": math.nan}))  # which are not recorded
     return Cell(**told)
 
 
@@ -67,6 +68,14 @@ def crosscheck(found: dict[str, Any]) -> CrossCheck:
         seed=found["seed"],
         left_out=tuple(found["left_out"]),
     )
+
+
+def record(found: CrossCheck) -> dict[str, Any]:
+    """Return the record of a cross-check, without seconds: the same bytes again."""
+    cells = [asdict(cell) for cell in (*found.cells, *found.exact)]
+    for cell in cells:
+        cell.get("estimate", {}).pop("seconds", None)
+    return found.summary() | {"cells": cells}
 
 
 def plates(folder: Path) -> list[Plate]:
@@ -228,7 +237,7 @@ def reproduce(
         out: the folder, made if need be.
         seed: of everything sampled.
         executor: where figures, cells and claims are computed, as in `sweep`; the same bytes
-            likewise, but for the seconds that crosscheck.json tells. None is here.
+            likewise. None is here.
         progress: called with (steps done, steps in all).
 
     Raises:
@@ -245,10 +254,9 @@ def reproduce(
         lambda step: ledger.claims(seed, executor=executor, progress=step),
     )
     (plates, crosscheck, claims), seconds = run_side_by_side(works, progress)
-    cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
     environment = report.environment(seed)
     contents = {
-        CROSSCHECK: json_text(crosscheck.summary() | {"cells": cells}),
+        CROSSCHECK: json_text(record(crosscheck)),
         CLAIMS: json_text(claims),
         ENVIRONMENT: json_text(environment),
         "index.html": report.render(plates, crosscheck, claims, environment),
