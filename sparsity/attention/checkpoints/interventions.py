@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -34,6 +35,14 @@ def softmax_over(logits: Any, seen: Any) -> Any:
     weights = jnp.exp(left - jnp.where(jnp.isfinite(top), top, 0))
     total = weights.sum(-1, keepdims=True)
     return weights / jnp.where(total > 0, total, 1)
+
+
+@jax.jit
+def _weights(q: Any, k: Any, seen: Any) -> Any:
+    heads, length, dim = q.shape
+    q = q.reshape(len(k), heads // len(k), length, dim)
+    logits = jnp.einsum("ghid,gjd->ghij", q, k, precision="highest") / dim**0.5
+    return softmax_over(logits.reshape(heads, length, length), seen)
 
 
 @dataclass(frozen=True)
@@ -96,18 +105,15 @@ class Inside(NamedTuple):
 
     def weights(self) -> Any:
         """Return the attention weights [heads, T, T]; muted keys have theirs, hidden ones none."""
-        heads, length, dim = self.queries.shape
-        groups = self.keys.shape[0]
-        q = self.queries.reshape(groups, heads // groups, length, dim)
-        logits = jnp.einsum("ghid,gjd->ghij", q, self.keys, precision="highest") / dim**0.5
+        heads, length, _ = self.queries.shape
         seen = np.tri(length, dtype=bool)
         if self.edit is not None:
             seen = seen & ~self.edit.masks(heads, length)[0]
-        return softmax_over(logits.reshape(heads, length, length), seen)
+        return _weights(self.queries, self.keys, seen)
 
     def written(self) -> Any:
         """Return W_O v of every key as each head would add it to a state, [heads, T, dim]."""
         heads, _, dim = self.queries.shape
-        v = jnp.repeat(self.values, heads // self.values.shape[0], 0)
-        w = self.output_weights.reshape(-1, heads, dim)
-        return jnp.einsum("htd,ehd->hte", v, w, precision="highest")
+        v = np.repeat(np.asarray(self.values), heads // len(self.values), 0)
+        w = np.asarray(self.output_weights).reshape(-1, heads, dim)
+        return v @ w.transpose(1, 2, 0)

@@ -1,0 +1,314 @@
+"""The page and the figure of `real_sinks`: what was predicted, all conditions, all texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import statistics
+from experiments.frame import Record
+from experiments.sink_conditions import (
+    AS_IS,
+    BOS,
+    BOS_HIDDEN,
+    FIRST,
+    FIRST_MATCHED,
+    FROM_ALL,
+    MUTED,
+    ONE,
+    ORDINARY_MATCHED,
+    SHORTER,
+    SINKS,
+    WINDOW,
+)
+
+
+class Table:
+    """The records, asked by condition and quantity.
+
+    Args:
+        records: of all texts.
+    """
+
+    def __init__(self, records: list[Record]) -> None:
+        self.texts = list(dict.fromkeys(each["text"] for each in records))
+        self.hashes = {each["text"]: each["sha256"] for each in records}
+        self.conditions = list(
+            dict.fromkeys(each["condition"] for each in records if each["quantity"] == "loss")
+        )
+        names = ("text", "condition", "quantity", "layer", "at")
+        self.values = {tuple(each[name] for name in names): each["value"] for each in records}
+        self.layers = sorted({each["layer"] for each in records} - {-1})
+
+    def of(self, condition: str, quantity: str, layer: int = -1, at: int = -1) -> np.ndarray:
+        """Return a number of each text, NaN where there is none."""
+        keys = [(text, condition, quantity, layer, at) for text in self.texts]
+        return np.array([self.values.get(key, np.nan) for key in keys])
+
+    def costs(self, condition: str) -> np.ndarray:
+        """Return what is lost by a condition in each text, in nats."""
+        return self.of(condition, "loss") - self.of(AS_IS, "loss")
+
+    def moves(self, condition: str) -> np.ndarray:
+        """Return ln of how far the changed word moves states, over the text as it is."""
+        return np.log(self.of(condition, "moved") / self.of(AS_IS, "moved"))
+
+    def by_layer(self, quantity: str) -> np.ndarray:
+        """Return a number of the text as it is by layer and text."""
+        return np.array([self.of(AS_IS, quantity, layer) for layer in self.layers])
+
+    def named(self, part: str) -> list[str]:
+        return [name for name in self.conditions if part in name]
+
+    def damaged(self) -> tuple[list[str], list[str]]:
+        """Return the conditions without sinks and without ordinary keys, more and more of them."""
+        return [AS_IS, *self.named("of heads"), FIRST], [AS_IS, *self.named("of ordinary")]
+
+    def at_equal_loss(self) -> np.ndarray:
+        """Return ln of how much further the word moves without sinks than without ordinary keys.
+
+        In each text, at the largest loss that both reach, on lines between the conditions.
+        """
+        found = []
+        for text in range(len(self.texts)):
+            lines = []
+            for names in self.damaged():
+                points = [(self.costs(name)[text], self.moves(name)[text]) for name in names]
+                lines.append(np.array(sorted(points)).T)
+            common = min(cost[-1] for cost, _ in lines)
+            without_sinks, without_others = (np.interp(common, *line) for line in lines)
+            found.append(without_sinks - without_others if common > 0 else np.nan)
+        return np.array(found)
+
+
+def spread(values: np.ndarray, digits: int = 2) -> str:
+    """Return mean ± standard deviation over texts."""
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=len(values) > 1):.{digits}f}"
+
+
+def factor(logs: np.ndarray) -> str:
+    """Return the geometric mean and the smallest and the largest of texts."""
+    low, mean, high = np.exp([np.nanmin(logs), np.nanmean(logs), np.nanmax(logs)])
+    return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+
+
+def most(held: np.ndarray, of_eight: int) -> bool:
+    """Return whether something holds in so many of eight texts, or that share of others."""
+    return bool(held.mean() >= of_eight / 8)
+
+
+def window_share(table: Table, kept: str) -> float:
+    """Return the share of what a window without the first tokens costs that keeping some saves."""
+    all_kept = table.of(table.named("window, first")[-1], "loss").mean()
+    none, some = table.of(WINDOW, "loss").mean(), table.of(kept, "loss").mean()
+    return float((none - some) / (none - all_kept))
+
+
+def held(table: Table) -> dict[str, bool]:
+    """Return what was predicted, and whether it came so."""
+    of, costs, moves = table.of, table.costs, table.moves
+    _, one_kept, four_kept, others_kept = table.named(WINDOW)
+    norms = {name: table.by_layer(name) for name in ("value_norm", "written_norm")}
+    small = {
+        name: np.sum([np.median(x[np.isfinite(x)]) < 0.5 for x in each if np.isfinite(x).any()])
+        for name, each in norms.items()
+    }
+    n_eff = {
+        key: np.log(of(*key)).mean()
+        for key in ((AS_IS, "n_eff"), (AS_IS, "n_eff_without_sinks"), (SINKS, "n_eff"))
+    }
+    as_is, left, none = n_eff.values()
+    return {
+        "hidden from all, the first key leaves the states of the shorter text, to 10⁻³": bool(
+            of(FROM_ALL, "gap").max() <= 1e-3
+        ),
+        "the loss within 0.05 of the text as it is, in every text": bool(
+            np.abs(costs(FROM_ALL)).max() <= 0.05
+        ),
+        "and as many heads with a sink, within 0.1": bool(
+            np.abs(of(FROM_ALL, "sink_heads") - of(AS_IS, "sink_heads")).max() <= 0.1
+        ),
+        "hidden late, at most half as many heads have one": bool(
+            np.all(of(FIRST, "sink_heads") <= of(AS_IS, "sink_heads") / 2)
+        ),
+        "the first key hidden costs at least 0.5 nats in every text": bool(
+            costs(FIRST).min() >= 0.5
+        ),
+        "all sinks hidden cost no less than the first key": bool(
+            costs(SINKS).mean() >= costs(FIRST).mean()
+        ),
+        "one ordinary key hidden costs at most 0.05": bool(costs(ONE).max() <= 0.05),
+        "BOS before the text changes the loss by at most 0.1": bool(abs(costs(BOS).mean()) <= 0.1),
+        "values of sinks are less than half as large in 25 of 30 layers": bool(
+            small["value_norm"] >= 25 / 30 * len(table.layers)
+        ),
+        "and so is what they write": bool(small["written_norm"] >= 25 / 30 * len(table.layers)),
+        "muted, the first key costs less than a fifth of what it costs hidden": bool(
+            costs(MUTED).mean() < 0.2 * costs(FIRST).mean()
+        ),
+        "without the sink the changed word moves states 1.3 times as far": bool(
+            moves(FIRST).mean() >= np.log(1.3) and most(moves(FIRST) > 0, 7)
+        ),
+        "(a) at equal mass too, further than without ordinary keys, which moves no further": bool(
+            most(moves(FIRST_MATCHED) > 0, 6)
+            and moves(ORDINARY_MATCHED).mean() <= 0
+            and most(moves(FIRST_MATCHED) > moves(ORDINARY_MATCHED), 6)
+        ),
+        "(b) at equal loss too, further than without ordinary keys": most(
+            table.at_equal_loss() > 0, 6
+        ),
+        "without sinks n_eff of the median head at least doubles": none - as_is >= np.log(2),
+        "to what rows have without their sinks, within a factor of 1.5": bool(
+            abs(none - left) <= np.log(1.5)
+        ),
+        "a window without the first tokens costs at least 0.5 nats more than with four": bool(
+            (of(WINDOW, "loss") - of(four_kept, "loss")).min() >= 0.5
+        ),
+        "which is within 0.3 of the text as it is": bool(costs(four_kept).mean() <= 0.3),
+        "one first token recovers four fifths": window_share(table, one_kept) >= 0.8,
+        "the next four recover less than a fifth": window_share(table, others_kept) < 0.2,
+    }
+
+
+def judge(records: list[Record]) -> str:
+    """Return the verdicts, a table of conditions and one of texts."""
+    table = Table(records)
+    lines = [
+        "| condition | mass taken | loss | over as it is | states moved, over as it is "
+        "| heads with a sink | n_eff |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in table.conditions:
+        mass, move, sinks, n_eff = (
+            table.of(name, quantity) for quantity in ("mass", "moved", "sink_heads", "n_eff")
+        )
+        shown = [
+            f"{mass.mean():.3f}" if np.isfinite(mass).all() else "",
+            spread(table.of(name, "loss")),
+            spread(table.costs(name)),
+            factor(table.moves(name)) if np.isfinite(move).all() else "",
+            f"{sinks.mean():.2f}",
+            f"{n_eff.mean():.1f}",
+        ]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+    norms = {name: np.nanmedian(table.by_layer(name)) for name in ("value_norm", "written_norm")}
+    left = table.of(AS_IS, "n_eff_without_sinks").mean()
+    _, one_kept, _, others_kept = table.named(WINDOW)
+    lines += [
+        "",
+        "Losses in nats, mean ± standard deviation of texts; how far the changed word moves "
+        "states: geometric mean (smallest to largest of texts) over the text as it is, where it "
+        f"is {spread(table.of(AS_IS, 'moved'), 3)}. The mass is that of the text as it is, mean "
+        "over layers, heads and queries.",
+        "",
+        f"The first key hidden from all queries leaves states within "
+        f"{table.of(FROM_ALL, 'gap').max():.1e} of the shorter text's (control: as it is they are "
+        f"{table.of(AS_IS, 'gap').min():.2f} off). At equal loss the changed word moves "
+        f"{factor(table.at_equal_loss())} times as far without sinks as without ordinary keys. "
+        f"Over the median key's, ‖v‖ of the first key is {norms['value_norm']:.2f} and ‖W_O v‖ "
+        f"{norms['written_norm']:.2f} where it is a sink, median of layers and texts. The rows of "
+        f"the text as it is have n_eff {left:.1f} without their sinks. Of what a window costs "
+        f"without the first tokens, one of them recovers {window_share(table, one_kept):.0%} and "
+        f"the control {window_share(table, others_kept):.0%}.",
+        "",
+        "| text | SHA-256 | loss as it is | first key hidden | muted | states moved, first key "
+        "hidden | equal mass | ordinary, equal mass | at equal loss |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    equal = table.at_equal_loss()
+    for i, text in enumerate(table.texts):
+        moved = [table.moves(name)[i] for name in (FIRST, FIRST_MATCHED, ORDINARY_MATCHED)]
+        losses = [table.of(name, "loss")[i] for name in (AS_IS, FIRST, MUTED)]
+        shown = [f"{x:.2f}" for x in (*losses, *np.exp([*moved, equal[i]]))]
+        lines.append(f"| {text} | {table.hashes[text]} | {' | '.join(shown)} |")
+    return "\n".join([*statistics.verdicts(held(table)), "", *lines])
+
+
+# --- the figure ----------------------------------------------------------------------------------
+
+
+def draw(records: list[Record], figure: Figure) -> None:
+    """Draw what a changed word moves, norms of sinks, and losses."""
+    table = Table(records)
+    axes = figure.subplots(2, 3)
+    _draw_moves(table, figure, axes[0, 0], axes[0, 1])
+    _draw_against_loss(table, axes[0, 2])
+    _draw_norms(table, axes[1, 0])
+    names = [SHORTER, FROM_ALL, BOS, BOS_HIDDEN, ONE, MUTED, ORDINARY_MATCHED, FIRST_MATCHED]
+    _draw_costs(table, axes[1, 1], [*names, FIRST, SINKS])
+    axes[1, 1].set_title("Loss by condition")
+    _draw_costs(table, axes[1, 2], table.named(WINDOW)[::-1])
+    axes[1, 2].set_title("Windows of the last keys")
+
+
+def _draw_moves(table: Table, figure: Figure, *axes: Any) -> None:
+    """Draw how far the word moves states by layer and distance, with the sink and without."""
+    distances = sorted({key[-1] for key in table.values if key[2] == "moved_at"})
+    grids = [
+        np.array(
+            [[table.of(name, "moved_at", x, d).mean() for d in distances] for x in table.layers]
+        )
+        for name in (AS_IS, FIRST)
+    ]
+    top = max(grid.max() for grid in grids)
+    for ax, grid, name in zip(axes, grids, ("with the sink", "first key hidden"), strict=True):
+        image = ax.imshow(
+            grid, origin="lower", aspect="auto", vmin=0, vmax=top, cmap="viridis",
+            extent=(-0.5, len(distances) - 0.5, 0.5, len(table.layers) + 0.5),
+        )  # fmt: skip
+        ax.set_xticks(range(len(distances)), [f"{d}" for d in distances])
+        ax.set_xlabel("tokens behind the changed word, from")
+        ax.set_ylabel("layer")
+        ax.set_title(f"A changed word moves states, {name}")
+    figure.colorbar(image, ax=axes[1], label="‖change‖ / ‖state‖")
+
+
+def _draw_against_loss(table: Table, ax: Any) -> None:
+    """Draw how far the word moves states against what is lost, by sinks and by ordinary keys."""
+    labels = ("first key hidden, more heads", "ordinary keys hidden, more of them")
+    for i, (names, label) in enumerate(zip(table.damaged(), labels, strict=True)):
+        x, y = ([f(name) for name in names] for f in (table.costs, table.moves))
+        shown = [np.mean(x, 1), np.exp(np.mean(y, 1))]
+        error = np.exp(np.mean(y, 1)) * np.std(y, 1, ddof=len(table.texts) > 1)
+        look: Any = {"color": f"C{i}", "marker": "os"[i], "lw": 1, "capsize": 2, "label": label}
+        ax.errorbar(*shown, error, np.std(x, 1, ddof=len(table.texts) > 1), **look)
+    ax.axhline(1, color="0.6", lw=0.8)
+    ax.set_xlabel("loss over that of the text as it is (nats)")
+    ax.set_ylabel("states moved, over as it is")
+    ax.legend(frameon=False, fontsize=8)
+    ax.set_title("Moved by the word, against the damage")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_norms(table: Table, ax: Any) -> None:
+    """Draw norms of the first key over the median key's, where it is a sink."""
+    labels = {
+        "value_norm": "‖v‖",
+        "written_norm": "‖W_O v‖",
+        "first_mass": "its mass, all heads",
+    }
+    for i, (name, label) in enumerate(labels.items()):
+        each = np.ma.masked_invalid(table.by_layer(name))
+        x = np.array(table.layers) + 1
+        look: Any = {"color": f"C{i}", "marker": "osD"[i], "ms": 4, "lw": 0.8, "label": label}
+        ax.errorbar(x, each.mean(1), each.std(1), **look)
+    ax.axhline(1, color="0.6", lw=0.8)
+    ax.set_ylim(0)
+    ax.set_xlabel("layer")
+    ax.set_ylabel("first key over the median key")
+    ax.legend(frameon=False, fontsize=8)
+    ax.set_title("Norms of the sink")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_costs(table: Table, ax: Any, names: list[str]) -> None:
+    """Draw what conditions cost, a row each."""
+    costs = np.array([table.costs(name) for name in names])
+    error = costs.std(1, ddof=len(table.texts) > 1)
+    ax.errorbar(costs.mean(1), range(len(names)), xerr=error, fmt="o", color="C0", capsize=2)
+    ax.axvline(0, color="0.6", lw=0.8)
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set_xlabel("loss over that of the text as it is (nats)")
+    ax.spines[["top", "right"]].set_visible(False)
