@@ -37,6 +37,7 @@ from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT, find_sinks
 from sparsity.stacks.sinks import importance
 
 SHIFT = {SHORTER: -1, BOS: 1, BOS_HIDDEN: 1}  # of the text's tokens, where another begins it
+MEDIANS = ("n_eff", "n_eff_without_sinks", "alike", "alike_others")  # of all heads
 BY_HEAD, BY_DISTANCE = (AS_IS, SINKS), (AS_IS, FIRST)  # conditions of which more is kept
 
 
@@ -83,6 +84,13 @@ def norms_of_sinks(inside: Inside, sinks: np.ndarray) -> dict[str, float]:
     written = np.linalg.norm(inside.written(), axis=-1)[of]
     each = {"value_norm": v, "written_norm": written} if of.size else {}
     return {k: float(np.median(x[:, 0] / np.median(x[:, 1:], axis=1))) for k, x in each.items()}
+
+
+def cosines(inside: Inside, other: Inside, key: int, key_of_other: int) -> np.ndarray:
+    """Return the cosines between what a head writes of two keys, W_O v of one and of the other."""
+    one, two = inside.written()[:, key], other.written()[:, key_of_other]
+    norms = np.linalg.norm(one, axis=-1) * np.linalg.norm(two, axis=-1)
+    return (one * two).sum(-1) / norms
 
 
 # --- the runs of a text --------------------------------------------------------------------------
@@ -156,6 +164,8 @@ class Runs:
         if name == AS_IS:
             self.measure_plain(layer, weights, inside)
         self.measure_weights(name, layer, weights, inside.edit)
+        if name == BOS:  # its first token is another one
+            self.measure_sameness(inside)
         if name == SHORTER:
             self.shorter = after
             self.parts[AS_IS, "gap"].append(moved(after[:-1], self.whole[1:]).max())
@@ -167,11 +177,23 @@ class Runs:
         sinks = sinks_of(weights)
         draw = functools.partial(self.draw, layer)
         self.plain = Plain(self.settings, weights, sinks, draw)
-        self.whole = self.state
+        self.whole, self.inside = self.state, inside
         self.parts[AS_IS, "n_eff_without_sinks"].extend(median_n_eff(without(weights, sinks)))
         self.note(AS_IS, "first_mass", weights[:, self.settings.changed :, 0].mean(), layer)
         for quantity, value in norms_of_sinks(inside, sinks).items():
             self.note(AS_IS, quantity, value, layer)
+
+    def measure_sameness(self, inside: Inside) -> None:
+        """Measure how alike what is written of BOS and of the text's first token is, as sinks.
+
+        The control are two tokens within the text as it is, in the same heads.
+        """
+        is_sink, middle = self.plain.sinks[:, 0], self.settings.tokens // 2
+        for quantity, found in {
+            "alike": cosines(self.inside, inside, 0, 0),
+            "alike_others": cosines(self.inside, self.inside, middle, middle - 1),
+        }.items():
+            self.parts[AS_IS, quantity].extend(found[is_sink])
 
     def measure_weights(
         self, name: str, layer: int, weights: np.ndarray, edit: Edit | None
@@ -208,8 +230,8 @@ class Runs:
             name = self.runs[i][0]
             self.note(name, "loss", losses[self.place(name) :].mean())
         for (name, quantity), values in self.parts.items():
-            reduce = {"gap": np.max, "n_eff": np.median, "n_eff_without_sinks": np.median}
-            self.note(name, quantity, reduce.get(quantity, np.mean)(values))
+            reduce = np.max if quantity == "gap" else np.median if quantity in MEDIANS else np.mean
+            self.note(name, quantity, reduce(values))
         return self.records
 
 

@@ -90,6 +90,8 @@ AS_IS, SHORTER, BOS = "as it is", "without its first token", "BOS first"
 FROM_ALL, FIRST, SINKS = "first key hidden from all", "first key hidden", "all sinks hidden"
 MUTED, ONE = "first key muted", "one ordinary key hidden"
 BOS_HIDDEN = "BOS first, then hidden"
+# These two were added after the first run, in which a muted first key cost more than predicted.
+SINKS_MUTED, ELSEWHERE_MUTED = "all sinks muted", "first key muted, where no sink"
 FIRST_MATCHED, ORDINARY_MATCHED = "first key hidden, equal mass", "ordinary keys, equal mass"
 WINDOW = "window"
 
@@ -106,6 +108,8 @@ def conditions(settings: Settings) -> dict[str, Make | None]:
         FIRST: lambda plain: Edit(plain.late(plain.first)),
         SINKS: lambda plain: Edit(plain.late(plain.sinks)),
         MUTED: lambda plain: Edit(muted=plain.late(plain.first)),
+        SINKS_MUTED: lambda plain: Edit(muted=plain.late(plain.sinks)),
+        ELSEWHERE_MUTED: lambda plain: Edit(muted=plain.late(plain.first & ~plain.sinks)),
         ONE: lambda plain: Edit(plain.late(plain.one_key())),
         FIRST_MATCHED: lambda plain: Edit(plain.equal_masses[0]),
         ORDINARY_MATCHED: lambda plain: Edit(plain.equal_masses[1]),
