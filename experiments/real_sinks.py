@@ -3,7 +3,8 @@
 Each text runs through the model under every condition of `sink_conditions`, and again with one
 word changed and the same keys hidden: what differs between the two runs is what that word moves.
 All runs of a text pass a layer together, so that masks are made of the weights that the text, as it
-is, has there. `real_model` opens the model, `masks` makes the masks, `real_sinks_shown` the page.
+is, has there. `real_model` opens the model, `masks` makes the masks, `real_sinks_shown` the
+page and `real_sinks_figure` the figure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import defaultdict
 import numpy as np
 
 import sparsity
-from experiments import real_sinks_shown
+from experiments import real_sinks_figure, real_sinks_shown
 from experiments.frame import Experiment, Record
 from experiments.real_model import RANDOM, hash_of, open_model, text_of
 from experiments.sink_conditions import (
@@ -251,6 +252,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run=run,
     judge=real_sinks_shown.judge,
-    draw=real_sinks_shown.draw,
+    draw=real_sinks_figure.draw,
     size=(13.0, 8.4),
 )  # fmt: skip
