@@ -143,6 +143,7 @@ class Runs:
         self.records.append({**kept, "value": float(value)})
 
     def draw(self, layer: int, purpose: str) -> np.random.Generator:
+        """Return random numbers that depend on the text, the layer and the purpose alone."""
         return np.random.default_rng([self.seed, layer, *purpose.encode()])
 
     def edit(self, layer: int, run: int) -> Edit | None:
@@ -229,10 +230,10 @@ class Runs:
         ends, texts = [states[i] for i in whole], [self.texts[i] for i in whole]
         for i, losses in zip(whole, llama.token_losses(self.model, ends, texts), strict=True):
             name = self.runs[i][0]
-            self.note(name, "loss", losses[self.place(name) :].mean())
+            self.note(name, "loss", float(losses[self.place(name) :].mean()))
         for (name, quantity), values in self.parts.items():
             reduce = np.max if quantity == "gap" else np.median if quantity in MEDIANS else np.mean
-            self.note(name, quantity, reduce(values))
+            self.note(name, quantity, float(reduce(values)))
         return self.records
 
 

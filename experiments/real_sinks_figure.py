@@ -1,4 +1,4 @@
-"""The figure of `real_sinks`: what a changed word moves, norms of the sink, what conditions cost."""
+"""The figure of `real_sinks`: what a word moves, norms of the sink, what conditions cost."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ class Table:
         return np.array([self.of(AS_IS, quantity, layer) for layer in self.layers])
 
     def named(self, part: str) -> list[str]:
+        """Return the conditions whose names have this part."""
         return [name for name in self.conditions if part in name]
 
     def damaged(self) -> tuple[list[str], list[str]]:

@@ -53,10 +53,12 @@ class Plain:
 
     @property
     def start(self) -> int:
+        """Return the first query that does not see what is hidden."""
         return self.settings.hidden_from
 
     @property
     def first(self) -> np.ndarray:
+        """Return the first key of every head, bool [heads, T]."""
         return masks.first_key(*self.sinks.shape)
 
     def late(self, keys: np.ndarray) -> np.ndarray:
@@ -65,9 +67,11 @@ class Plain:
 
     @functools.cached_property
     def equal_masses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return masks of the first key and of ordinary keys of its mass."""
         return masks.equal_masses(self.weights, self.sinks, self.start, self.draw("equal mass"))
 
     def one_key(self) -> np.ndarray:
+        """Return an ordinary key of every head, bool [heads, T]."""
         return masks.one_ordinary_key(self.sinks, self.start, self.draw("one key"))
 
     def of_heads(self, share: float) -> np.ndarray:
@@ -81,6 +85,7 @@ class Plain:
         return self.late(~self.sinks & ~self.first) & drawn
 
     def window(self, start: int = 0, count: int = 0) -> np.ndarray:
+        """Return the mask of a window that keeps `count` keys from `start` on."""
         length = self.weights.shape[-1]
         return masks.window(length, self.settings.window, slice(start, start + count))
 
