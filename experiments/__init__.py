@@ -1,10 +1,11 @@
-"""Experiments: small models trained here, beside what the laws say of them.
+"""Experiments: small models trained here and a real one, beside what the laws say of them.
 
     python -m experiments [NAME …] [--tiny] [--out DIR]
 
 `frame` runs an experiment cell by cell and writes its table, figure and page; `training` is Adam
 on many models at once; `weights` are the attention weights of the library's kernels; `statistics`
-are correlations and slopes with intervals. Each experiment is one module: settings with seeds, the
+are correlations and slopes with intervals. `real_sinks` looks into a model that was trained
+elsewhere, which `real_model` opens. Each experiment is one module: settings with seeds, the
 model, what is measured, the verdict, the figure. What was expected of it stands in `predictions/`,
 committed before the results in `results/`.
 """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from experiments import frame, recall, sinks, temperature
+from experiments import frame, real_sinks, recall, sinks, temperature
+from sparsity import InputError
 
-ALL = (recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT)
+ALL = (recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT, real_sinks.EXPERIMENT)
 
 
 def main() -> None:
@@ -20,9 +22,17 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(known)}")
+    missing = False
     for name in given.names or known:
-        frame.run(known[name], given.out, given.tiny)
+        try:
+            frame.run(known[name], given.out, given.tiny)
+        except InputError as error:  # one that needs a model which is not there
+            print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
+            missing = True
+            continue
         print(given.out / f"{name}.md")  # noqa: T201
+    if missing:
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,28 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import frame, recall, sinks, statistics, temperature, training
+from experiments import (
+    frame,
+    masks,
+    real_model,
+    real_sinks,
+    real_sinks_shown,
+    recall,
+    sink_conditions,
+    sinks,
+    statistics,
+    temperature,
+    training,
+)
 from experiments.__main__ import ALL
 from experiments.weights import FEATURES, row_weights
-from sparsity import kernels
+from sparsity import InputError, kernels
 from sparsity.kernels.lowering import numpy_weight
 
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
+# `real_sinks` runs a model that is fetched: SPARSITY_MODEL names its folder.
+AGAIN = [pytest.param(x, marks=pytest.mark.model) if x == "real_sinks" else x for x in NAMES]
 
 
 def table(folder, name):
@@ -111,7 +125,7 @@ def test_one_that_is_killed_goes_on(name, folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", AGAIN)
 def test_the_committed_results_come_again(name, tmp_path):
     (experiment,) = (each for each in ALL if each.name == name)
     frame.run(experiment, tmp_path)
@@ -224,3 +238,82 @@ def test_the_factor_of_bounded_scores_keeps_n_eff_and_that_of_gaussian_ones_does
     assert found["constant n_eff, bounded", 1024] == pytest.approx(2.565, abs=0.1)
     assert found["as trained", 16] == pytest.approx(2.561, abs=0.1)
     assert found["constant n_eff, Gaussian", 1024] > 10
+
+
+# --- sinks of a real model -----------------------------------------------------------------------
+
+
+def causal_weights(seed=0, heads=3, length=40, first=2.0):
+    """Weights of random scores, where the first key has a larger one."""
+    s = np.random.default_rng(seed).normal(size=(heads, length, length))
+    s[:, :, 0] += first
+    a = np.where(np.tri(length, dtype=bool), np.exp(s), 0)
+    return a / a.sum(-1, keepdims=True)
+
+
+def test_masks_take_the_keys_that_they_name():
+    a = causal_weights()
+    found = real_sinks.sinks_of(a)
+    assert found[:, 0].all()
+    late = masks.from_query(5, found)
+    assert not late[:, :5].any()
+    assert late[:, 5:, 0].all()
+    assert not late[:, np.arange(40), np.arange(40)].any()  # no query loses its own key
+    one = masks.one_ordinary_key(found, 8, np.random.default_rng(0))
+    assert (one.sum(1) == 1).all()
+    assert not (one & found).any()
+    assert not one[:, 8:].any()
+    (seen,) = ~masks.window(40, 6, slice(2)) & np.tri(40, dtype=bool)
+    assert seen[30].nonzero()[0].tolist() == [0, 1, 25, 26, 27, 28, 29, 30]
+
+
+def test_ordinary_keys_of_equal_mass_have_it():
+    a = causal_weights()
+    found = real_sinks.sinks_of(a)
+    first, ordinary = masks.equal_masses(a, found, 5, np.random.default_rng(0))
+    rows = first[:, :, 0]
+    assert 0.3 < rows[:, 5:].mean() < 1
+    assert not first[:, :, 1:].any()
+    assert (ordinary.any(-1) <= rows).all()
+    assert not (ordinary & found[:, None]).any()
+    assert not ordinary[:, np.arange(40), np.arange(40)].any()
+    taken, wanted = (np.where(mask, a, 0).sum(-1)[rows] for mask in (ordinary, first))
+    assert (taken <= wanted + 1e-12).all()
+    assert taken.mean() > 0.9 * wanted.mean()
+    # Rows whose first key has more than all others cannot be matched.
+    assert (a[:, 5:, 0][~rows[:, 5:]] > 0.3).all()
+
+
+def test_a_first_key_hidden_from_all_is_a_shorter_text(folder):
+    _, records = tiny("real_sinks", folder)
+    gap = {
+        condition: [
+            x["value"] for x in records if (x["condition"], x["quantity"]) == (condition, "gap")
+        ]
+        for condition in (sink_conditions.FROM_ALL, sink_conditions.AS_IS)
+    }
+    assert max(gap[sink_conditions.FROM_ALL]) < 1e-4
+    assert min(gap[sink_conditions.AS_IS]) > 0.1
+
+
+@pytest.mark.parametrize("further", [1.5, 1.0])
+def test_states_moved_are_compared_at_equal_loss(further):
+    """Where ordinary keys cost twice as much a share, and move as much at equal loss or less."""
+    points = {"as it is": (0, 0), "first key hidden in 0.5 of heads": (0.4, 0.2)}
+    points |= {"first key hidden": (1.0, 0.5), "0.5 of ordinary keys hidden": (2.0, 1.0)}
+    records = []
+    for text in "ab":
+        for name, (cost, log) in points.items():
+            by = np.log(further) if "first" in name and cost == 1 else 0
+            own = {"text": text, "sha256": "", "condition": name, "layer": -1, "at": -1}
+            records.append({**own, "quantity": "loss", "value": 3 + cost})
+            records.append({**own, "quantity": "moved", "value": 0.1 * np.exp(log + by)})
+    found = real_sinks_shown.Table(records).at_equal_loss()
+    np.testing.assert_allclose(found, np.log(further), atol=1e-12)
+
+
+def test_a_model_that_is_not_there_is_told_in_a_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPARSITY_MODEL", str(tmp_path))
+    with pytest.raises(InputError, match="model_files") as refused:
+        real_model.open_model("0" * 64)
+    assert "\n" not in str(refused.value)

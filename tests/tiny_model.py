@@ -163,10 +163,11 @@ def weight_map(folder):
     return {name: file.name for file in files for name in load_file(file)}
 
 
-def forward(found, ids, theta=None, amplitude=1.0):
+def forward(found, ids, theta=None, amplitude=1.0, hidden=None, muted=None):
     """Attention weights [layers, heads, T, T] and logits, in float64, position by position.
 
     θ_i are those of `BASE` if none are given; the amplitude is on turned queries and on keys.
+    Keys may be hidden from queries, or muted: bool [layers, heads, T, T].
     """
     s, T = SIZES, len(ids)
     w = {key: np.asarray(value, np.float64) for key, value in found.items()}
@@ -205,8 +206,12 @@ def forward(found, ids, theta=None, amplitude=1.0):
             for h in range(s["heads"]):
                 shared = h // (s["heads"] // s["kv"])
                 a = np.exp([q[t][h] @ k[j][shared] / np.sqrt(d) for j in range(t + 1)])
-                attention[layer, h, t, : t + 1] = a / a.sum()
-                out.append(sum(p * value[j][shared] for j, p in enumerate(a / a.sum())))
+                if hidden is not None:
+                    a[hidden[layer, h, t, : t + 1]] = 0
+                a = a / a.sum() if a.any() else a
+                attention[layer, h, t, : t + 1] = a
+                heard = a if muted is None else np.where(muted[layer, h, t, : t + 1], 0, a)
+                out.append(sum(p * value[j][shared] for j, p in enumerate(heard)))
             state = x[t] + g["o"] @ np.concatenate(out)
             z = norm(state, g["mlp_norm"])
             gate = g["gate"] @ z

@@ -1,7 +1,8 @@
 """Models on disk: GGUF and safetensors checkpoints of the Llama family, and their forward pass.
 
 A reader of a format gives the names that it has for the sizes and tensors of a Llama; `checkpoint`
-checks them against each other and gives the model; `llama` runs it and shows queries and keys.
+checks them against each other and gives the model; `llama` runs it and shows queries and keys, or
+hides keys from its queries by `interventions`.
 
     gguf_file ── gguf_llama ──┐
     safetensors_file ─────────┼── checkpoint ── llama
