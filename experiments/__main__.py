@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from experiments import frame, recall, sinks, temperature
+from experiments import coca, frame, recall, sinks, temperature
 
-ALL = (recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT)
+ALL = (recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT, coca.EXPERIMENT)
 
 
 def main() -> None:

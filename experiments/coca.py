@@ -1,0 +1,538 @@
+"""Does CoCA read beyond the trained length? Language models trained at 64 bytes, read at 4096.
+
+Five rules of position: RoPE, CoCA with keys that are collinear with the query, CoCA in the slack
+form of the published code, ALiBi, and none. Each model is trained on windows of 64 bytes of Python
+sources and read with 8 to 4096 bytes of context, the three rotary rules also with the angles of
+dynamic NTK (`sparsity.DynamicNtkScaling`). Every length predicts the same bytes, the last quarter
+of its windows: "the loss at L" is what those bytes cost with 3L/4 to L bytes before them.
+
+n_eff of the trained heads stands beside the law of `figures/context.png`: keys independent of their
+place, turned to their distance, make normal scores of mean β_m and spread γ_m at each distance m.
+Mean and covariance of the keys and the queries themselves are measured at 64 bytes alone; the
+exact law of a row then says n_eff at every length, with the angles of dynamic NTK and without.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+import sparsity
+from experiments import language_model as lm
+from experiments import statistics, training
+from experiments.frame import Experiment, Record
+from sparsity.rows.rotary import slack_coefficients
+from sparsity.rows.rotation import BASE, angles, planes, rotate
+from sparsity.rows.tokens import Tokens
+
+TRAINED = 64
+AS_TRAINED, NTK, SHUFFLED = "as trained", "dynamic NTK", "control: shuffled bytes"
+COLUMNS = (
+    *("reading", "length", "loss", "unigram", "n_eff", "n_eff_of_rows", "law"),
+    *("off_first", "off_rest", "off_without_n", "corpus"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is trained, and at which lengths it is read."""
+
+    rules: tuple[str, ...] = lm.RULES
+    seeds: tuple[int, ...] = (0, 1, 2)
+    lengths: tuple[int, ...] = (8, 64, 128, 256, 512, 1024, 2048, 4096)
+    layers: int = 2
+    width: int = 64
+    heads: int = 4
+    steps: int = 700
+    windows: int = 16  # of a batch
+    rate: float = 0.006
+    passages: int = 12  # of the longest length, each out of the middle of a file held out
+    law_lengths: tuple[int, ...] = (64, 256, 1024, 4096)  # at which heads stand beside the law
+    law_rows: int = 2  # the last rows of so many passages; the law of a row takes up to a second
+
+
+def cells(settings: Settings) -> list[Record]:
+    """Return a cell for each rule and seed."""
+    each = itertools.product(settings.rules, settings.seeds)
+    return [{"rule": rule, "seed": seed} for rule, seed in each]
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def passages(count: int, length: int) -> np.ndarray:
+    """Return the middle of the first files held out, [count, length + 1]."""
+    files = lm.corpus().held_out[:count]
+    at = [(file.size - length) // 2 for file in files]
+    return np.stack([file[i : i + length + 1] for i, file in zip(at, files, strict=True)])
+
+
+def windows(text: np.ndarray, length: int) -> np.ndarray:
+    """Return windows whose last quarters are, side by side, the last quarter of each passage.
+
+    Args:
+        text: [passages, longest + 1].
+        length: L of the windows.
+
+    Returns:
+        Shape [passages, longest/L, L + 1]: as many bytes at every L.
+    """
+    longest = text.shape[-1] - 1
+    ends = longest - length // 4 * np.arange(longest // length)[::-1]
+    return text[:, ends[:, None] + np.arange(-length, 1)]
+
+
+@functools.partial(jax.jit, static_argnames=("rule", "heads", "theta"))
+def read(rule: str, heads: int, theta: tuple[float, ...], model: Any, text: Any) -> Any:
+    """Return losses of the last quarters and n_eff of the last row of each passage.
+
+    Passages are read one after the other, [passages, windows, L + 1]: all scores of one are held.
+    """
+    length = text.shape[-1] - 1
+    blocks = 4 if length >= 512 else 1  # saves 3/8 of the scores, where they take the time
+
+    def one(passage: Any) -> Any:
+        logits, (_, _, n_eff) = lm.predict(
+            rule, heads, model, passage[:, :-1], np.array(theta), blocks
+        )
+        last = slice(-(length // 4), None)
+        return lm.losses(logits[:, last], passage[:, 1:][:, last]), n_eff[:, -1]
+
+    return jax.lax.map(one, text)
+
+
+@functools.partial(jax.jit, static_argnames=("rule", "heads", "theta"))
+def look_inside(rule: str, heads: int, theta: tuple[float, ...], model: Any, text: Any) -> Any:
+    """Return queries and keys of windows before they turn, [layers, windows, heads, n, d]."""
+    return lm.predict(rule, heads, model, text[:, :-1], np.array(theta))[1][:2]
+
+
+# --- the law -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredScores:
+    """The step that gives the key at distance m a normal score of mean β_m and spread γ_m."""
+
+    name: ClassVar[str] = "measured"
+    example: ClassVar[tuple[Any, ...]] = ()
+    own: ClassVar[dict[str, float]] = {"gamma": 1.0}
+
+    beta: np.ndarray
+    gamma: np.ndarray
+
+    def breaks(self, length: int) -> np.ndarray:
+        """Return every distance."""
+        return np.arange(length, dtype=float)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        """Set β and γ."""
+        at = tokens.distance.astype(int)
+        return replace(tokens, beta=self.beta[at], gamma=self.gamma[at])
+
+
+class Keys(NamedTuple):
+    """Mean and covariance of keys before they turn, or of t."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    @classmethod
+    def of(cls, keys: np.ndarray) -> Keys:
+        """Return those of keys, [tokens, d]."""
+        return cls(keys.mean(0), np.cov(keys.T))
+
+
+def coefficients(rule: str, query: np.ndarray, length: int, theta: np.ndarray) -> np.ndarray:
+    """Return what multiplies the entries of a key at each distance, for a query at the row's end.
+
+    Args:
+        rule: of the positions.
+        query: [d].
+        length: of the row.
+        theta: θ_i, [d/2].
+
+    Returns:
+        Shape [length, d]; for CoCA [length, d/2], of t.
+    """
+    m = np.arange(length)
+    if rule == lm.ROPE:
+        # Between a key turned back by m and the query lies the same angle as between the key and
+        # the query turned on by m.
+        return rotate(np.tile(query, (length, 1)), m, lm.PAIRING, theta=theta)
+    q = planes(query, lm.PAIRING)
+    if rule == lm.COCA:
+        return np.abs(q) ** 2 * np.cos(m[:, None] * theta)
+    if rule == lm.SLACK:
+        return slack_coefficients(q, length - 1, length - 1 - m, theta)
+    return np.tile(query, (length, 1))
+
+
+def law(
+    rule: str, query: np.ndarray, keys: Keys, slope: float, theta: np.ndarray, length: int
+) -> float:
+    """Return n_eff of a query at the end of a row of keys, by the exact law."""
+    c = coefficients(rule, query, length, theta) / math.sqrt(len(query))
+    beta = c @ keys.mean - (slope * np.arange(length) if rule == lm.ALIBI else 0)
+    gamma = np.sqrt(((c @ keys.covariance) * c).sum(-1))
+    row = sparsity.Row("exp", steps=(MeasuredScores(beta, gamma),))
+    return float(sparsity.exact(row, length=length).value)
+
+
+class Heads:
+    """All heads of a model as the law is told of them, measured in windows of the trained length.
+
+    Args:
+        rule: of the positions.
+        queries: of the last rows of some passages before they turn, [rows, layers, heads, d].
+        keys: of all tokens of all windows, of each head, [layers][heads].
+    """
+
+    def __init__(self, rule: str, settings: Settings, model: Any, text: np.ndarray) -> None:
+        theta = tuple(angles(settings.width // settings.heads).tolist())
+        short = windows(text, TRAINED)
+        found = look_inside(rule, settings.heads, theta, model, short.reshape(-1, TRAINED + 1))
+        query, key = (np.asarray(x, float) for x in found)  # [layers, windows, heads, n, d]
+        last = query[:, :, :, -1].reshape(len(query), *short.shape[:2], settings.heads, -1)
+        self.rule = rule
+        self.queries = last[:, : settings.law_rows, -1].swapaxes(0, 1)
+        self.keys = [
+            [Keys.of(layer[:, i].reshape(-1, key.shape[-1])) for i in range(settings.heads)]
+            for layer in key
+        ]
+
+    def n_eff(self, theta: np.ndarray, length: int) -> np.ndarray:
+        """Return n_eff by the law, [rows, layers, heads]."""
+        slopes = lm.alibi_slopes(self.queries.shape[2])
+        found = [
+            law(self.rule, self.queries[at], self.keys[at[1]][at[2]], slopes[at[2]], theta, length)
+            for at in np.ndindex(self.queries.shape[:3])
+        ]
+        return np.reshape(found, self.queries.shape[:3])
+
+
+# --- a cell --------------------------------------------------------------------------------------
+
+
+def train(settings: Settings, rule: str, seed: int) -> Any:
+    """Return a trained model; every rule sees the same windows in the same order."""
+    rng = np.random.default_rng(seed)
+    text = lm.corpus().train
+    at = rng.integers(text.size - TRAINED, size=(settings.steps, settings.windows, 1))
+    batches = text[at + np.arange(TRAINED + 1)]
+    shape = lm.Shape(settings.layers, settings.width, settings.heads)
+    first = lm.start(rng, shape, rule)
+    theta = tuple(angles(settings.width // settings.heads).tolist())
+    loss = lm.training_loss(rule, settings.heads, theta)
+    rates = np.array([settings.rate], np.float32)
+    trained, _ = training.train(loss, training.stack([first]), rates, batches[None])
+    return training.pick(trained, 0)
+
+
+def run(settings: Settings, cell: Record) -> list[Record]:
+    """Train a model, and read with it at every length."""
+    rule, seed = cell["rule"], cell["seed"]
+    text, heads = passages(settings.passages, max(settings.lengths)), settings.heads
+    last_quarter = text[:, -(max(settings.lengths) // 4) :]
+    told = {
+        "unigram": lm.unigram_loss(lm.corpus().train, last_quarter),
+        "corpus": lm.corpus().name,
+    }
+    model = train(settings, rule, seed)
+    of_law = Heads(rule, settings, model, text)
+    as_known = angles(settings.width // heads)
+    at_64 = of_law.n_eff(as_known, TRAINED)
+    stretched = sparsity.DynamicNtkScaling(1.0, TRAINED)
+    records = []
+
+    def measure(reading: str, theta: np.ndarray, rows: np.ndarray, lawful: bool) -> None:
+        length = rows.shape[-1] - 1
+        found = read(rule, heads, tuple(theta.tolist()), model, rows)
+        loss, n_eff = (np.asarray(x, float) for x in found)
+        record = {"reading": reading, "length": length, "loss": loss.mean(), **told}
+        record["n_eff"] = np.exp(np.log(n_eff).mean())
+        if lawful:
+            by_law = at_64 if length == TRAINED else of_law.n_eff(theta, length)
+            asked = n_eff[: settings.law_rows]
+            off = np.abs(np.log(asked / by_law))
+            record["n_eff_of_rows"] = np.exp(np.log(asked).mean())
+            record["law"] = np.exp(np.log(by_law).mean())
+            record["off_first"] = np.median(off[:, 0])
+            record["off_rest"] = np.median(off[:, 1:]) if settings.layers > 1 else np.nan
+            record["off_without_n"] = np.median(np.abs(np.log(asked / at_64)))
+        records.append({**dict.fromkeys(COLUMNS, np.nan), **record})
+
+    for length in settings.lengths:
+        rows, lawful = windows(text, length), length in settings.law_lengths
+        measure(AS_TRAINED, as_known, rows, lawful)
+        if rule in lm.ROTARY and length > TRAINED:
+            theta = stretched.angles(settings.width // heads, BASE, length)
+            measure(NTK, theta, rows, lawful)
+    mixed = np.random.default_rng(seed).permuted(windows(text, TRAINED), axis=-1)
+    measure(SHUFFLED, as_known, mixed, False)
+    return records
+
+
+# --- what came out of it -------------------------------------------------------------------------
+
+PUBLISHED = {lm.ROPE: 20.9, lm.COCA: 1.66}  # ratio at twice the trained length
+FACTOR_OFF, FACTOR_OFF_REST = 1.5, 2.5  # of n_eff from the law, as predicted
+
+
+class Found:
+    """The records of all cells, by rule, reading and length."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+        self.series = list(
+            dict.fromkeys((x["rule"], x["reading"]) for x in records if x["reading"] != SHUFFLED)
+        )
+        self.lengths = sorted({x["length"] for x in records})
+        self.longer = [n for n in self.lengths if n > TRAINED]
+
+    def of(self, name: str, rule: str, reading: str, length: int) -> np.ndarray:
+        """Return a measured number of every seed; NaN where it was not measured."""
+        if reading == NTK and length <= TRAINED:
+            reading = AS_TRAINED  # the angles are the same
+        key = (rule, reading, length)
+        mine = [x for x in self.records if (x["rule"], x["reading"], x["length"]) == key]
+        return np.array([x[name] for x in sorted(mine, key=lambda x: x["seed"])], float)
+
+    def ratio(self, rule: str, reading: str, length: int) -> np.ndarray:
+        """Return the perplexity over that at the trained length, of every seed."""
+        loss = self.of("loss", rule, reading, length)
+        return np.exp(loss - self.of("loss", rule, AS_TRAINED, TRAINED))
+
+    def mean_ratio(self, rule: str, reading: str = AS_TRAINED) -> np.ndarray:
+        """Return its mean over seeds, at every length beyond the trained one."""
+        return np.array([self.ratio(rule, reading, n).mean() for n in self.longer])
+
+    def growth(self, name: str, rule: str, reading: str, length: int) -> float:
+        """Return n_eff, measured or of the law, over that at the trained length: mean of seeds."""
+        now, before = (
+            np.log(self.of(name, rule, *at)) for at in ((reading, length), (AS_TRAINED, TRAINED))
+        )
+        return float(np.exp((now - before).mean()))
+
+
+def spread(x: np.ndarray) -> float:
+    """Return the standard deviation over seeds."""
+    return float(np.std(x, ddof=len(x) > 1))
+
+
+def name_of(rule: str, reading: str) -> str:
+    """Return how a rule and a reading are named."""
+    return f"{rule} + NTK" if reading == NTK else rule
+
+
+def judge(records: list[Record]) -> str:
+    """Return losses, ratios of perplexity and n_eff beside the law at every length."""
+    found, seeds = Found(records), len({x["seed"] for x in records})
+    lengths = found.lengths
+    lines = ["| loss, nats a byte | " + " | ".join(f"{n}" for n in lengths) + " |"]
+    lines.append("|---" * (len(lengths) + 1) + "|")
+    for rule, reading in found.series:
+        each = [found.of("loss", rule, reading, n) for n in lengths]
+        shown = " | ".join(f"{x.mean():.3f} ± {spread(x):.3f}" for x in each)
+        lines.append(f"| {name_of(rule, reading)} | {shown} |")
+    lines += ["", "| perplexity over that at 64 | "]
+    lines[-1] += " | ".join(f"× {n // TRAINED}" for n in found.longer) + " | published, × 2 |"
+    lines.append("|---" * (len(found.longer) + 2) + "|")
+    for rule, reading in found.series:
+        each = [found.ratio(rule, reading, n) for n in found.longer]
+        shown = " | ".join(f"{x.mean():.3f} ± {spread(x):.3f}" for x in each)
+        known = PUBLISHED.get(rule, "") if reading == AS_TRAINED else ""
+        lines.append(f"| {name_of(rule, reading)} | {shown} | {known} |")
+    lines += ["", f"Means ± standard deviation over {seeds} seeds.", ""]
+    lines.append("| n_eff: measured; law (factor off, first layer; others) | ")
+    lawful = [n for n in lengths if any(x["length"] == n and x["law"] > 0 for x in records)]
+    lines[-1] += " | ".join(f"{n}" for n in lawful) + " | without n |"
+    lines.append("|---" * (len(lawful) + 2) + "|")
+    for rule, reading in found.series:
+        cells_of_row = []
+        for n in lawful:
+            of = {name: found.of(name, rule, reading, n) for name in COLUMNS[5:10]}
+            off_first, off_rest = (np.exp(of[name].mean()) for name in ("off_first", "off_rest"))
+            measured, by_law = (
+                np.exp(np.log(of[name]).mean()) for name in ("n_eff_of_rows", "law")
+            )
+            cells_of_row.append(f"{measured:.3g}; {by_law:.3g} ({off_first:.2f}; {off_rest:.2f})")
+        without = np.exp(found.of("off_without_n", rule, reading, lawful[-1]).mean())
+        shown = " | ".join((*cells_of_row, f"{without:.2f}"))
+        lines.append(f"| {name_of(rule, reading)} | {shown} |")
+    mixed = [found.of("loss", rule, SHUFFLED, TRAINED).mean() for rule, _ in found.series]
+    explained = _dilution(found)
+    lines += [
+        "",
+        "Geometric means over heads, the same rows for both; in brackets the median over heads and "
+        "rows of the factor between the two. Control, the law without n: the factor at the "
+        "longest length if n_eff stayed what the law says at 64.",
+        "",
+        "Rank correlation between the growth of n_eff since 64 bytes and the ratio of "
+        f"perplexities, over rules, readings, seeds and longer lengths: {explained}.",
+        "",
+        f"Frequency of bytes: {records[0]['unigram']:.3f}. Control, shuffled bytes: "
+        f"{min(mixed):.2f} to {max(mixed):.2f}. Text: the standard library of "
+        f"{records[0]['corpus']} (the beginning of the SHA-256 of its files).",
+    ]
+    return "\n".join([*statistics.verdicts(_held(found, explained)), "", *lines])
+
+
+def _dilution(found: Found) -> statistics.Interval:
+    """Return how the growth of n_eff ranks with the ratio of perplexities."""
+    grown, ratios = [], []
+    for (rule, reading), n in itertools.product(found.series, found.longer):
+        before = found.of("n_eff", rule, AS_TRAINED, TRAINED)
+        grown.append(found.of("n_eff", rule, reading, n) / before)
+        ratios.append(found.ratio(rule, reading, n))
+    return statistics.rank_correlation(np.concatenate(grown), np.concatenate(ratios))
+
+
+def _held(found: Found, explained: statistics.Interval) -> dict[str, bool]:
+    """Return what was predicted, and whether it came so; of rules that were trained."""
+    longest, as_trained = found.lengths[-1], AS_TRAINED
+    rules = [rule for rule, reading in found.series if reading == as_trained]
+    at_64 = {rule: found.of("loss", rule, as_trained, TRAINED).mean() for rule in rules}
+    at_8 = {rule: found.of("loss", rule, as_trained, found.lengths[0]).mean() for rule in rules}
+    unigram = found.records[0]["unigram"]
+    held = {
+        "at 64 bytes every rule is 0.6 nats below the frequency of bytes": all(
+            unigram - x >= 0.6 for x in at_64.values()
+        ),
+        "and those with positions 0.05 below their loss with 8 bytes": all(
+            at_8[rule] - at_64[rule] >= 0.05 for rule in rules if rule != lm.NONE
+        ),
+        "shuffled bytes cost at least 3 nats": all(
+            found.of("loss", rule, SHUFFLED, TRAINED).mean() >= 3 for rule in rules
+        ),
+        "the first layer is within 1.5 of the law in the median, at every length": _worst(
+            found, "off_first", FACTOR_OFF
+        ),
+        "the others are within 2.5": _worst(found, "off_rest", FACTOR_OFF_REST),
+        "growth of n_eff ranks with the ratio of perplexities above 0.5": explained.value > 0.5,
+    }
+    if not set(lm.RULES) <= set(rules):
+        return held
+    plain = {rule: found.mean_ratio(rule) for rule in rules}
+    with_ntk = {rule: found.mean_ratio(rule, NTK) for rule in lm.ROTARY}
+    far = {**plain, **{name_of(rule, NTK): x for rule, x in with_ntk.items()}}
+    rotary = [name for rule in lm.ROTARY for name in (rule, name_of(rule, NTK))]
+    grown = {r: found.growth("n_eff", r, as_trained, longest) for r in (lm.ALIBI, lm.NONE)}
+    without_n = {r: np.exp(found.of("off_without_n", r, as_trained, longest).mean()) for r in rules}
+    return held | {
+        "RoPE's perplexity grows by 1.02 to 2 at twice the length": 1.02 <= plain[lm.ROPE][0] <= 2,
+        "CoCA loses less than RoPE at every multiple": bool(
+            np.all(plain[lm.COCA] < plain[lm.ROPE])
+        ),
+        "the slack form loses more than exact CoCA at every multiple": bool(
+            np.all(plain[lm.SLACK] > plain[lm.COCA])
+        ),
+        "and is the worst of the five at the longest": (
+            max(rules, key=lambda rule: plain[rule][-1]) == lm.SLACK
+        ),
+        "dynamic NTK helps RoPE and CoCA from 4 times the length on": all(
+            np.all(with_ntk[rule][1:] < plain[rule][1:]) for rule in (lm.ROPE, lm.COCA)
+        ),
+        "CoCA with it has the smallest ratio of the rotary readings at the longest": (
+            min(rotary, key=lambda name: far[name][-1]) == name_of(lm.COCA, NTK)
+        ),
+        "ALiBi's perplexity stays within 2 %": bool(np.all(np.abs(plain[lm.ALIBI] - 1) <= 0.02)),
+        "without positions the loss at 64 bytes is above ALiBi's": at_64[lm.NONE] > at_64[lm.ALIBI],
+        "and the perplexity grows by more than 2 % at the longest": plain[lm.NONE][-1] > 1.02,
+        "n_eff grows by less than 1.5 with ALiBi": grown[lm.ALIBI] < 1.5,
+        "and by half to twice the ratio of lengths without positions": (
+            0.5 <= grown[lm.NONE] * TRAINED / longest <= 2
+        ),
+        "the law without n is off by more than 4 with RoPE, CoCA and no positions": all(
+            without_n[rule] > 4 for rule in (lm.ROPE, lm.COCA, lm.NONE)
+        ),
+    }
+
+
+def _worst(found: Found, name: str, factor: float) -> bool:
+    """Return whether the median factor of n_eff off the law, over seeds, is never larger."""
+    each = [found.of(name, *series, n) for series in found.series for n in found.lengths]
+    known = [np.median(x) for x in each if np.all(np.isfinite(x))]
+    return bool(np.all(np.array(known) <= math.log(factor)))
+
+
+# --- the figure ----------------------------------------------------------------------------------
+
+# Okabe and Ito's colours, told apart by the colour-blind; shapes of markers tell them apart too.
+LOOKS: dict[str, tuple[str, str]] = {
+    lm.ROPE: ("#D55E00", "o"),
+    lm.COCA: ("#0072B2", "s"),
+    lm.SLACK: ("#009E73", "D"),
+    lm.ALIBI: ("#CC79A7", "^"),
+    lm.NONE: ("#555555", "v"),
+}
+
+
+def draw(records: list[Record], figure: Figure) -> None:
+    """Draw loss against length; n_eff of trained heads beside the law, without NTK and with."""
+    found = Found(records)
+    axes = left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
+    for rule, reading in found.series:
+        color, marker = LOOKS[rule]
+        face = "white" if reading == NTK else color
+        look: Any = {"color": color, "marker": marker, "mfc": face, "ms": 5.5, "capsize": 2}
+        joined = "--" if reading == NTK else "-"
+        lengths = [n for n in found.lengths if n >= TRAINED]
+        loss = [found.of("loss", rule, reading, n) for n in lengths]
+        mean, error = [x.mean() for x in loss], [spread(x) for x in loss]
+        label = name_of(rule, reading)
+        left.errorbar(lengths, mean, error, label=label, ls=joined, lw=0.7, **look)
+        ax = right if reading == NTK else middle
+        known = [n for n in lengths if np.all(found.of("law", rule, reading, n) > 0)]
+        logs = [np.log(found.of("n_eff_of_rows", rule, reading, n)) for n in known]
+        mean = np.exp([x.mean() for x in logs])
+        low, high = (np.exp([x.mean() + sign * spread(x) for x in logs]) for sign in (-1, 1))
+        ax.errorbar(known, mean, (mean - low, high - mean), ls="none", **look)
+        lines = [np.exp(np.log(found.of("law", rule, reading, n)).mean()) for n in known]
+        ax.plot(known, lines, color=color, lw=1.4, ls=joined)
+    left.set(title="the same bytes, read with longer contexts", ylabel="loss, nats a byte")
+    middle.set(title="as trained", ylabel="bytes a head attends to, n_eff")
+    right.set(title="with dynamic NTK")
+    right.sharey(middle)
+    for ax in axes:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ticks := [n for n in found.lengths if n in (64, 256, 1024, 4096)])
+        ax.set_xticklabels([f"{n}" for n in ticks])
+        ax.set_xlabel(f"context, bytes (trained at {TRAINED})")
+        ax.spines[["top", "right"]].set_visible(False)
+    middle.set_yscale("log")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    figure.suptitle(
+        "Beyond the trained length. Points: trained models, mean and standard deviation over "
+        "seeds; lines in the middle and right: the exact law, told of 64 bytes alone"
+    )
+
+
+EXPERIMENT = Experiment(
+    name="coca",
+    title="Does CoCA read beyond the trained length?",
+    full=Settings(),
+    tiny=Settings(
+        rules=(lm.ROPE, lm.COCA),
+        seeds=(0,),
+        lengths=(8, 64, 256),
+        width=16,
+        heads=2,
+        steps=30,
+        passages=2,
+        law_lengths=(64, 256),
+        law_rows=1,
+    ),
+    cells=cells,
+    run=run,
+    judge=judge,
+    draw=draw,
+    size=(14.0, 4.6),
+)
