@@ -14,13 +14,11 @@ exact law of a row then says n_eff at every length, with the angles of dynamic N
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -28,9 +26,8 @@ import sparsity
 from experiments import language_model as lm
 from experiments import statistics, training
 from experiments.frame import Experiment, Record
-from sparsity.rows.rotary import slack_coefficients
-from sparsity.rows.rotation import BASE, angles, planes, rotate
-from sparsity.rows.tokens import Tokens
+from experiments.head_law import Heads
+from sparsity.rows.rotation import BASE, angles
 
 TRAINED = 64
 AS_TRAINED, NTK, SHUFFLED = "as trained", "dynamic NTK", "control: shuffled bytes"
@@ -50,172 +47,18 @@ class Settings:
     layers: int = 2
     width: int = 64
     heads: int = 4
-    steps: int = 700
+    steps: int = 500
     windows: int = 16  # of a batch
     rate: float = 0.006
-    passages: int = 12  # of the longest length, each out of the middle of a file held out
+    passages: int = 8  # of the longest length, each out of the middle of a file held out
     law_lengths: tuple[int, ...] = (64, 256, 1024, 4096)  # at which heads stand beside the law
-    law_rows: int = 2  # the last rows of so many passages; the law of a row takes up to a second
+    law_rows: int = 4  # the last rows of so many passages
 
 
 def cells(settings: Settings) -> list[Record]:
     """Return a cell for each rule and seed."""
     each = itertools.product(settings.rules, settings.seeds)
     return [{"rule": rule, "seed": seed} for rule, seed in each]
-
-
-# --- reading -------------------------------------------------------------------------------------
-
-
-def passages(count: int, length: int) -> np.ndarray:
-    """Return the middle of the first files held out, [count, length + 1]."""
-    files = lm.corpus().held_out[:count]
-    at = [(file.size - length) // 2 for file in files]
-    return np.stack([file[i : i + length + 1] for i, file in zip(at, files, strict=True)])
-
-
-def windows(text: np.ndarray, length: int) -> np.ndarray:
-    """Return windows whose last quarters are, side by side, the last quarter of each passage.
-
-    Args:
-        text: [passages, longest + 1].
-        length: L of the windows.
-
-    Returns:
-        Shape [passages, longest/L, L + 1]: as many bytes at every L.
-    """
-    longest = text.shape[-1] - 1
-    ends = longest - length // 4 * np.arange(longest // length)[::-1]
-    return text[:, ends[:, None] + np.arange(-length, 1)]
-
-
-@functools.partial(jax.jit, static_argnames=("rule", "heads", "theta"))
-def read(rule: str, heads: int, theta: tuple[float, ...], model: Any, text: Any) -> Any:
-    """Return losses of the last quarters and n_eff of the last row of each passage.
-
-    Passages are read one after the other, [passages, windows, L + 1]: all scores of one are held.
-    """
-    length = text.shape[-1] - 1
-    blocks = 4 if length >= 512 else 1  # saves 3/8 of the scores, where they take the time
-
-    def one(passage: Any) -> Any:
-        logits, (_, _, n_eff) = lm.predict(
-            rule, heads, model, passage[:, :-1], np.array(theta), blocks
-        )
-        last = slice(-(length // 4), None)
-        return lm.losses(logits[:, last], passage[:, 1:][:, last]), n_eff[:, -1]
-
-    return jax.lax.map(one, text)
-
-
-@functools.partial(jax.jit, static_argnames=("rule", "heads", "theta"))
-def look_inside(rule: str, heads: int, theta: tuple[float, ...], model: Any, text: Any) -> Any:
-    """Return queries and keys of windows before they turn, [layers, windows, heads, n, d]."""
-    return lm.predict(rule, heads, model, text[:, :-1], np.array(theta))[1][:2]
-
-
-# --- the law -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredScores:
-    """The step that gives the key at distance m a normal score of mean β_m and spread γ_m."""
-
-    name: ClassVar[str] = "measured"
-    example: ClassVar[tuple[Any, ...]] = ()
-    own: ClassVar[dict[str, float]] = {"gamma": 1.0}
-
-    beta: np.ndarray
-    gamma: np.ndarray
-
-    def breaks(self, length: int) -> np.ndarray:
-        """Return every distance."""
-        return np.arange(length, dtype=float)
-
-    def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """Set β and γ."""
-        at = tokens.distance.astype(int)
-        return replace(tokens, beta=self.beta[at], gamma=self.gamma[at])
-
-
-class Keys(NamedTuple):
-    """Mean and covariance of keys before they turn, or of t."""
-
-    mean: np.ndarray
-    covariance: np.ndarray
-
-    @classmethod
-    def of(cls, keys: np.ndarray) -> Keys:
-        """Return those of keys, [tokens, d]."""
-        return cls(keys.mean(0), np.cov(keys.T))
-
-
-def coefficients(rule: str, query: np.ndarray, length: int, theta: np.ndarray) -> np.ndarray:
-    """Return what multiplies the entries of a key at each distance, for a query at the row's end.
-
-    Args:
-        rule: of the positions.
-        query: [d].
-        length: of the row.
-        theta: θ_i, [d/2].
-
-    Returns:
-        Shape [length, d]; for CoCA [length, d/2], of t.
-    """
-    m = np.arange(length)
-    if rule == lm.ROPE:
-        # Between a key turned back by m and the query lies the same angle as between the key and
-        # the query turned on by m.
-        return rotate(np.tile(query, (length, 1)), m, lm.PAIRING, theta=theta)
-    q = planes(query, lm.PAIRING)
-    if rule == lm.COCA:
-        return np.abs(q) ** 2 * np.cos(m[:, None] * theta)
-    if rule == lm.SLACK:
-        return slack_coefficients(q, length - 1, length - 1 - m, theta)
-    return np.tile(query, (length, 1))
-
-
-def law(
-    rule: str, query: np.ndarray, keys: Keys, slope: float, theta: np.ndarray, length: int
-) -> float:
-    """Return n_eff of a query at the end of a row of keys, by the exact law."""
-    c = coefficients(rule, query, length, theta) / math.sqrt(len(query))
-    beta = c @ keys.mean - (slope * np.arange(length) if rule == lm.ALIBI else 0)
-    gamma = np.sqrt(((c @ keys.covariance) * c).sum(-1))
-    row = sparsity.Row("exp", steps=(MeasuredScores(beta, gamma),))
-    return float(sparsity.exact(row, length=length).value)
-
-
-class Heads:
-    """All heads of a model as the law is told of them, measured in windows of the trained length.
-
-    Args:
-        rule: of the positions.
-        queries: of the last rows of some passages before they turn, [rows, layers, heads, d].
-        keys: of all tokens of all windows, of each head, [layers][heads].
-    """
-
-    def __init__(self, rule: str, settings: Settings, model: Any, text: np.ndarray) -> None:
-        theta = tuple(angles(settings.width // settings.heads).tolist())
-        short = windows(text, TRAINED)
-        found = look_inside(rule, settings.heads, theta, model, short.reshape(-1, TRAINED + 1))
-        query, key = (np.asarray(x, float) for x in found)  # [layers, windows, heads, n, d]
-        last = query[:, :, :, -1].reshape(len(query), *short.shape[:2], settings.heads, -1)
-        self.rule = rule
-        self.queries = last[:, : settings.law_rows, -1].swapaxes(0, 1)
-        self.keys = [
-            [Keys.of(layer[:, i].reshape(-1, key.shape[-1])) for i in range(settings.heads)]
-            for layer in key
-        ]
-
-    def n_eff(self, theta: np.ndarray, length: int) -> np.ndarray:
-        """Return n_eff by the law, [rows, layers, heads]."""
-        slopes = lm.alibi_slopes(self.queries.shape[2])
-        found = [
-            law(self.rule, self.queries[at], self.keys[at[1]][at[2]], slopes[at[2]], theta, length)
-            for at in np.ndindex(self.queries.shape[:3])
-        ]
-        return np.reshape(found, self.queries.shape[:3])
 
 
 # --- a cell --------------------------------------------------------------------------------------
@@ -239,22 +82,24 @@ def train(settings: Settings, rule: str, seed: int) -> Any:
 def run(settings: Settings, cell: Record) -> list[Record]:
     """Train a model, and read with it at every length."""
     rule, seed = cell["rule"], cell["seed"]
-    text, heads = passages(settings.passages, max(settings.lengths)), settings.heads
+    text, heads = lm.passages(settings.passages, max(settings.lengths)), settings.heads
     last_quarter = text[:, -(max(settings.lengths) // 4) :]
     told = {
         "unigram": lm.unigram_loss(lm.corpus().train, last_quarter),
         "corpus": lm.corpus().name,
     }
     model = train(settings, rule, seed)
-    of_law = Heads(rule, settings, model, text)
     as_known = angles(settings.width // heads)
+    seen = lm.windows(text, TRAINED)  # [passages, windows, bytes]
+    query, key = lm.look_inside(rule, heads, tuple(as_known.tolist()), model, seen)
+    of_law = Heads.of(rule, query[:, : settings.law_rows, -1, :, -1], key)
     at_64 = of_law.n_eff(as_known, TRAINED)
     stretched = sparsity.DynamicNtkScaling(1.0, TRAINED)
     records = []
 
     def measure(reading: str, theta: np.ndarray, rows: np.ndarray, lawful: bool) -> None:
         length = rows.shape[-1] - 1
-        found = read(rule, heads, tuple(theta.tolist()), model, rows)
+        found = lm.read(rule, heads, tuple(theta.tolist()), model, rows)
         loss, n_eff = (np.asarray(x, float) for x in found)
         record = {"reading": reading, "length": length, "loss": loss.mean(), **told}
         record["n_eff"] = np.exp(np.log(n_eff).mean())
@@ -270,12 +115,12 @@ def run(settings: Settings, cell: Record) -> list[Record]:
         records.append({**dict.fromkeys(COLUMNS, np.nan), **record})
 
     for length in settings.lengths:
-        rows, lawful = windows(text, length), length in settings.law_lengths
+        rows, lawful = lm.windows(text, length), length in settings.law_lengths
         measure(AS_TRAINED, as_known, rows, lawful)
         if rule in lm.ROTARY and length > TRAINED:
             theta = stretched.angles(settings.width // heads, BASE, length)
             measure(NTK, theta, rows, lawful)
-    mixed = np.random.default_rng(seed).permuted(windows(text, TRAINED), axis=-1)
+    mixed = np.random.default_rng(seed).permuted(lm.windows(text, TRAINED), axis=-1)
     measure(SHUFFLED, as_known, mixed, False)
     return records
 
