@@ -15,7 +15,6 @@ exact law of a row then says n_eff at every length, with the angles of dynamic N
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +26,18 @@ from experiments import language_model as lm
 from experiments import statistics, training
 from experiments.frame import Experiment, Record
 from experiments.head_law import Heads
-from sparsity.rows.rotation import BASE, angles
-
-TRAINED = 64
-AS_TRAINED, NTK, SHUFFLED = "as trained", "dynamic NTK", "control: shuffled bytes"
-COLUMNS = (
-    *("reading", "length", "loss", "unigram", "n_eff", "n_eff_of_rows", "law"),
-    *("off_first", "off_rest", "off_without_n", "corpus"),
+from experiments.readings import (
+    AS_TRAINED,
+    COLUMNS,
+    NTK,
+    SHUFFLED,
+    TRAINED,
+    Readings,
+    name_of,
+    spread,
+    with_spread,
 )
+from sparsity.rows.rotation import BASE, angles
 
 
 @dataclass(frozen=True)
@@ -128,97 +131,45 @@ def run(settings: Settings, cell: Record) -> list[Record]:
 # --- what came out of it -------------------------------------------------------------------------
 
 PUBLISHED = {lm.ROPE: 20.9, lm.COCA: 1.66}  # ratio at twice the trained length
-FACTOR_OFF, FACTOR_OFF_REST = 1.5, 2.5  # of n_eff from the law, as predicted
-
-
-class Found:
-    """The records of all cells, by rule, reading and length."""
-
-    def __init__(self, records: list[Record]) -> None:
-        self.records = records
-        self.series = list(
-            dict.fromkeys((x["rule"], x["reading"]) for x in records if x["reading"] != SHUFFLED)
-        )
-        self.lengths = sorted({x["length"] for x in records})
-        self.longer = [n for n in self.lengths if n > TRAINED]
-
-    def of(self, name: str, rule: str, reading: str, length: int) -> np.ndarray:
-        """Return a measured number of every seed; NaN where it was not measured."""
-        if reading == NTK and length <= TRAINED:
-            reading = AS_TRAINED  # the angles are the same
-        key = (rule, reading, length)
-        mine = [x for x in self.records if (x["rule"], x["reading"], x["length"]) == key]
-        return np.array([x[name] for x in sorted(mine, key=lambda x: x["seed"])], float)
-
-    def ratio(self, rule: str, reading: str, length: int) -> np.ndarray:
-        """Return the perplexity over that at the trained length, of every seed."""
-        loss = self.of("loss", rule, reading, length)
-        return np.exp(loss - self.of("loss", rule, AS_TRAINED, TRAINED))
-
-    def mean_ratio(self, rule: str, reading: str = AS_TRAINED) -> np.ndarray:
-        """Return its mean over seeds, at every length beyond the trained one."""
-        return np.array([self.ratio(rule, reading, n).mean() for n in self.longer])
-
-    def growth(self, name: str, rule: str, reading: str, length: int) -> float:
-        """Return n_eff, measured or of the law, over that at the trained length: mean of seeds."""
-        now, before = (
-            np.log(self.of(name, rule, *at)) for at in ((reading, length), (AS_TRAINED, TRAINED))
-        )
-        return float(np.exp((now - before).mean()))
-
-
-def spread(x: np.ndarray) -> float:
-    """Return the standard deviation over seeds."""
-    return float(np.std(x, ddof=len(x) > 1))
-
-
-def name_of(rule: str, reading: str) -> str:
-    """Return how a rule and a reading are named."""
-    return f"{rule} + NTK" if reading == NTK else rule
 
 
 def judge(records: list[Record]) -> str:
     """Return losses, ratios of perplexity and n_eff beside the law at every length."""
-    found, seeds = Found(records), len({x["seed"] for x in records})
-    lengths = found.lengths
-    lines = ["| loss, nats a byte | " + " | ".join(f"{n}" for n in lengths) + " |"]
-    lines.append("|---" * (len(lengths) + 1) + "|")
-    for rule, reading in found.series:
-        each = [found.of("loss", rule, reading, n) for n in lengths]
-        shown = " | ".join(f"{x.mean():.3f} ± {spread(x):.3f}" for x in each)
-        lines.append(f"| {name_of(rule, reading)} | {shown} |")
-    lines += ["", "| perplexity over that at 64 | "]
-    lines[-1] += " | ".join(f"× {n // TRAINED}" for n in found.longer) + " | published, × 2 |"
-    lines.append("|---" * (len(found.longer) + 2) + "|")
-    for rule, reading in found.series:
-        each = [found.ratio(rule, reading, n) for n in found.longer]
-        shown = " | ".join(f"{x.mean():.3f} ± {spread(x):.3f}" for x in each)
-        known = PUBLISHED.get(rule, "") if reading == AS_TRAINED else ""
-        lines.append(f"| {name_of(rule, reading)} | {shown} | {known} |")
-    lines += ["", f"Means ± standard deviation over {seeds} seeds.", ""]
-    lines.append("| n_eff: measured; law (factor off, first layer; others) | ")
+    found, lengths = Readings(records), sorted({x["length"] for x in records})
     lawful = [n for n in lengths if any(x["length"] == n and x["law"] > 0 for x in records)]
-    lines[-1] += " | ".join(f"{n}" for n in lawful) + " | without n |"
-    lines.append("|---" * (len(lawful) + 2) + "|")
+    loss, ratio, n_eff = {}, {}, {}
     for rule, reading in found.series:
-        cells_of_row = []
+        name = name_of(rule, reading)
+        loss[name] = [with_spread(found.of("loss", rule, reading, n)) for n in lengths]
+        ratio[name] = [with_spread(found.ratio(rule, reading, n)) for n in found.longer]
+        ratio[name].append(f"{PUBLISHED.get(name, '')}")
+        n_eff[name] = []
         for n in lawful:
-            of = {name: found.of(name, rule, reading, n) for name in COLUMNS[5:10]}
-            off_first, off_rest = (np.exp(of[name].mean()) for name in ("off_first", "off_rest"))
             measured, by_law = (
-                np.exp(np.log(of[name]).mean()) for name in ("n_eff_of_rows", "law")
+                found.mean_log(x, rule, reading, n) for x in ("n_eff_of_rows", "law")
             )
-            cells_of_row.append(f"{measured:.3g}; {by_law:.3g} ({off_first:.2f}; {off_rest:.2f})")
-        without = np.exp(found.of("off_without_n", rule, reading, lawful[-1]).mean())
-        shown = " | ".join((*cells_of_row, f"{without:.2f}"))
-        lines.append(f"| {name_of(rule, reading)} | {shown} |")
+            off = (np.exp(found.of(x, rule, reading, n).mean()) for x in ("off_first", "off_rest"))
+            factors = "; ".join(f"{x:.2f}" for x in off)
+            n_eff[name].append(f"{measured:.3g}; {by_law:.3g} ({factors})")
+        without_n = np.exp(found.of("off_without_n", rule, reading, lawful[-1]).mean())
+        n_eff[name].append(f"{without_n:.2f}")
     mixed = [found.of("loss", rule, SHUFFLED, TRAINED).mean() for rule, _ in found.series]
     explained = _dilution(found)
-    lines += [
+    multiples = [f"× {n // TRAINED}" for n in found.longer]
+    lines = [
+        *statistics.verdicts(_held(found, explained)),
+        "",
+        *table("loss, nats a byte", lengths, loss),
+        "",
+        *table("perplexity over that at 64", [*multiples, "published, × 2"], ratio),
+        "",
+        f"Means ± standard deviation over {len({x['seed'] for x in records})} seeds.",
+        "",
+        *table("n_eff: measured; law (factors)", [*lawful, "without n"], n_eff),
         "",
         "Geometric means over heads, the same rows for both; in brackets the median over heads and "
-        "rows of the factor between the two. Control, the law without n: the factor at the "
-        "longest length if n_eff stayed what the law says at 64.",
+        "rows of the factor between the two, in the first layer and in the others. Control, the "
+        "law without n: the factor at the longest length if n_eff stayed what the law says at 64.",
         "",
         "Rank correlation between the growth of n_eff since 64 bytes and the ratio of "
         f"perplexities, over rules, readings, seeds and longer lengths: {explained}.",
@@ -227,10 +178,19 @@ def judge(records: list[Record]) -> str:
         f"{min(mixed):.2f} to {max(mixed):.2f}. Text: the standard library of "
         f"{records[0]['corpus']} (the beginning of the SHA-256 of its files).",
     ]
-    return "\n".join([*statistics.verdicts(_held(found, explained)), "", *lines])
+    return "\n".join(lines)
 
 
-def _dilution(found: Found) -> statistics.Interval:
+def table(first: str, columns: list[Any], rows: dict[str, list[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    head = [
+        f"| {first} | " + " | ".join(map(str, columns)) + " |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    return head + [f"| {name} | " + " | ".join(row) + " |" for name, row in rows.items()]
+
+
+def _dilution(found: Readings) -> statistics.Interval:
     """Return how the growth of n_eff ranks with the ratio of perplexities."""
     grown, ratios = [], []
     for (rule, reading), n in itertools.product(found.series, found.longer):
@@ -240,7 +200,7 @@ def _dilution(found: Found) -> statistics.Interval:
     return statistics.rank_correlation(np.concatenate(grown), np.concatenate(ratios))
 
 
-def _held(found: Found, explained: statistics.Interval) -> dict[str, bool]:
+def _held(found: Readings, explained: statistics.Interval) -> dict[str, bool]:
     """Return what was predicted, and whether it came so; of rules that were trained."""
     longest, as_trained = found.lengths[-1], AS_TRAINED
     rules = [rule for rule, reading in found.series if reading == as_trained]
@@ -257,10 +217,10 @@ def _held(found: Found, explained: statistics.Interval) -> dict[str, bool]:
         "shuffled bytes cost at least 3 nats": all(
             found.of("loss", rule, SHUFFLED, TRAINED).mean() >= 3 for rule in rules
         ),
-        "the first layer is within 1.5 of the law in the median, at every length": _worst(
-            found, "off_first", FACTOR_OFF
+        "the first layer is within 1.5 of the law in the median, at every length": (
+            found.farthest_off("off_first") <= 1.5
         ),
-        "the others are within 2.5": _worst(found, "off_rest", FACTOR_OFF_REST),
+        "the others are within 2.5": found.farthest_off("off_rest") <= 2.5,
         "growth of n_eff ranks with the ratio of perplexities above 0.5": explained.value > 0.5,
     }
     if not set(lm.RULES) <= set(rules):
@@ -269,7 +229,11 @@ def _held(found: Found, explained: statistics.Interval) -> dict[str, bool]:
     with_ntk = {rule: found.mean_ratio(rule, NTK) for rule in lm.ROTARY}
     far = {**plain, **{name_of(rule, NTK): x for rule, x in with_ntk.items()}}
     rotary = [name for rule in lm.ROTARY for name in (rule, name_of(rule, NTK))]
-    grown = {r: found.growth("n_eff", r, as_trained, longest) for r in (lm.ALIBI, lm.NONE)}
+    grown = {
+        rule: found.mean_log("n_eff", rule, as_trained, longest)
+        / found.mean_log("n_eff", rule, as_trained, TRAINED)
+        for rule in (lm.ALIBI, lm.NONE)
+    }
     without_n = {r: np.exp(found.of("off_without_n", r, as_trained, longest).mean()) for r in rules}
     return held | {
         "RoPE's perplexity grows by 1.02 to 2 at twice the length": 1.02 <= plain[lm.ROPE][0] <= 2,
@@ -301,13 +265,6 @@ def _held(found: Found, explained: statistics.Interval) -> dict[str, bool]:
     }
 
 
-def _worst(found: Found, name: str, factor: float) -> bool:
-    """Return whether the median factor of n_eff off the law, over seeds, is never larger."""
-    each = [found.of(name, *series, n) for series in found.series for n in found.lengths]
-    known = [np.median(x) for x in each if np.all(np.isfinite(x))]
-    return bool(np.all(np.array(known) <= math.log(factor)))
-
-
 # --- the figure ----------------------------------------------------------------------------------
 
 # Okabe and Ito's colours, told apart by the colour-blind; shapes of markers tell them apart too.
@@ -322,7 +279,7 @@ LOOKS: dict[str, tuple[str, str]] = {
 
 def draw(records: list[Record], figure: Figure) -> None:
     """Draw loss against length; n_eff of trained heads beside the law, without NTK and with."""
-    found = Found(records)
+    found = Readings(records)
     axes = left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
     for rule, reading in found.series:
         color, marker = LOOKS[rule]

@@ -94,5 +94,7 @@ class Heads(NamedTuple):
         found = np.empty(self.queries.shape[:3])
         for layer, row, head in np.ndindex(found.shape):
             query, keys = self.queries[layer, row, head], self.keys[layer][head]
-            found[layer, row, head] = law(self.rule, query, keys, slopes[head], theta, length)
+            found[layer, row, head] = law(
+                self.rule, query, keys, float(slopes[head]), theta, length
+            )
         return found.swapaxes(0, 1)

@@ -118,7 +118,8 @@ def scores(rule: str, query: Any, key: Any, theta: Any, first: int = 0) -> Any:
     found /= math.sqrt(query.shape[-1])
     distance = m[:, None] - n
     if rule == ALIBI:
-        found -= alibi_slopes(query.shape[-3])[:, None, None] * np.maximum(distance, 0)
+        slopes = alibi_slopes(query.shape[-3])[:, None, None]
+        found -= slopes * np.maximum(distance, 0).astype(np.float32)
     return jnp.where(distance >= 0, found, -jnp.inf)
 
 
@@ -160,16 +161,17 @@ def predict(
         query, key, value = (by_head(y @ own[name]) for name in ("query", "key", "value"))
         if rule in (COCA, SLACK):
             key = jax.nn.relu(key)
-        read, a = [], None
+        read, n_eff = [], None
         for part in np.array_split(np.arange(n), blocks):
             first, end = int(part[0]), int(part[-1]) + 1
             found = scores(rule, query[..., first:end, :], key[..., :end, :], theta, first)
             a = jax.nn.softmax(found)
             read.append(a @ value[..., :end, :])
+            n_eff = 1 / (a[..., -1, :] ** 2).sum(-1)  # of the last part it stays
         out = jnp.concatenate(read, -2).swapaxes(-2, -3).reshape(x.shape)
         x = x + out @ own["output"]
         x = x + jax.nn.gelu(_normed(x) @ own["up"]) @ own["down"]
-        return x, (query, key, 1 / (a[..., -1, :] ** 2).sum(-1))
+        return x, (query, key, n_eff)
 
     x, inside = jax.lax.scan(layer, model["embedding"][text.astype(int)], model["layers"])
     return _normed(x) @ model["read"], inside
