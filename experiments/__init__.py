@@ -5,7 +5,9 @@
 `frame` runs an experiment cell by cell and writes its table, figure and page; `training` is Adam
 on many models at once; `weights` are the attention weights of the library's kernels; `statistics`
 are correlations and slopes with intervals. `real_sinks` looks into a model that was trained
-elsewhere, which `real_model` opens. Each experiment is one module: settings with seeds, the
-model, what is measured, the verdict, the figure. What was expected of it stands in `predictions/`,
-committed before the results in `results/`.
+elsewhere, which `real_model` opens. Of `coca`, `language_model` is a model of bytes, `head_law` the
+law of n_eff of its heads, `readings` what is measured at many lengths. Each experiment is one
+module: settings with seeds, the model, what is measured, the verdict, the figure; those of
+`real_sinks` and `coca` have modules of their own for the verdict. What was expected stands in
+`predictions/`, committed before the results in `results/`.
 """

@@ -6,10 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments import frame, real_sinks, recall, sinks, temperature
+from experiments import coca, frame, real_sinks, recall, sinks, temperature
 from sparsity import InputError
 
-ALL = (recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT, real_sinks.EXPERIMENT)
+ALL = (
+    *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
+    *(real_sinks.EXPERIMENT, coca.EXPERIMENT),
+)
 
 
 def main() -> None:
