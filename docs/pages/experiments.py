@@ -23,7 +23,7 @@ where it was, and the same seeds give the same numbers. Claims that an experimen
 they are recorded, and run no experiment.
 
 Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of the
-first from start to end. Another experiment: [Contributing](../../CONTRIBUTING.md).
+first from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
 """
 
 

@@ -53,10 +53,12 @@ class Records(list[dict[str, Any]]):
         return data_frame({n: [str(record[n]) for record in self] for n in names})
 
     def _repr_html_(self) -> str:
-        """Return the claims with their verdicts; of a single claim, each finding instead."""
+        """Return the claims with their verdicts; of one claim its findings and experiments."""
         if len(self) == 1:
             (record,) = self
-            rows = [_marked(finding) for finding in record["evidence"]["findings"]]
+            evidence = record["evidence"]
+            rows = [_marked(finding) for finding in evidence["findings"]]
+            rows += [["recorded", in_a_sentence(told)] for told in evidence.get("experiments", ())]
             head = (record["verdict"], record["claim"])
             return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
         head = ("verdict", "claim", "formula", "explanation", "source")
