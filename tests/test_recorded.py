@@ -200,7 +200,7 @@ def test_each_says_how_it_is_made_again_and_that_it_was_not():
         assert told["command"] in said
         assert said in " ".join(ledger.table([claim.record()], width=10_000).split())
         assert "not so: " in told["predictions"]
-        assert html.escape(said, quote=False) in sparsity.claims(only=claim.key)._repr_html_()
+        assert html.escape(said) in sparsity.claims(only=claim.key)._repr_html_()
 
 
 def test_the_command_tells_them_in_text_and_json(command, monkeypatch):
