@@ -222,7 +222,9 @@ def judge(records: list[Record]) -> str:
         "rules in ln n read out less than half of the longest rows": all(
             accuracy[rule, most] < 0.5 for rule in log_rules
         ),
-        "with n_eff above 100": all(of_exp[rule, most]["n_eff"] > 100 for rule in log_rules),
+        "rules in ln n have an n_eff above 100 there": all(
+            of_exp[rule, most]["n_eff"] > 100 for rule in log_rules
+        ),
         "as trained: sparsemax ahead of entmax-1.5 ahead of softmax": (
             ranked == ["sparsemax", "entmax1.5", "exp"]
         ),

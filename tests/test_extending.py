@@ -96,6 +96,40 @@ def answers(extended):
     return done.stdout.splitlines()
 
 
+EXPERIMENT = re.findall(
+    r"```(?:python|markdown)\n# (experiments/\S+)\n(.*?)```", PAGE, flags=re.DOTALL
+)
+
+
+def test_an_experiment_is_a_prediction_a_module_and_an_entry(tmp_path):
+    assert [path for path, _ in EXPERIMENT] == [
+        "experiments/predictions/walks.md",
+        "experiments/walks.py",
+    ]
+    leave = shutil.ignore_patterns("__pycache__", "results")
+    shutil.copytree(ROOT / "experiments", tmp_path / "experiments", ignore=leave)
+    for path, text in EXPERIMENT:
+        assert not (tmp_path / path).exists()
+        (tmp_path / path).write_text(text, "utf-8")
+    main = tmp_path / "experiments" / "__main__.py"
+    text = main.read_text("utf-8")
+    head, entries = text.split("ALL = (")
+    main.write_text(f"{head}from experiments import walks\n\nALL = (walks.EXPERIMENT, {entries}")
+    command = [sys.executable, "-m", "experiments", "walks", "--out", "out"]
+    settings = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "JAX_PLATFORMS": "cpu"}
+    for options in (["--tiny"], []):
+        done = subprocess.run(
+            [*command, *options], env=os.environ | settings, cwd=tmp_path,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "walks.md").read_text("utf-8")
+    assert EXPERIMENT[0][1].strip() in page
+    assert "- Held: the mean square is n, within 10 %." in page
+    assert "Failed" not in page
+    assert len((tmp_path / "out" / "walks.csv").read_text("utf-8").splitlines()) == 1 + 6
+
+
 def test_one_file_and_one_entry_for_each_family():
     families = [path.split("/")[1] for path in FILES]
     assert families == ["kernels", "rows", "quantities", "claims_ledger", "figures"]

@@ -13,7 +13,7 @@ from scipy import stats
 
 from sparsity import InputError, Row, SinkLogit, exact, score_kernel
 from sparsity.claims_ledger import sinks as claims_sinks
-from sparsity.claims_ledger.findings import Finding, verdict
+from sparsity.claims_ledger.findings import Finding, bases_of, verdict
 from sparsity.claims_ledger.sinks import SinkRoutes
 from sparsity.claims_ledger.sinks.mixing import small_stack, toy
 from sparsity.figures.mixing import FIGURE
@@ -536,6 +536,18 @@ def test_verdicts_follow_from_the_findings(records):
         findings = [Finding(**f) for f in r["evidence"]["findings"]]
         assert r["verdict"] == verdict(findings)
         assert all(f.holds for f in findings if f.role == "instead")
+
+
+def test_each_finding_says_whether_it_is_of_a_toy_or_published(records):
+    found = {key: bases_of(r["evidence"]["findings"]) for key, r in records.items()}
+    assert found == {
+        "sinks-mix-less": ["toy"],
+        "longer-context": ["computed", "toy"],
+        "rank-collapse": ["computed", "toy"],
+        "over-squashing": ["toy"],
+        "no-op": ["toy"],
+        "larger-models": ["computed", "published"],
+    }
 
 
 def test_published_data_are_marked_as_such(records):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import catalogue, claims, crosscheck, derivations, gallery, reference
+from pages import catalogue, claims, crosscheck, derivations, experiments, gallery, reference
 
 ALL: tuple[tuple[str, Callable[[], str]], ...] = (
     ("gallery", gallery.page),
@@ -11,6 +11,7 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
     ("catalogue", catalogue.page),
     ("claims", claims.page),
     ("crosscheck", crosscheck.page),
+    ("experiments", experiments.page),
     *((f"api-{part.name}", part.page) for part in reference.ALL),
 )
 

@@ -5,6 +5,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from sparsity.claims_ledger.findings import with_basis
+from sparsity.claims_ledger.recording import count_recorded, in_a_sentence
+
 FILE = Path(__file__).resolve().parents[2] / "figures/claims.json"
 
 _WORDS = """# Claims
@@ -12,7 +15,9 @@ _WORDS = """# Claims
 Statements of published sources, each judged by computation. `confirmed`: every finding holds.
 `refined`: it holds with a correction. `reported`: published numbers say so, and nothing here
 recomputes them. `refuted`: it is wrong. The verdict follows from the findings. `sparsity claims`
-computes this page anew.
+computes this page anew, but for experiments: what is marked *trained here* or *measured here* is
+recorded from [the experiments](experiments.md), which take minutes and are run by a command of
+their own. *Toy* is what random layers or a few tokens do, *published* what others measured.
 """
 
 
@@ -21,26 +26,30 @@ def page() -> str:
     records = json.loads(FILE.read_text("utf-8"))
     counts = Counter(record["verdict"] for record in records)
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    said += count_recorded(records)
     return "\n".join([_WORDS, f"Of {len(records)} claims: {said}.\n", *map(_claim, records)])
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Words as they stand: none of them is Markdown."""
     return re.sub(r"[\\`*_{}\[\]<>$|#]", r"\\\g<0>", text)
 
 
 def _claim(record) -> str:
     findings = "\n".join(
-        f"- {'holds' if each['holds'] else '**fails**'}: {_plain(each['statement'])}"
+        f"- {'holds' if each['holds'] else '**fails**'}: {plain(with_basis(each))}"
         for each in record["evidence"]["findings"]
+    )
+    experiments = "".join(
+        f"\n{plain(in_a_sentence(told))}\n" for told in record["evidence"]["experiments"]
     )
     return f"""## {record["key"]}: {record["verdict"]}
 
-> {_plain(record["claim"])}
+> {plain(record["claim"])}
 
 `{record["formula"]}`
 
-Source: {_plain(record["source"])}.
+Source: {plain(record["source"])}.
 
 {findings}
-"""
+{experiments}"""

@@ -7,6 +7,10 @@ plant wrong ones, and returns findings and numbers; the verdict follows by one r
 
     routes (evaluate, exact, estimate, derive, stacks) ── judge ── findings ── verdict ─┐
     su, sinks, coca, weights, rules: the claims by source  └── numbers + labels ────────┴── record
+    recorded: what experiments found, as numbers that a run of this takes as they stand
+
+A finding says what it rests on where that is not a computation at large: "toy", "published",
+"trained here" or "measured here".
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
-from sparsity.claims_ledger import coca, rules, sinks, su, weights
-from sparsity.claims_ledger.findings import counted_verdicts
+from sparsity.claims_ledger import coca, recorded, rules, sinks, su, weights
+from sparsity.claims_ledger.findings import counted_verdicts, with_basis
 from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.claims_ledger.recording import count_recorded, in_a_sentence
 from sparsity.tables import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -30,7 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL", "Records", "claims", "coca", "rules", "sinks", "su", "table", "weights"]
 
-ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS, *rules.CLAIMS)
+ALL: tuple[Claim, ...] = (
+    *(*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS, *rules.CLAIMS),
+    *recorded.CLAIMS,
+)
 
 
 class Records(list[dict[str, Any]]):
@@ -45,10 +53,12 @@ class Records(list[dict[str, Any]]):
         return data_frame({n: [str(record[n]) for record in self] for n in names})
 
     def _repr_html_(self) -> str:
-        """Return the claims with their verdicts; of a single claim, each finding instead."""
+        """Return the claims with their verdicts; of one claim its findings and experiments."""
         if len(self) == 1:
             (record,) = self
-            rows = [_marked(finding) for finding in record["evidence"]["findings"]]
+            evidence = record["evidence"]
+            rows = [_marked(finding) for finding in evidence["findings"]]
+            rows += [["recorded", in_a_sentence(told)] for told in evidence.get("experiments", ())]
             head = (record["verdict"], record["claim"])
             return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
         head = ("verdict", "claim", "formula", "explanation", "source")
@@ -57,14 +67,16 @@ class Records(list[dict[str, Any]]):
 
 
 def _marked(finding: Mapping[str, Any]) -> list[str]:
-    """Return whether a finding holds, as a word, and its statement."""
-    return ["holds" if finding["holds"] else "fails", finding["statement"]]
+    """Return whether a finding holds, as a word, and its statement after what it rests on."""
+    return ["holds" if finding["holds"] else "fails", with_basis(finding)]
 
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many records have which verdict."""
+    """Say how many records have which verdict, and how many of them rest on experiments."""
     total = counted_verdicts([record["verdict"] for record in records])
-    return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
+    return (
+        f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}{count_recorded(records)}"
+    )
 
 
 def claims(
@@ -88,6 +100,7 @@ def claims(
         A list, shown as a table in a notebook, of JSON-ready records {"key", "source", "claim",
         "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined",
         "reported" or "refuted", follows from the evidence. One alone is shown with its findings.
+        Experiments in the evidence are recorded: their numbers are not computed in this run.
 
     Raises:
         InputError: there is no claim of that key.
@@ -128,8 +141,10 @@ def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
         for finding in record["evidence"]["findings"]:
             mark, statement = _marked(finding)
             lines += _wrapped(" " * 14 + f"{mark}  ", statement, width)
+        for told in record["evidence"].get("experiments", ()):
+            lines += _wrapped(" " * 14, in_a_sentence(told), width)
         lines.append("")
-    return "\n".join([*lines, _counted(records)]) + "\n"
+    return "\n".join([*lines, *_wrapped("", _counted(records), width)]) + "\n"
 
 
 def _wrapped(head: str, text: str, width: int) -> list[str]:

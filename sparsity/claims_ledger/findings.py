@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 # The probability that chance alone changes any statistical finding of one claim, which divides it
-# among its comparisons (Bonferroni). With forty claims at most one run in 250 has a false alarm.
+# among its comparisons (Bonferroni). With 45 claims at most one run in 250 has a false alarm.
 ALARM = 1e-4
 CHANCE_BELOW_1E5 = 4.5  # standard errors, beyond which a normal error is with less than that chance
 
@@ -23,6 +23,15 @@ RULE = (
 )
 _ROLES = ("core", "reported", "letter", "instead")
 
+# What a finding rests on. Where nothing is said it is computed when the claim is judged, by theory,
+# an exact law or sampling of rows.
+COMPUTED = "computed"
+TOY = "toy"  # computed as well, on random layers or a few tokens: nothing is trained
+PUBLISHED = "published"  # numbers of others, which nothing here recomputes
+TRAINED = "trained here"  # small models; recorded, and not run again when the claim is judged
+MEASURED = "measured here"  # a model that others trained; recorded likewise
+BASES = (COMPUTED, TOY, PUBLISHED, TRAINED, MEASURED)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -34,21 +43,26 @@ class Finding:
             "instead" (what holds in its place, or besides).
         statement: a sentence that is true or false.
         holds: whether it is true, from the numbers.
+        basis: what it rests on, one of `BASES`.
     """
 
     role: str
     statement: str
     holds: bool | np.bool
+    basis: str = COMPUTED
 
     def __post_init__(self) -> None:
         """Make `holds` a plain bool: judges compare NumPy numbers, and JSON knows no `np.bool`."""
         if self.role not in _ROLES:
             raise ValueError(f"role {self.role!r} is not one of {_ROLES}")
+        if self.basis not in BASES:
+            raise ValueError(f"basis {self.basis!r} is not one of {BASES}")
         object.__setattr__(self, "holds", bool(self.holds))
 
 
 # `core(statement, holds)` reads as a sentence in a judge, so the roles are functions.
-core, reported, letter, instead = (partial(Finding, role) for role in _ROLES)
+core, letter, instead = (partial(Finding, role) for role in ("core", "letter", "instead"))
+reported = partial(Finding, "reported", basis=PUBLISHED)
 # What a judge returns: its findings, and the numbers behind them.
 Judged = tuple[list[Finding], dict[str, Any]]
 
@@ -83,6 +97,18 @@ def verdict(findings: Sequence[Finding]) -> str:
     if not held["letter"]:
         return "refined"
     return "reported" if any(f.role == "reported" for f in findings) else "confirmed"
+
+
+def bases_of(findings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what the findings of a record rest on, each once, in the order of `BASES`."""
+    found = {each.get("basis", COMPUTED) for each in findings}
+    return [basis for basis in BASES if basis in found]
+
+
+def with_basis(finding: Mapping[str, Any]) -> str:
+    """Return the statement of a finding after what it rests on, if it is not computed at large."""
+    basis = finding.get("basis", COMPUTED)
+    return finding["statement"] if basis == COMPUTED else f"{basis}: {finding['statement']}"
 
 
 def counted_verdicts(verdicts: Sequence[str]) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from sparsity.claims_ledger.findings import with_basis
 from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.recording import in_a_sentence
 from sparsity.report.parts import badge, details, mathematics, number, prose, section, table
 
 
@@ -160,7 +162,7 @@ def _findings_of_role(record: Record, *roles: str) -> list[Mapping[str, Any]]:
 def _list_findings(findings: Sequence[Mapping[str, Any]]) -> str:
     """Return findings as a list, each with a badge that says whether it holds."""
     items = (
-        f"<li>{badge('holds' if f['holds'] else 'fails')} <span>{prose(f['statement'])}</span></li>"
+        f"<li>{badge('holds' if f['holds'] else 'fails')} <span>{prose(with_basis(f))}</span></li>"
         for f in findings
     )
     return f'<ul class="findings">{"".join(items)}</ul>'
@@ -204,12 +206,17 @@ def _claim_article(i: int, record: Record, legend: Legend) -> str:
     instead = _findings_of_role(record, "instead")
     if instead:
         findings += f"<h4>Besides, or instead</h4>{_list_findings(instead)}"
+    experiments = "".join(
+        f'<p class="note">{prose(in_a_sentence(told))}</p>\n'
+        for told in found.get("experiments", ())
+    )
     proof = f"<h4>Why</h4><p>{prose(found['proof'])}</p>" if found["proof"] else ""
     numbers = f'<div class="numbers">{tables(found["numbers"], legend)}</div>'
     return (
         f'<article class="claim" id="claim-{i}">\n<h3><span class="text">{i}. '
         f"{prose(record['claim'])}</span> {badge(record['verdict'])}</h3>\n"
-        f'<p class="formula">{mathematics(record["formula"])}</p>\n{findings}\n{proof}\n'
+        f'<p class="formula">{mathematics(record["formula"])}</p>\n{findings}\n'
+        f"{experiments}{proof}\n"
         f"{details('Numbers', numbers)}\n"
         f'<p class="note">{escape(record["source"])}</p>\n</article>'
     )

@@ -7,7 +7,16 @@ import functools
 import jax
 import numpy as np
 
-from sparsity.claims_ledger.findings import Judged, core, instead, joined, letter, listed, reported
+from sparsity.claims_ledger.findings import (
+    TOY,
+    Judged,
+    core,
+    instead,
+    joined,
+    letter,
+    listed,
+    reported,
+)
 from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.sinks.mixing import (
     PUBLISHED_BESIDES,
@@ -81,15 +90,18 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
             f"‖∂v_j/∂v_i‖ stays below the sum over causal paths in all {entries} entries of "
             f"{len(stacks)} stacks (largest ratio {largest:.3f})",
             largest <= 1 + _ROUNDING,
+            basis=TOY,
         ),
         letter(
             "it holds as well where the attention is computed from the tokens: two tokens, one "
             f"softmax layer, influence {moving:.3f} and bound {held:.3f}",
             moving <= held,
+            basis=TOY,
         ),
         instead(
             "in one linear layer of one head it is attained by every token on every later one",
             np.allclose(exact, 1, rtol=0, atol=_ROUNDING),
+            basis=TOY,
         ),
     ]
     return findings, {"stacks": stacks, "entries": entries, "counter_example": [moving, held]}
@@ -168,11 +180,13 @@ def _layers_mix_more(routes: SinkRoutes) -> Judged:
             f"context: distance {fixed[0]:.2f}, {fixed[1]:.2f}, {fixed[2]:.2f} at n = 32, 128, "
             f"512; a sink that keeps a mass of 0.8 holds {held[-1]:.2f}",
             np.all(np.diff(fixed) < 0) and fixed[-1] < 0.5 * held[-1] and np.ptp(held) < 0.02,
+            basis=TOY,
         ),
         letter(
             "without a sink a longer context mixes more, also where the tokens are unrelated: "
             f"distance {unrelated[0]:.2f}, {unrelated[1]:.2f}, {unrelated[2]:.2f}",
             np.all(np.diff(unrelated) < 0),
+            basis=TOY,
         ),
     ]
     distances = {"none": none, "logit 4": fixed, "mass 0.8": held}

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import sympy
 
-from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, listed, table_rows
+from sparsity.claims_ledger.findings import (
+    ALARM,
+    TOY,
+    Judged,
+    core,
+    instead,
+    joined,
+    listed,
+    table_rows,
+)
 from sparsity.claims_ledger.judging import Claim, seeds_of_claim
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.design_search.monotone import sink_logit
@@ -157,6 +166,7 @@ def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
         f"a sink of mass {_MASS:g} and value zero lowers the mean influence of a token on the "
         f"later ones, over their own, in all {len(seeds)} random stacks, by at least one half",
         np.all(held < free / 2),
+        basis=TOY,
     )
     return [finding], {"influence_with": held, "influence_without": free}
 
@@ -182,14 +192,17 @@ def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
             f"apart when the sink has a larger mass: {none:.2f}, {half:.2f}, {most:.2f} at mass "
             "0, 0.5, 0.8",
             none < half < most,
+            basis=TOY,
         ),
         core(
             f"stacks drawn at random have these distances ({draws} each)",
             max(abs(row["z"]) for row in rows) <= critical,
+            basis=TOY,
         ),
         instead(
             f"a sink whose value is that of a common token mixes more than none: {full:.2f}",
             full < none,
+            basis=TOY,
         ),
     ]
     return findings, {"collapse": rows, "critical": critical}
@@ -202,6 +215,7 @@ def _of_six_tokens(routes: SinkRoutes) -> Judged:
         f"{listed(without, '.3f')} of their own influence, with the sink only "
         f"{listed(held, '.3f')}",
         np.all(held < without / 3),
+        basis=TOY,
     )
     return [finding], {"toy": {"without": without, "with": held}}
 
@@ -236,11 +250,13 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
             f"‖v_n − v_(n−1)‖ ≤ √2·‖V − (1/n)11ᵀV‖ for all {count} token matrices, so the first "
             "collapse with Δ/√2 gives the second with Δ",
             worst <= math.sqrt(2) * (1 + 1e-12),
+            basis=TOY,
         ),
         core("2(a² + b²) − (a − b)² = (a + b)², so it holds for all (proven)", identity),
         core(
             "not conversely: tokens with v_n = v_(n−1) exactly and ‖V − (1/n)11ᵀV‖ > 10⁹",
             apart.last_pair == 0 and apart.rank > 1e9,
+            basis=TOY,
         ),
         instead(
             "the factor √2 cannot be spared: v_n = −v_(n−1), the others 0, attains it",
@@ -270,19 +286,23 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
             "with value zero the update of a layer is 1 − m of that without a sink, m the sink's "
             "mass: at m = 0.999 it is 0.001",
             np.allclose(zero / zero[0], 1 - masses, rtol=1e-3, atol=1e-6),
+            basis=TOY,
         ),
         core(
             "with one hundredth of a common value the update at m = 0.999 is below 2 % of that "
             "without a sink",
             small[-1] < 0.02 * small[0],
+            basis=TOY,
         ),
         core(
             f"no token is influenced by a sink of value zero, after {_STACK.depth} layers",
             np.all(column == 0),
+            basis=TOY,
         ),
         instead(
             "with the value of a common token it is no no-op: the update grows as m → 1",
             full[-1] > full[0],
+            basis=TOY,
         ),
     ]
     return findings, {"updates": table_rows(mass=masses, update=zero, with_value=full)}

@@ -1,0 +1,66 @@
+"""The experiments: their questions, what came of them, and the claims that they judge."""
+
+import json
+import re
+from pathlib import Path
+
+from pages.claims import FILE, plain
+
+RESULTS = Path(__file__).resolve().parents[2] / "experiments/results"
+_ROOT = "../../experiments/results"  # from the folder of this page
+
+_WORDS = """# Experiments
+
+Theory says how sharply a mechanism can focus. These experiments ask what comes of it: small models
+trained here, and real ones measured, beside the laws of this library. They stand in the folder
+`experiments/`, outside the package, each one module that uses the library as a user would.
+
+What was expected of each was committed before its results, with what would refute it, and is never
+changed: what did not come so is told as failed. Each has a negative control and several seeds.
+`python -m experiments` runs all of them, or those that are named. A run that is cut short goes on
+where it was, and the same seeds give the same numbers. Claims that an experiment judges are marked
+*trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their numbers as
+they are recorded, and run no experiment.
+
+Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of the
+first from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
+"""
+
+
+def page() -> str:
+    """The page in Markdown."""
+    records = json.loads(FILE.read_text("utf-8"))
+    return "\n".join([_WORDS, *(_section(path, records) for path in sorted(RESULTS.glob("*.md")))])
+
+
+def _section(path: Path, records) -> str:
+    text, name = path.read_text("utf-8"), path.stem
+    title = re.search(r"^# (.*)$", text, re.MULTILINE)
+    minutes = re.search(r"^[\d.]+ minutes on .*$", text, re.MULTILINE)
+    came = re.findall(r"^- (Held|\*\*Failed\*\*): (.*)$", text, re.MULTILINE)
+    assert title, path
+    assert minutes, path
+    assert came, path
+    held = sum(verdict == "Held" for verdict, _ in came)
+    failed = [words.rstrip(".") for verdict, words in came if verdict != "Held"]
+    missed = f" Not so: {plain('; '.join(failed))}." if failed else ""
+    claims = "".join(
+        f"- [{record['key']}](claims.md), **{record['verdict']}**: {plain(record['claim'])} "
+        f"Seen: {plain(_first(record, told['basis']))}.\n"
+        for record in records
+        for told in record["evidence"]["experiments"]
+        if told["name"] == name
+    )
+    return f"""## {title[1]}
+
+{claims}
+Of {len(came)} predictions {held} held.{missed}
+[Prediction, outcome and settings]({_ROOT}/{name}.md); `python -m experiments {name}`; {minutes[0]}
+
+![The figure of the experiment {name}]({_ROOT}/{name}.png)
+"""
+
+
+def _first(record, basis: str) -> str:
+    """The first thing that an experiment found for a claim."""
+    return next(f["statement"] for f in record["evidence"]["findings"] if f["basis"] == basis)

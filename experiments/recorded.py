@@ -1,0 +1,200 @@
+"""The numbers of the experiments that the ledger of claims carries, from their committed tables.
+
+    python -m experiments.recorded [NAME …]
+
+prints them as they stand in `sparsity/claims_ledger/recorded/NAME.py`, to be copied there after a
+new run. A test compares the two. An experiment whose numbers the ledger is to carry has a function
+here, from the rows of its table to numbers, and an entry in `NUMBERS`.
+"""
+
+from __future__ import annotations
+
+import csv
+import pprint
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import recall, sinks, statistics, temperature
+from experiments.frame import Record
+
+RESULTS = Path(__file__).parent / "results"
+DIGITS = 4  # of a number in the ledger
+
+
+def read_table(path: Path) -> list[Record]:
+    """Return the rows of a table, with numbers where they can be read as such."""
+
+    def value(text: str) -> Any:
+        try:
+            return int(text)
+        except ValueError:
+            try:
+                return float(text)
+            except ValueError:
+                return text
+
+    with path.open(encoding="utf-8") as file:
+        return [{name: value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def read_predictions(path: Path) -> dict[str, bool]:
+    """Return what was predicted in an experiment, and whether it came so, from its page."""
+    found = re.findall(r"^- (Held|\*\*Failed\*\*): (.*)\.$", path.read_text("utf-8"), re.MULTILINE)
+    return {words: came == "Held" for came, words in found}
+
+
+def rounded(value: Any) -> Any:
+    """Return nested numbers with `DIGITS` digits, as plain ones."""
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(each) for each in value]
+    if isinstance(value, (str, bool, int)):
+        return value
+    return int(value) if isinstance(value, np.integer) else float(f"{value:.{DIGITS}g}")
+
+
+def of_recall(rows: list[Record]) -> dict[str, Any]:
+    """Return which cells recall, what ranks the accuracies, and how near the needle law is."""
+    cells = statistics.mean_over_seeds(rows, recall.BY)
+    accuracy, law, n_eff, dim, pairs = (
+        np.array([cell[name] for cell in cells])
+        for name in ("accuracy", "law", "n_eff", "dim", "pairs")
+    )
+    most, hard = pairs.max(), accuracy < 0.95
+    focusing = [x for x in cells if x["map"] not in recall.NO_FOCUS and x["dim"] >= 16]
+    of_others = np.random.default_rng(0).permutation(law)
+    ranks = {
+        "the needle law": law,
+        "few keys attended to, −n_eff": -n_eff,
+        "the size of the state, d": dim,
+        "d over P": dim / pairs,
+        "control: the law of other cells": of_others,
+    }
+    near = np.abs(law - accuracy) <= 0.1
+    near_others = np.abs(of_others - accuracy) <= 0.1
+    return {
+        "cells": len(cells),
+        "focusing": len(focusing),
+        "recalling": sum(cell["accuracy"] >= 0.95 for cell in focusing),
+        "spread": np.mean([cell["spread"] for cell in cells]),
+        "at_most_pairs": [
+            {name: cell[name] for name in ("map", "dim", "accuracy", "spread", "law", "n_eff")}
+            for cell in cells
+            if cell["pairs"] == most and cell["map"] in ("exp", "relu2", *recall.NO_FOCUS)
+        ],
+        "ranks": {
+            words: list(statistics.rank_correlation(x, accuracy)) for words, x in ranks.items()
+        },
+        "near": int(near.sum()),
+        "near_others": int(near_others.sum()),
+        "hard": int(hard.sum()),
+        "hard_near": int(near[hard].sum()),
+        "hard_near_others": int(near_others[hard].sum()),
+        "without_needle": np.mean([row["without_needle"] for row in rows]),
+        "chance": 1 / recall.VALUES,
+    }
+
+
+def of_sinks(rows: list[Record]) -> dict[str, Any]:
+    """Return the slopes of a trained sink in ln n, and what heads leak with a sink and without."""
+    slopes, with_sink = [], [row for row in rows if row["head"] in sinks.WITH_SINK]
+    for low, head in dict.fromkeys((row["noise_from"], row["head"]) for row in with_sink):
+        mine = [row for row in with_sink if (row["noise_from"], row["head"]) == (low, head)]
+        log_n = np.log([row["length"] for row in mine])
+        of = {name: np.array([row[name] for row in mine]) for name in ("logit", "odds", "law")}
+        off = of["logit"] - of["law"]
+        slopes.append(
+            {
+                "head": f"{head}, noise from {low:g}",
+                "slope": list(statistics.slope(log_n, of["logit"])),
+                "slope_of_odds": list(statistics.slope(log_n, of["odds"])),
+                "slope_at_mass": list(statistics.slope(log_n, of["logit"] - of["odds"])),
+                "off": off.mean(),
+                "off_spread": off.std(),
+            }
+        )
+
+    no_sink, sparsemax, relu, sigmoid = sinks.OTHERS
+    without = [row["leak_without_first"] for row in with_sink]
+    alone = [row[name] for row in rows if row["head"] == no_sink for name in ("error", "leak")]
+    return {
+        "lengths": sorted({row["length"] for row in with_sink}),
+        "slopes": slopes,
+        "largest_off": max(abs(row["logit"] - row["law"]) for row in with_sink),
+        "off_without_ln_n": np.mean(
+            [row["logit"] - row["law"] + np.log(row["length"]) for row in with_sink]
+        ),
+        "heads": [
+            {
+                "weights": words,
+                "error": _largest_median(rows, "error", heads),
+                "leak": _largest_median(rows, "leak", heads),
+            }
+            for words, heads in {
+                "softmax with a sink": sinks.WITH_SINK,
+                no_sink: (no_sink,),
+                relu: (relu,),
+                sigmoid: (sigmoid,),
+                sparsemax: (sparsemax,),
+            }.items()
+        ],
+        "no_sink_range": [min(alone), max(alone)],
+        "sparsemax_error_to_32": _largest_median(
+            [row for row in rows if row["length"] <= 32], "error", (sparsemax,)
+        ),
+        "leak_without_first": [min(without), float(np.median(without)), max(without)],
+        "relu_first_mass": max(row["first_mass"] for row in rows if row["head"] == relu),
+        "sigmoid_first_share": max(
+            row["first_mass"] * row["length"] for row in rows if row["head"] == sigmoid
+        ),
+    }
+
+
+def _largest_median(rows: list[Record], name: str, heads: tuple[str, ...]) -> float:
+    """Return the largest, over lengths and kinds of noise, of the medians of seeds."""
+    by_cell: dict[Any, list[float]] = {}
+    for row in rows:
+        if row["head"] in heads:
+            cell = row["head"], row["length"], row["noise_from"]
+            by_cell.setdefault(cell, []).append(row[name])
+    return max(float(np.median(values)) for values in by_cell.values())
+
+
+def of_temperature(rows: list[Record]) -> dict[str, Any]:
+    """Return accuracy and n_eff of every rule at every length, and the powers of n in n_eff."""
+    cells = statistics.mean_over_seeds(rows, temperature.BY)
+    lengths = sorted({cell["length"] for cell in cells})
+    read, powers = [], {}
+    for name, rule in dict.fromkeys((cell["map"], cell["rule"]) for cell in cells):
+        mine = [cell for cell in cells if (cell["map"], cell["rule"]) == (name, rule)]
+        columns = {x: [cell[x] for cell in mine] for x in ("accuracy", "spread", "n_eff")}
+        read.append({"weights": name, "rule": rule, **columns})
+        if rule == "as trained":
+            half = len(lengths) // 2
+            log_n, log_n_eff = np.log(lengths[half:]), np.log(columns["n_eff"][half:])
+            powers[name] = np.polyfit(log_n, log_n_eff, 1)[0]
+    return {"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers}
+
+
+NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
+    "recall": of_recall,
+    "sinks": of_sinks,
+    "temperature": of_temperature,
+}
+
+
+def numbers(name: str, folder: Path = RESULTS) -> dict[str, Any]:
+    """Return the numbers of an experiment for the ledger, from the table in a folder."""
+    return rounded(NUMBERS[name](read_table(folder / f"{name}.csv")))
+
+
+if __name__ == "__main__":
+    for asked in sys.argv[1:] or NUMBERS:
+        print(f"{asked}:")  # noqa: T201
+        pprint.pp(numbers(asked), width=100)

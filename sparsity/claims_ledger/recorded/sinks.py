@@ -1,0 +1,206 @@
+"""Trained sinks: how strong a sink is learned in longer rows, and which heads need one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
+from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.recording import Outcome, Recorded, interval, nothing_computed
+
+SINKS = Recorded(
+    name="sinks",
+    basis=TRAINED,
+    settings="One head returns the mean of n = 8 to 256 tokens of noise at a trigger and nothing "
+    "at any other query; softmax with BOS or a sink logit and four other heads, 36 cells, "
+    "108 models",
+    seeds=3,
+    predictions=8,
+    failed=(
+        "the law gives every trained logit to 0.1 at its mass",
+        "relu/n, the sigmoid and sparsemax leak less than 10⁻³",
+        "without its sink a head leaks 0.5 to 1.5",
+    ),
+    numbers={
+        "lengths": [8, 16, 32, 64, 128, 256],
+        "slopes": [
+            {
+                "head": "softmax, BOS, noise from -1",
+                "slope": [0.6019, 0.5092, 0.6945],
+                "slope_of_odds": [-0.4026, -0.4952, -0.31],
+                "slope_at_mass": [1.004, 1.001, 1.008],
+                "off": 0.001817,
+                "off_spread": 0.002233,
+            },
+            {
+                "head": "softmax, sink logit, noise from -1",
+                "slope": [0.661, 0.5978, 0.7242],
+                "slope_of_odds": [-0.3396, -0.4032, -0.2759],
+                "slope_at_mass": [1.001, 0.9988, 1.002],
+                "off": 0.001194,
+                "off_spread": 0.002507,
+            },
+            {
+                "head": "softmax, BOS, noise from 0",
+                "slope": [0.6928, 0.5749, 0.8108],
+                "slope_of_odds": [-0.3798, -0.4897, -0.2698],
+                "slope_at_mass": [1.073, 1.033, 1.112],
+                "off": 0.02222,
+                "off_spread": 0.01935,
+            },
+            {
+                "head": "softmax, sink logit, noise from 0",
+                "slope": [0.9945, 0.8906, 1.098],
+                "slope_of_odds": [-0.1038, -0.1754, -0.03222],
+                "slope_at_mass": [1.098, 1.048, 1.149],
+                "off": 0.02911,
+                "off_spread": 0.03694,
+            },
+        ],
+        "largest_off": 0.125,
+        "off_without_ln_n": 3.826,
+        "heads": [
+            {"weights": "softmax with a sink", "error": 0.0006226, "leak": 1.112e-05},
+            {"weights": "softmax, no sink", "error": 0.2519, "leak": 0.2504},
+            {"weights": "relu/n", "error": 3.14e-11, "leak": 0.0},
+            {"weights": "sigmoid(s − ln n)", "error": 1.124e-07, "leak": 4.841e-05},
+            {"weights": "sparsemax, BOS", "error": 0.7895, "leak": 4.127e-05},
+        ],
+        "no_sink_range": [0.2274, 0.2562],
+        "sparsemax_error_to_32": 2.622e-09,
+        "leak_without_first": [0.6045, 0.9899, 2.763],
+        "relu_first_mass": 0.0,
+        "sigmoid_first_share": 1.007,
+    },
+)
+
+
+def stronger(found: Mapping[str, Any]) -> Judged:
+    """Find how the logit of a trained sink rises with the length, and what the law says of it."""
+    heads = found["slopes"]
+    rises, odds, at_mass = (
+        [head[name] for head in heads] for name in ("slope", "slope_of_odds", "slope_at_mass")
+    )
+    lengths = f"n = {found['lengths'][0]} … {found['lengths'][-1]}"
+    findings = [
+        core(
+            f"the trained logit, above the mean score, rises with ln n in all {len(heads)} kinds "
+            f"of head, {lengths}: slopes " + listed(map(interval, rises)),
+            all(low > 0 for _, low, _ in rises),
+        ),
+        letter(
+            "it rises like ln n, as would keep the mass of the sink: slopes of 1 ± 0.1",
+            all(abs(slope - 1) <= 0.1 for slope, _, _ in rises),
+        ),
+        instead(
+            "longer rows train less mass: the slopes of ln(m/(1 − m)) are "
+            + listed((slope for slope, _, _ in odds), ".2f"),
+            all(high < 0 for _, _, high in odds),
+        ),
+        instead(
+            "at the mass that was trained it rises like ln n: slopes of b − β̂ − ln(m/(1 − m)) "
+            + listed((slope for slope, _, _ in at_mass), ".2f"),
+            all(abs(slope - 1) <= 0.1 for slope, _, _ in at_mass),
+        ),
+        instead(
+            "at its mass and γ̂ the exact law gives the logit to "
+            f"{max(abs(head['off']) for head in heads):.3f} on the average of a kind, to "
+            f"{found['largest_off']:.3f} at most; without ln n (control) it is off by "
+            f"{found['off_without_ln_n']:.2f}",
+            max(abs(head["off"]) for head in heads) < 0.05 and found["off_without_ln_n"] > 1,
+        ),
+    ]
+    shown = [
+        {
+            "weights": head["head"],
+            **{name: interval(head[name]) for name in ("slope", "slope_of_odds", "slope_at_mass")},
+            "off": head["off"],
+            "off_spread": head["off_spread"],
+        }
+        for head in heads
+    ]
+    return findings, {"sink_slopes": shown}
+
+
+def needed(found: Mapping[str, Any]) -> Judged:
+    """Find which heads answer at the trigger and are silent elsewhere."""
+    of = {head["weights"]: head for head in found["heads"]}
+    with_sink = of["softmax with a sink"]
+    relu, sigmoid, sparsemax = (
+        of[name] for name in ("relu/n", "sigmoid(s − ln n)", "sparsemax, BOS")
+    )
+    low, high = found["no_sink_range"]
+    least, usual, most = found["leak_without_first"]
+    findings = [
+        core(
+            "softmax without a sink leaves a quarter of what is wanted at the trigger and puts out "
+            f"a quarter elsewhere: {low:.3f} to {high:.3f} over lengths and seeds; with BOS or a "
+            f"sink logit {with_sink['error']:.1g} and {with_sink['leak']:.1g} at most",
+            low > 0.2 and high < 0.3 and max(with_sink["error"], with_sink["leak"]) < 1e-2,
+        ),
+        core(
+            f"relu/n puts out {relu['leak']:.1g} elsewhere and sigmoid(s − ln n) "
+            f"{sigmoid['leak']:.1g}, with {relu['error']:.1g} and {sigmoid['error']:.1g} wrong at "
+            "the trigger",
+            max(x[name] for x in (relu, sigmoid) for name in ("error", "leak")) < 1e-3,
+        ),
+        core(
+            "neither has a sink: the first token takes "
+            f"{found['relu_first_mass']:.1g} of the weight and {found['sigmoid_first_share']:.2f} "
+            "times its share",
+            found["relu_first_mass"] < 1e-3 and found["sigmoid_first_share"] < 1.1,
+        ),
+        instead(
+            "the sink taken away after training, a softmax head puts out "
+            f"{least:.2f} to {most:.2f} where it is to be silent, {usual:.2f} in the median",
+            least > 0.5,
+        ),
+        instead(
+            "sparsemax with BOS solves it up to n = 32, with "
+            f"{found['sparsemax_error_to_32']:.1g} wrong, and did not learn it at 128: "
+            f"{sparsemax['error']:.2f}",
+            found["sparsemax_error_to_32"] < 1e-3 and sparsemax["error"] > 0.5,
+        ),
+    ]
+    return findings, {"trigger_task": found["heads"]}
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        key="trained-sink-grows",
+        source="Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732",
+        statement="Heads that train in longer rows learn a stronger sink.",
+        formula="b − β̂ = ln n + γ̂²/2 + ln(m/(1 − m)) for γ̂² ≪ ln n",
+        proof="",
+        judge=nothing_computed,
+        recorded=(Outcome(SINKS, stronger),),
+        labels={
+            "sink_slopes": "Slopes in ln n with 95 % intervals",
+            "weights": "head",
+            "slope": "of b − β̂",
+            "slope_of_odds": "of ln(m/(1 − m))",
+            "slope_at_mass": "of their difference",
+            "off": "b − β̂ less the exact law’s, mean",
+            "off_spread": "standard deviation",
+        },
+    ),
+    Claim(
+        key="softmax-needs-a-sink",
+        source="Ran-Milo (2026), Attention sinks are provably necessary in softmax transformers, "
+        "arXiv 2603.11487",
+        statement="A softmax head that is to answer at a trigger and to be silent elsewhere needs "
+        "a sink; one whose weights are not normalised needs none.",
+        formula="Σ_j p_j = 1",
+        proof="",
+        judge=nothing_computed,
+        recorded=(Outcome(SINKS, needed),),
+        labels={
+            "trigger_task": "Largest over lengths of the medians of seeds, of the square wanted",
+            "weights": "weights",
+            "error": "wrong at the trigger",
+            "leak": "put out elsewhere",
+        },
+        rough=("error", "leak"),
+    ),
+)

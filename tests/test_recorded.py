@@ -1,0 +1,261 @@
+"""Claims on recorded experiments: their numbers are those of the committed tables, and decide."""
+
+import csv
+import html
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import answer
+
+import sparsity
+from experiments import recorded as of_tables
+from experiments.frame import PREDICTIONS
+from sparsity import claims_ledger as ledger
+from sparsity.claims_ledger import sinks
+from sparsity.claims_ledger.findings import MEASURED, TRAINED, core, letter
+from sparsity.claims_ledger.recorded import CLAIMS, EXPERIMENTS, OF_SINKS
+from sparsity.claims_ledger.recording import Outcome, Recorded, in_a_sentence
+
+RESULTS = Path(__file__).parents[1] / "experiments" / "results"
+CLAIM = {claim.key: claim for claim in CLAIMS}
+NAMES = [experiment.name for experiment in EXPERIMENTS]
+
+
+def differences(told, found, where=""):
+    """Where two nested values are not the same, numbers to a part in a thousand."""
+    if isinstance(found, dict):
+        if set(told) != set(found):
+            return [where]
+        return [
+            x for name in found for x in differences(told[name], found[name], f"{where}/{name}")
+        ]
+    if isinstance(found, list):
+        if len(told) != len(found):
+            return [where]
+        pairs = enumerate(zip(told, found, strict=True))
+        return [x for i, (a, b) in pairs for x in differences(a, b, f"{where}/{i}")]
+    same = (
+        told == found if isinstance(found, str) else told == pytest.approx(found, rel=1e-3, abs=0)
+    )
+    return [] if same else [where]
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=NAMES)
+def test_every_number_is_that_of_the_committed_table(experiment):
+    found = of_tables.numbers(experiment.name)
+    assert differences(experiment.numbers, found) == []
+    assert len(json.dumps(found)) > 500
+
+
+def planted(numbers, factor, path=()):
+    """Each number in turn times a factor: (where, the numbers with that one wrong)."""
+    for name in numbers if isinstance(numbers, dict) else range(len(numbers)):
+        value, copy = numbers[name], json.loads(json.dumps(numbers))
+        if isinstance(value, (dict, list)):
+            for where, inside in planted(value, factor, (*path, name)):
+                yield where, {**copy, name: inside} if isinstance(copy, dict) else [
+                    *copy[:name], inside, *copy[name + 1 :]
+                ]  # fmt: skip
+        elif not isinstance(value, str):
+            copy[name] = value * factor if value else 0.01
+            yield "/".join(map(str, ("", *path, name))), copy
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=NAMES)
+def test_a_number_that_is_wrong_by_a_hundredth_is_seen(experiment):
+    found = of_tables.numbers(experiment.name)
+    seen = [(where, differences(wrong, found)) for where, wrong in planted(dict(found), 1.01)]
+    assert len(seen) > 20
+    assert all(different == [where] for where, different in seen)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=NAMES)
+def test_seeds_and_predictions_are_those_of_the_results(experiment):
+    with (RESULTS / f"{experiment.name}.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["seed"] for row in rows}) == experiment.seeds
+    came = of_tables.read_predictions(RESULTS / f"{experiment.name}.md")
+    assert len(came) == experiment.predictions
+    assert tuple(words for words, held in came.items() if not held) == experiment.failed
+    for count in re.findall(r"(\d+) models", experiment.settings):
+        assert int(count) == len(rows)
+    assert (PREDICTIONS / f"{experiment.name}.md").is_file()
+
+
+def test_every_experiment_of_the_tables_is_recorded_and_the_other_way_round():
+    assert list(of_tables.NUMBERS) == NAMES
+    used = {outcome.experiment.name for claim in ledger.ALL for outcome in claim.recorded}
+    assert used == set(NAMES)
+
+
+# --- the verdicts --------------------------------------------------------------------------------
+
+
+def judged(key, change):
+    """The record of a claim in a world where its experiment found something else."""
+    claim = CLAIM[key]
+    (outcome,) = claim.recorded
+    numbers = json.loads(json.dumps(outcome.experiment.numbers))
+    change(numbers)
+    experiment = replace(outcome.experiment, numbers=numbers)
+    return replace(claim, recorded=(replace(outcome, experiment=experiment),)).record()
+
+
+def linear_ones_recall(numbers):
+    for row in numbers["at_most_pairs"]:
+        row["accuracy"] = 1.0
+
+
+def the_state_ranks_better(numbers):
+    ranks = numbers["ranks"]
+    ranks["the needle law"], ranks["the size of the state, d"] = (
+        ranks["the size of the state, d"],
+        ranks["the needle law"],
+    )
+
+
+def few_keys_say_it(numbers):
+    numbers["ranks"]["few keys attended to, −n_eff"] = [0.7, 0.6, 0.8]
+
+
+def sinks_do_not_grow(numbers):
+    for head in numbers["slopes"]:
+        head["slope"] = [0.0, -0.1, 0.1]
+
+
+def sinks_grow_like_ln_n(numbers):
+    for head in numbers["slopes"]:
+        head["slope"] = [1.0, 0.95, 1.05]
+
+
+def softmax_needs_none(numbers):
+    numbers["no_sink_range"] = [1e-6, 1e-3]
+
+
+def relu_leaks(numbers):
+    next(head for head in numbers["heads"] if head["weights"] == "relu/n")["leak"] = 0.2
+
+
+def rule(numbers, name):
+    rows = numbers["read"]
+    return next(row for row in rows if (row["weights"], row["rule"]) == ("exp", name))
+
+
+def n_eff_stays(numbers):
+    numbers["powers"]["exp"] = 0.1
+
+
+def log_n_gains_nothing(numbers):
+    rule(numbers, "log-n")["accuracy"] = rule(numbers, "as trained")["accuracy"]
+
+
+def log_n_keeps_n_eff(numbers):
+    rule(numbers, "log-n")["n_eff"] = [1.25] * 6
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "expected"),
+    [
+        ("focus-decides-recall", linear_ones_recall, "refuted"),
+        ("focus-decides-recall", the_state_ranks_better, "refuted"),
+        ("focus-decides-recall", few_keys_say_it, "confirmed"),
+        ("trained-sink-grows", sinks_do_not_grow, "refuted"),
+        ("trained-sink-grows", sinks_grow_like_ln_n, "confirmed"),
+        ("softmax-needs-a-sink", softmax_needs_none, "refuted"),
+        ("softmax-needs-a-sink", relu_leaks, "refuted"),
+        ("softmax-disperses", n_eff_stays, "refuted"),
+        ("log-n-extrapolates", log_n_gains_nothing, "refuted"),
+        ("log-n-extrapolates", log_n_keeps_n_eff, "confirmed"),
+    ],
+)
+def test_another_outcome_changes_the_verdict(key, change, expected):
+    assert judged(key, lambda numbers: None)["verdict"] != expected
+    assert judged(key, change)["verdict"] == expected
+
+
+def test_what_is_said_to_hold_besides_does():
+    for claim in CLAIMS:
+        findings = claim.record()["evidence"]["findings"]
+        assert all(each["holds"] for each in findings if each["role"] == "instead")
+        assert {each["basis"] for each in findings} == {TRAINED}
+
+
+# --- how it is told ------------------------------------------------------------------------------
+
+
+def test_each_says_how_it_is_made_again_and_that_it_was_not():
+    for claim in CLAIMS:
+        (told,) = claim.record()["evidence"]["experiments"]
+        assert told["recomputed"] is False
+        assert told["command"] == f"python -m experiments {told['name']}"
+        said = in_a_sentence(told)
+        assert "recorded and not recomputed in this run" in said
+        assert f"{told['seeds']} seeds" in said
+        assert told["command"] in said
+        assert said in " ".join(ledger.table([claim.record()], width=10_000).split())
+        assert "not so: " in told["predictions"]
+        assert html.escape(said) in sparsity.claims(only=claim.key)._repr_html_()
+
+
+def test_the_command_tells_them_in_text_and_json(command, monkeypatch):
+    monkeypatch.setattr(ledger, "ALL", CLAIMS)
+    code, out, _ = command("claims")
+    text = " ".join(out.split())
+    assert code == 0
+    assert text.count("python -m experiments recall") == 1
+    assert text.count("trained here: ") > 20
+    assert text.endswith("5 rest on recorded experiments, not run again here")
+    for record in answer(command, "claims"):
+        (told,) = record["evidence"]["experiments"]
+        assert told["basis"] == "trained here"
+        assert told["recomputed"] is False
+
+
+MEASURED_ONCE = Recorded(
+    "real_sinks", MEASURED, "A model", 1, 2, ("a word",), {"moved": 0.5, "moved_without": 0.9}
+)
+
+
+def measured(role, holds):
+    return Outcome(
+        MEASURED_ONCE, lambda found: ([role(f"moves {found['moved']}", holds)], {"found": found})
+    )
+
+
+@pytest.mark.parametrize(
+    ("role", "holds", "expected"),
+    [(core, True, "confirmed"), (letter, False, "refined"), (core, False, "refuted")],
+)
+def test_what_is_measured_joins_a_claim_on_sinks(role, holds, expected):
+    assert {claim.key for claim in sinks.CLAIMS} >= set(OF_SINKS)
+    (claim,) = (each for each in sinks.CLAIMS if each.key == "no-op")
+    record = replace(claim, recorded=(measured(role, holds),)).record()
+    assert record["verdict"] == expected
+    assert record["evidence"]["findings"][-1] == {
+        **{"role": role.args[0], "statement": "moves 0.5", "holds": holds},
+        "basis": "measured here",
+    }
+    assert {"updates", "found"} <= set(record["evidence"]["numbers"])
+    assert json.loads(json.dumps(record)) == record
+    text = " ".join(ledger.table([record], width=10_000).split())
+    assert "measured here: moves 0.5" in text
+    assert "1 seed." in text
+    assert "1 rests on recorded experiments" in text
+
+
+def test_a_basis_is_one_of_those_that_are_known():
+    with pytest.raises(ValueError, match="basis 'computed' is not"):
+        replace(MEASURED_ONCE, basis="computed")
+    with pytest.raises(ValueError, match="basis 'guessed' is not one of"):
+        core("x", True, basis="guessed")
+
+
+def test_nothing_of_an_experiment_is_run(monkeypatch):
+    monkeypatch.setattr("experiments.frame.run", lambda *a, **k: pytest.fail("an experiment ran"))
+    assert len(sparsity.claims(only=list(CLAIM))) == 5
