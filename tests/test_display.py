@@ -1,6 +1,7 @@
 """Results in a notebook: short lines, tables whose text is escaped, frames."""
 
 import functools
+import inspect
 import json
 
 import numpy as np
@@ -142,6 +143,17 @@ def test_only_public_names_are_listed():
     assert set(names) == {"__version__", *sparsity.__all__}
     assert not {"Any", "TYPE_CHECKING", "annotations", "importlib"} & set(names)
     assert all(hasattr(sparsity, name) for name in ("plot", "sweep", "Row"))
+
+
+def test_public_packages_list_their_own_names_alone():
+    public = (getattr(sparsity, name) for name in sparsity.__all__)
+    packages = [each for each in public if inspect.ismodule(each)]
+    for package in packages:
+        names = [name for name in dir(package) if not name.startswith("_")]
+        foreign = {"Any", "annotations", "difflib", "functools", "math", "np", "os", "sympy"}
+        assert not foreign & set(names), package
+        assert all(hasattr(package, name) for name in names), package
+    assert len(packages) == 10
 
 
 def test_results_are_numbers_when_asked_to_be():

@@ -127,9 +127,13 @@ ALL: tuple[Part, ...] = (
     Part(
         "quantities",
         "Quantities",
-        "What can be asked of a row. All of them are listed in the [catalogue](catalogue.md).",
+        "What can be asked of a row. All of them are listed in the [catalogue](catalogue.md). Five"
+        " are functions of arrays of weights too, of NumPy, JAX or PyTorch.",
         "sparsity",
-        ("quantities", "quantities.named", "quantities.Quantity", "quantities.Family"),
+        (
+            *("quantities", "quantities.named", "quantities.Quantity", "quantities.Family"),
+            *("n_eff", "S", "entropy", "gini", "hoyer"),
+        ),
     ),
     Part(
         "results",
@@ -162,7 +166,7 @@ ALL: tuple[Part, ...] = (
         "The attention of a real model, from arrays, from a checkpoint or from `transformers`.",
         "sparsity",
         (
-            *("measurement", "measurement.measure_model", "measurement.summary"),
+            *("attention", "measurement", "measurement.measure_model", "measurement.summary"),
             *("measurement.text", "measurement.save"),
             "attention.measurement.hugging_face.measure_transformers",
             *("measurement.row_laws.head_law", "measurement.row_laws.log_head_law"),
@@ -173,7 +177,10 @@ ALL: tuple[Part, ...] = (
                 "models.load",
                 "models.smollm2",
             ),
-            "models.Checkpoint",
+            *("models.Checkpoint", "attention.checkpoints.llama.layers"),
+            "attention.checkpoints.llama.token_losses",
+            "attention.checkpoints.interventions.Edit",
+            "attention.checkpoints.interventions.Inside",
         ),
     ),
     Part(

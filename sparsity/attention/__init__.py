@@ -29,3 +29,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return importlib.import_module(f"sparsity.attention.{name}")
     raise AttributeError(f"module 'sparsity.attention' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -153,3 +153,7 @@ def _wrapped(head: str, text: str, width: int) -> list[str]:
     return textwrap.wrap(
         text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
     )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -116,3 +116,7 @@ def write_all(
 
 def _data(context: Context, figure: Figure) -> Data:
     return figure.data(context)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -151,3 +151,7 @@ def in_python(kernel: Kernel | RowMap) -> str:
         return repr(kernel.name) if named(kernel.name) == kernel else kernel.name
     except InputError:
         return kernel.name
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

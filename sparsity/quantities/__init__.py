@@ -136,3 +136,7 @@ def _member(name: str, text: str | None) -> Quantity:
         fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example}"
         raise InputError("of", said, fix)
     return _of(family, *numbers)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

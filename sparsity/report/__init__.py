@@ -239,3 +239,7 @@ def _reproduce(meta: Mapping[str, Any]) -> str:
         "<code>sparsity claims</code>; the cross-check alone: <code>sparsity verify</code>.</p>\n"
     )
     return section("reproduce", "How to reproduce", f'{content}<div class="compact">{made}</div>')
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

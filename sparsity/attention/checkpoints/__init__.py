@@ -90,3 +90,7 @@ def smollm2(home: str | os.PathLike[str]) -> Path:
                 fix = "does not have the expected checksum; fetch it again"
                 raise InputError("model", name, fix)
     return path
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

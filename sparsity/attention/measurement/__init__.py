@@ -232,3 +232,7 @@ def _check_alike(
         yield number, texts
     if first is None:
         raise InputError("layers", kind, "has no layer; give at least one")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

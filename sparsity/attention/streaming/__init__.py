@@ -251,3 +251,7 @@ def merged(sums: Sums, axis_name: str) -> Sums:
     every = jax.lax.all_gather(sums, axis_name)
     parts = [jax.tree.map(lambda x, i=i: x[i], every) for i in range(jax.lax.axis_size(axis_name))]
     return functools.reduce(merge, parts)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
