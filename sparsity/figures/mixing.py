@@ -1,6 +1,6 @@
 """A sink delays mixing, but its logit must grow like ln n
 
-How far apart the last two tokens remain in a deep stack of random softmax attention
+Against depth L and n: how far apart the last two tokens stay in random softmax attention
 
 Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a sink of value
 zero that takes 50 % or 80 % of the attention delays that to 9 and 53. At a fixed logit the sink

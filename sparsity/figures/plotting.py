@@ -1,7 +1,9 @@
 """Data to Matplotlib axes: the style of every figure, curves, labels and files. Computes nothing.
 
-Colours are those of Okabe & Ito (2008), told apart with any colour vision; a dash pattern and a
-marker say the same again. Figures are built without pyplot, so no global state is touched.
+Colours are those of Okabe & Ito (2008), told apart with any colour vision; names beside the curves
+and markers say the same again. A marker is a sample. A dashed line is what stands beside an exact
+law: the limit of long rows, or a rule of thumb. Figures are built without pyplot, so no global
+state is touched.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import matplotlib
 import numpy as np
 from matplotlib import patheffects
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from sparsity.output import power_of_ten
 
@@ -45,12 +48,12 @@ ORANGE, VERMILLION, PURPLE = "#d98c00", "#d55e00", "#b5568f"
 
 LOOKS = (
     Look(BLUE, "-", "o"),
-    Look(VERMILLION, (0, (6, 1.6)), "s"),
-    Look(GREEN, (0, (5, 1.5, 1.2, 1.5)), "D"),
-    Look(PURPLE, (0, (3, 1.4)), "^"),
-    Look(ORANGE, (0, (9, 1.6, 2, 1.6)), "v"),
-    Look(SKY, (0, (1.4, 1.2)), "p"),
-    Look(BLACK, (0, (7, 1.5, 1.2, 1.5, 1.2, 1.5)), "X"),
+    Look(VERMILLION, "-", "s"),
+    Look(GREEN, "-", "D"),
+    Look(PURPLE, "-", "^"),
+    Look(ORANGE, "-", "v"),
+    Look(SKY, "-", "p"),
+    Look(BLACK, "-", "X"),
 )
 
 STYLE: dict[Any, Any] = {
@@ -80,7 +83,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-DASHED = (0, (5, 3))  # of limits
+DASHED = (0, (5, 3))  # of limits and rules, beside the exact law
 SHADE = "#eceef1"  # of what no row can reach
 SMALL = "small = focused"  # said on every axis of S
 SPARSITY = f"sparsity  S  ({SMALL})"
@@ -255,11 +258,6 @@ def name_ends(ax: Axes, data: Iterable[Series], looks: Iterable[Look] = LOOKS, *
     end_labels(ax, [(each.theory[-1], each.label, look.color) for each, look in pairs], **how)
 
 
-def solid(look: Look) -> Look:
-    """Return the look without its dash pattern, which elsewhere in the figure says "limit"."""
-    return Look(look.color, "-", look.marker)
-
-
 def _marker(look: Look) -> dict[str, Any]:
     return {
         "linestyle": "none",
@@ -283,15 +281,17 @@ def key(
     line: str = "theory",
     points: Iterable[tuple[str, Look]] = (("Monte Carlo ± 95 %", Look(GREY, "-", "o")),),
     lines: Iterable[tuple[str, Look]] = (),
+    shade: str = "",
     **place: Any,
 ) -> None:
-    """Say what the line and the points are; then lines with markers of their own."""
-    handles = [ax.plot([], [], color=GREY, label=line)[0]]
+    """Say what the line and the points are; then lines with markers of their own, and the shade."""
+    handles: list[Any] = [ax.plot([], [], color=GREY, label=line)[0]]
     handles += [ax.plot([], [], label=label, **_marker(look))[0] for label, look in points]
     handles += [
         ax.plot([], [], label=label, **(_marker(look) | {"linestyle": look.dash}))[0]
         for label, look in lines
     ]
+    handles += [Patch(color=SHADE, label=shade)] if shade else []
     ax.legend(handles=handles, labelcolor=GREY, handlelength=2.6, **{"borderpad": 0.2, **place})
 
 

@@ -21,7 +21,7 @@ _GAP = 15.0  # points between the middles of two labels
 # Points that a label may stand from the end of its curve: three labels of curves that meet do, and
 # more of them would fan out from one spot, where nobody sees which is whose.
 _FARTHEST = 16.0
-_STEP = 2.0  # pixels between the places that are tried, finer than any line is thick
+_STEP = 3.0  # pixels between the places that are tried: about the thickness of a line
 
 
 class CurveLabels(Artist):
@@ -91,28 +91,31 @@ class CurveLabels(Artist):
         curves = {line: _heights(ax, line, columns) for line in ax.lines if _is_curve(ax, line)}
         points = [_pixels(ax, line) for line in ax.lines if line.get_marker() not in _NO_MARKER]
         marks = np.concatenate([np.zeros((0, 2)), *points])
-        sizes = [(box.width, box.height) for box in (t.get_window_extent() for t in self.texts)]
-        scores = [
-            _clearance(ax, columns, line, curves, marks, size)
-            for line, size in zip(self.lines, sizes, strict=True)
-        ]
+        places, scores, sizes = [], [], []
+        for line, text in zip(self.lines, self.texts, strict=True):
+            box = text.get_window_extent()
+            own = curves.get(line, np.full(columns.shape, np.nan))
+            # On the curve; else above or below it, where it has a neighbour on the other side.
+            heights = own + np.outer((0, 0.75, -0.75), np.full(columns.shape, box.height))
+            score = [
+                _clearance(ax, columns, y, line, curves, marks, (box.width, box.height))
+                for y in heights
+            ]
+            places.append(np.column_stack([np.tile(columns, len(heights)), heights.ravel()]))
+            scores.append(np.concatenate(score))
+            sizes.append((box.width, box.height))
         # Those with the fewest places first; later ones keep away from them.
-        taken: list[tuple[float, float, float, float]] = []
+        taken: list[tuple[np.ndarray, tuple[float, float]]] = []
         fit = True
         for i in sorted(range(len(scores)), key=lambda i: int((scores[i] > 0).sum())):
-            y, (width, height) = curves[self.lines[i]], sizes[i]
-            score = scores[i].copy()
-            for x0, y0, w, h in taken:
-                near = (np.abs(columns - x0) < (width + w) / 2 + 4) & (
-                    np.abs(y - y0) < (height + h) / 2
-                )
-                score[near] = -np.inf
-            best = int(np.argmax(score))
-            fit = fit and bool(score[best] > 0)
-            if np.isfinite(y[best]):
-                taken.append((columns[best], y[best], width, height))
-                place = ax.transAxes.inverted().transform((columns[best], y[best]))
-                self.texts[i].set_position(place)
+            for middle, size in taken:
+                room = (np.array(size) + sizes[i]) / 2 + (4, 1)
+                scores[i][(np.abs(places[i] - middle) < room).all(axis=1)] = -np.inf
+            best = int(np.argmax(scores[i]))
+            fit = fit and bool(scores[i][best] > 0)
+            if np.isfinite(places[i][best]).all():
+                taken.append((places[i][best], sizes[i]))
+                self.texts[i].set_position(ax.transAxes.inverted().transform(places[i][best]))
         return fit
 
     def _chart_axes(self) -> Axes:
@@ -155,36 +158,36 @@ def _heights(ax: Axes, line: Line2D, columns: np.ndarray) -> np.ndarray:
 def _clearance(
     ax: Axes,
     columns: np.ndarray,
+    y: np.ndarray,
     line: Line2D,
     curves: dict[Line2D, np.ndarray],
     marks: np.ndarray,
     size: tuple[float, float],
 ) -> np.ndarray:
-    """Return how far from all else a label on a curve is, in pixels, with its middle at a column.
+    """Return how far from all else, in pixels, a label of a curve is with its middle at (x, y).
 
     Where it does not fit it is not above 0.
     """
-    (width, height), y = size, curves.get(line, np.full(columns.shape, np.nan))
+    width, height = size
     reach = int(np.ceil((width / 2 + 3) / _STEP))
-    padded = {
-        other: np.pad(h, reach, constant_values=np.nan)
-        for other, h in curves.items()
-        if other is not line
-    }
+    padded = {other: np.pad(h, reach, constant_values=np.nan) for other, h in curves.items()}
     found = np.full(columns.shape, -np.inf)
     for i in np.flatnonzero(np.isfinite(y)):
         if not ax.bbox.y0 + height / 2 < y[i] < ax.bbox.y1 - height / 2:
             continue
         if not reach <= i < len(columns) - reach:
             continue
-        off = [np.abs(h[i : i + 2 * reach + 1] - y[i]) for h in padded.values()]
-        near = np.concatenate([np.array([np.inf]), *off])
-        away = float(np.nanmin(near)) - height / 2 - 2
+        off = {x: np.abs(h[i : i + 2 * reach + 1] - y[i]) for x, h in padded.items()}
+        own = off.pop(line, np.zeros(1))
+        near = np.concatenate([np.array([np.inf]), *off.values()])
+        away = min(float(np.nanmin(near)) - height / 2 - 2, 2 * height)  # farther is not better
         if len(marks):
             beside = np.abs(marks[:, 0] - columns[i]) - width / 2
             above = np.abs(marks[:, 1] - y[i]) - height / 2
             away = min(away, float(np.maximum(beside, above).min()) - 5)
-        # Twice its height is far enough: then the middle of the chart is better than its edge.
+        if own[reach : reach + 1] > 0:  # beside the curve, which may not run through it
+            away = min(away, float(np.nanmin(own)) - height / 2) - height / 8
+        # Then the middle of the chart is better than its edge.
         middle = abs(columns[i] - columns.mean()) / np.ptp(columns)
-        found[i] = min(away, 2 * height) - middle * height / 4
+        found[i] = away - middle * height / 4
     return found
