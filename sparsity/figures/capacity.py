@@ -1,6 +1,6 @@
 """Linear attention holds d keys, relu² ⅔d², softmax e^(d/2)
 
-Against d and ‖q‖: other keys at SNR = 1, keys ~ N(0, I); dashed: on the average over rows
+Against d and ‖q‖: other keys at SNR = 1, keys ~ N(0, I); dashed: average over rows
 
 Left: against the dimension, with the query of unit length along the needle, for softmax and its top
 8 of the length √d/2. Right: against the length of the query, at d = 16; homogeneous weights hold

@@ -88,8 +88,9 @@ def draw(data: Data, canvas: Canvas) -> None:
             plotting.name_ends(ax, named, fontsize=9.5)
             plotting.inline(ax, 2.2, 0.05, "no row has\nS < 1/√n", plotting.GREY, ha="left")
         else:
+            place = {"loc": "upper left", "fontsize": 9, "handlelength": 2.0, "borderaxespad": 0.2}
             dashed = plotting.Look(plotting.GREY, plotting.DASHED, "")
-            plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], loc="upper left")
+            plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], **place)
 
 
 FIGURE = Figure.from_docstring(__doc__, "lengths", data, draw)

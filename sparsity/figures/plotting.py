@@ -292,7 +292,7 @@ def key(
         for label, look in lines
     ]
     handles += [Patch(color=SHADE, label=shade)] if shade else []
-    ax.legend(handles=handles, labelcolor=GREY, handlelength=2.6, **{"borderpad": 0.2, **place})
+    ax.legend(handles=handles, labelcolor=GREY, **{"handlelength": 2.6, "borderpad": 0.2, **place})
 
 
 def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: Any) -> None:

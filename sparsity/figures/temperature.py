@@ -1,6 +1,6 @@
 """Why 0.1: it keeps what softmax attends to as the context grows
 
-Against n: n_eff of softmax rows of scores of spread γ₀ at 8192 tokens; the factor that keeps it
+Against n: n_eff of softmax rows of spread γ₀ at 8192 tokens; the factor that keeps it
 
 Left, γ₀ = 3: without a temperature a row attends to 38 tokens of 8192 and to 3984 of 10⁷. Llama 4's
 rule, 1 + 0.1·ln(1 + ⌊n/8192⌋), keeps it between 28 and 41; its floor makes a sawtooth, which begins
