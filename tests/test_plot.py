@@ -1,10 +1,14 @@
 """What `sparsity.plot` draws is what the instruments say; and the command writes it whole."""
 
 import csv
+import itertools
 import json
+import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -13,12 +17,15 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures
 from sparsity.cli import cli
 from sparsity.figures import plotting
 from sparsity.plots import chart, colors, curves, requests
 
 matplotlib.use("agg")
+HOME = Path(__file__).parents[1]
+gallery = runpy.run_path(str(HOME / "docs" / "pages" / "plots.py"))
+GALLERY, IMPORTS = gallery["ALL"], gallery["IMPORTS"]
 LENGTHS = [1, 4, 16, 64]
 OWN = "where(s < 1, exp(s), s**2)"
 
@@ -728,6 +735,34 @@ def test_a_title_that_is_too_long_goes_on_below():
     assert faults(ax) == []
     ax = drawn(sparsity.plot("exp", gamma=2, length=LENGTHS, title="x" * 200))
     assert faults(ax) == []
+
+
+@pytest.mark.parametrize("name", [each.name for each in GALLERY])
+def test_the_gallery_has_samples_as_markers_and_words_that_fit(name):
+    (example,) = (each for each in GALLERY if each.name == name)
+    exec(f"{IMPORTS}\n{example.line}", {})
+    ax = drawn(pyplot.gca())
+    points, in_key = marks(ax)
+    assert bool(points) == bool(in_key) == ("montecarlo" in example.line)
+    assert faults(ax) == []
+    assert example.axis.split()[-1] in ax.get_xlabel() or example.axis.endswith("step")
+
+
+def test_the_gallery_is_sorted_by_axis():
+    axes = [each.axis for each in GALLERY]
+    assert list(dict.fromkeys(axes)) == [k for k, _ in itertools.groupby(axes)]
+    assert [a[-1] for a in dict.fromkeys(axes)][:4] == list("γnβd")
+    assert all(re.fullmatch(r"Against [^:]{1,24}", each.against) for each in figures.ALL)
+
+
+def test_charts_of_notebooks_are_charts_of_the_package():
+    cells = 0
+    for path in sorted((HOME / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+            assert not re.search(r"matplotlib|pyplot|plt\.|\.scatter|\.errorbar", code), path
+            cells += "sparsity.plot(" in code or "figures." in code
+    assert cells >= 15
 
 
 # --- whole keys along the dimension --------------------------------------------------------------

@@ -66,7 +66,7 @@ ALL: tuple[Example, ...] = (
         "dimension",
         _DIMENSION,
         "What the 1/√d of attention is for: keys drawn whole, with and without it",
-        'sparsity.plot("exp", x="dim", length=1024, montecarlo=[4, 16, 64])',
+        'sparsity.plot("exp", x="dim", length=1024, montecarlo=[4, 16])',
     ),
     Example(
         "features",
