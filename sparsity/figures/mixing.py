@@ -106,7 +106,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         ax.set(yscale="log", ylim=(6e-3, 1.3))
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if ax is left:
-            plotting.key(ax, line="exact mean", loc="lower left")
+            plotting.key(ax, line="exact mean", loc="lower left", fontsize=9, handlelength=1.8)
         plotting.curves(ax, curves, looks)
         plotting.name_ends(ax, curves, looks)
 

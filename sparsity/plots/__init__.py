@@ -66,8 +66,10 @@ def plot(
 ) -> Axes:
     """Draw a quantity of one or several rows against the row length or another parameter.
 
-    The exact law is a solid line, the limit of long rows a dashed one. Sampled points have 95 %
-    error bars. What no row can reach is shaded: n_eff below 1, S below 1/√n.
+    The exact law is a solid line, the limit of long rows a dashed one beside it, and solid where it
+    is all there is. Sampled points have 95 % error bars. What no row can have is shaded: n_eff
+    below 1, S below 1/√n. On a dark ground, as of `plt.style.use("dark_background")`, text and
+    curves are light. In a script `plt.show()` shows the chart and `ax.figure.savefig` saves it.
 
         sparsity.plot("log(1 + exp(s))", gamma=2, montecarlo=True)
         sparsity.plot(["exp", "relu2", "sparsemax"], gamma=2, length="1:4096:25:log")
