@@ -47,7 +47,9 @@ def is_dark(ground: Any) -> bool:
 
 def mix(color: Any, other: Any, share: float) -> str:
     """Return a colour with a share of another one."""
-    return to_hex((1 - share) * np.array(to_rgb(color)) + share * np.array(to_rgb(other)))
+    pairs = zip(to_rgb(color), to_rgb(other), strict=True)
+    red, green, blue = (float((1 - share) * a + share * b) for a, b in pairs)
+    return to_hex((red, green, blue))
 
 
 def readable(color: Any, ground: Any, least: float = TEXT) -> str:

@@ -164,7 +164,7 @@ def _sample(
     """Sample one point, from a stream of its own."""
     ((row, n),) = _rows_along(request, *request.moved(x, np.array([place])))
     n = None if n is None else int(n)
-    dim = {} if request.spread is None else {x: int(place)}  # whole keys are drawn
+    dim: dict[str, Any] = {} if request.spread is None else {x: int(place)}  # whole keys are drawn
     # By what is sampled, not by its number: a point keeps its draws when others are added.
     seed = cell_seed(sampling.seed, repr(row), n, quantity.name, *dim.values())
     # Without the callback: progress counts whole points here.

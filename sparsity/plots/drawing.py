@@ -422,7 +422,7 @@ def _make_room(ax: Axes, legend: Any) -> None:
     paths = [
         line.get_transform().transform_path(Path(line.get_xydata()))
         for line in ax.lines
-        if len(line.get_xdata()) and line.get_transform().contains_branch(ax.transData)
+        if np.size(line.get_xdata()) and line.get_transform().contains_branch(ax.transData)
     ]
     if not any(path.intersects_bbox(box, filled=False) for path in paths):
         return

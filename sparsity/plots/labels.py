@@ -82,7 +82,8 @@ class CurveLabels(Artist):
         to_axes, right = ax.transAxes.inverted().transform, ax.bbox.x1
         for end, height, text, leader in zip(ends, heights, self.texts, self.leaders, strict=True):
             leader.set_data(*to_axes([(right + 2 * point, end), (right + 9 * point, height)]).T)
-            text.set_position(to_axes((right + 12 * point, height)))
+            x, y = to_axes((right + 12 * point, height))
+            text.set_position((x, y))
         return bool(np.abs(heights - ends).max() <= _FARTHEST * point)
 
     def _place_on_curves(self) -> bool:
@@ -115,7 +116,8 @@ class CurveLabels(Artist):
             fit = fit and bool(scores[i][best] > 0)
             if np.isfinite(places[i][best]).all():
                 taken.append((places[i][best], sizes[i]))
-                self.texts[i].set_position(ax.transAxes.inverted().transform(places[i][best]))
+                x, y = ax.transAxes.inverted().transform(places[i][best])
+                self.texts[i].set_position((x, y))
         return fit
 
     def _chart_axes(self) -> Axes:

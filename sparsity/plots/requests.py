@@ -93,7 +93,9 @@ def read_curves(
             n = None if length is None else int(LENGTH.one(length))
             curve = CurveRequest(row, n, _held(row, x, n))
             if unset:
-                found += [replace(curve, held=curve.held | held, spread=f) for held, f in _SPREADS]
+                found += [
+                    replace(curve, held={**curve.held, **held}, spread=f) for held, f in _SPREADS
+                ]
             else:
                 found.append(replace(curve, spread=_Fixed(row.gamma)) if by_dim else curve)
     # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.

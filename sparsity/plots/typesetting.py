@@ -18,12 +18,12 @@ class _Printer(StrPrinter):
     """Prints powers raised, and a score before the numbers that it is compared with."""
 
     def _print_Pow(self, expr: Any, rational: bool = False) -> str:
-        base = self.parenthesize(expr.base, PRECEDENCE["Pow"])
+        base = str(self.parenthesize(expr.base, PRECEDENCE["Pow"]))
         if expr.exp == Rational(1, 2):
             return f"√{base}" if expr.base.is_Atom else f"√({self._print(expr.base)})"
         if isinstance(expr.exp, Integer) and expr.exp != -1:
             return base + str(expr.exp).translate(_RAISED)
-        return super()._print_Pow(expr, rational)
+        return str(super()._print_Pow(expr, rational))
 
     def _print_Symbol(self, expr: Any) -> str:
         return {"lambda": "λ"}.get(expr.name, expr.name)
