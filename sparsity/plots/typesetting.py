@@ -26,7 +26,7 @@ class _Printer(StrPrinter):
         return str(super()._print_Pow(expr, rational))
 
     def _print_Symbol(self, expr: Any) -> str:
-        return {"lambda": "λ"}.get(expr.name, expr.name)
+        return "λ" if expr.name == "lambda" else str(expr.name)
 
     def _print_Sum(self, expr: Any) -> str:
         return f"Σ {self._print(expr.function)}"
