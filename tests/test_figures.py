@@ -509,3 +509,35 @@ def test_the_contours_of_the_phase_figure_are_those_of_the_exact_law(data):
     assert series[-3].theory == pytest.approx(np.full(20, np.sqrt(0.5)))
     assert series[-2].theory == pytest.approx(np.full(20, np.sqrt(2)))
     assert render(figure, series)["png"][:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_the_headline_fits_and_keys_cover_no_curve(figure, canvases):
+    canvas = canvases[figure.name]
+    assert [text.get_text() for text in canvas.texts[:2]] == [figure.title, figure.subtitle]
+    for ax in canvas.axes:
+        legend, lines = ax.get_legend(), [x for x in ax.get_lines() if len(x.get_xdata()) > 2]
+        if legend is None:
+            continue
+        box = legend.get_window_extent()
+        for line in lines:
+            path = line.get_transform().transform_path(line.get_path())
+            assert not path.intersects_bbox(box, filled=False), line.get_label()
+
+
+def test_dashes_are_limits_and_rules(canvases):
+    assert {look.dash for look in plotting.LOOKS} == {"-"}
+    dashed = {"capacity", "design", "lengths", "measures", "rows", "sinks", "temperature"}
+    found = {
+        name
+        for name, canvas in canvases.items()
+        for ax in canvas.axes
+        if any(line.get_linestyle() == "--" for line in ax.get_lines())
+    }
+    assert found == dashed  # those that show a limit, an average or a rule beside the exact law
+
+
+def test_one_word_for_one_quantity(canvases):
+    said = [label for canvas in canvases.values() for label, _ in words(canvas)]
+    assert not [label for label in said if "attended" in label]
+    assert sum(plotting.TOKENS in label for label in said) >= 4

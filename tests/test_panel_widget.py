@@ -21,16 +21,17 @@ def _light(colour):
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-def test_curves_stand_out_on_both_grounds_and_differ_by_marker():
+def test_curves_stand_out_on_both_grounds_and_differ_in_colour():
     text = (FRONT / "chart.js").read_text("utf-8")
-    looks = re.findall(r'light: "(#\w+)", dark: "(#\w+)", mark: "([^"]+)"', text)
     grounds = re.findall(r'ground: "(#\w+)"', text)
-    assert len(looks) == 7
-    assert len({mark for *_, mark in looks}) == 7
-    for light, dark, _ in looks:
-        for colour, ground in zip((light, dark), grounds, strict=True):
+    for name, ground in zip(("LIGHT", "DARK"), grounds, strict=True):
+        colours = re.findall(r"#\w+", text.partition(f"const {name} = [")[2].partition("]")[0])
+        assert len(set(colours)) == len(colours) == 24
+        for colour in colours:
             high, low = sorted((_light(colour), _light(ground)), reverse=True)
             assert (high + 0.05) / (low + 0.05) >= 4.5, colour
+    marks = re.findall(r'"(M[^"]+)"', text.partition("const MARKS = [")[2].partition("];")[0])
+    assert len(set(marks)) == len(marks) == 7
 
 
 def test_the_front_asks_nothing_of_the_world():

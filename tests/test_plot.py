@@ -1,10 +1,14 @@
 """What `sparsity.plot` draws is what the instruments say; and the command writes it whole."""
 
 import csv
+import itertools
 import json
+import re
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -13,12 +17,15 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures
 from sparsity.cli import cli
 from sparsity.figures import plotting
-from sparsity.plots import chart, curves, requests
+from sparsity.plots import chart, colors, curves, requests
 
 matplotlib.use("agg")
+HOME = Path(__file__).parents[1]
+gallery = runpy.run_path(str(HOME / "docs" / "pages" / "plots.py"))
+GALLERY, IMPORTS = gallery["ALL"], gallery["IMPORTS"]
 LENGTHS = [1, 4, 16, 64]
 OWN = "where(s < 1, exp(s), s**2)"
 
@@ -231,10 +238,10 @@ def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_
     made.draw(ax)
     (bars,) = ax.containers
     assert list(bars.lines[0].get_xdata()) == [4]  # no bar that cannot be believed
-    (hollow,) = [line for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
+    (hollow,) = [line for line in ax.get_lines() if line.get_markerfacecolor() == "#ffffff"]
     assert list(hollow.get_xdata()) == [16]
     words = key(ax)
-    assert words[-3:-1] == ["Monte Carlo ± 95 %", "Monte Carlo, error in doubt"]
+    assert words[-3:-1] == ["Monte Carlo ± 95 %", "Monte Carlo, error bar not known"]
     monkeypatch.setattr("sparsity.cli.common.use_float64", lambda: None)
     given = ("--gamma", "1", "--length", "16", "--rel-error", "0.1", "--montecarlo")
     command("plot", "exp", *given, "--out", str(tmp_path / "f.svg"))
@@ -256,8 +263,7 @@ def test_what_no_row_can_reach_is_shaded(of, power):
 
 def test_labels_stand_beside_the_axes_also_of_a_curve_that_leaves_them():
     ax = sparsity.plot(["exp", "relu2"], x="gamma", beta=-1, gamma=[0.1, 1.0, 10.0])
-    low = ax.get_ylim()[0]
-    assert lines(ax, "--")[0][1][-1] < low  # exp ends below the chart
+    assert lines(ax)[0][1][-1] < 1e-20  # exp falls to the lower edge
     heights = {each.get_text(): each.get_position()[1] for each in ax.texts}
     assert set(heights) >= {"exp", "relu2"}
     assert all(-0.1 <= y <= 1.1 for y in heights.values())  # in the axes' own units
@@ -444,6 +450,369 @@ def test_the_command_refuses_an_axis_that_is_no_parameter(x, tmp_path):
     with pytest.raises(InputError) as caught:
         command("plot", "exp", "--x", x, "--along", "1,2", "--out", str(tmp_path / "f.svg"))
     assert caught.value.argument == "x"
+
+
+# --- what a chart looks like ---------------------------------------------------------------------
+
+ARTICLE = {"what": "relu2", "x": "gamma", "beta": [-2, -1, 0, 1, 2]}
+CHARTS = {
+    "article": lambda **k: sparsity.plot(**ARTICLE, **k),
+    "identity": lambda **k: sparsity.plot("identity", x="gamma", beta=[0, 0.5, 1, 2, 4], **k),
+    "bias": lambda **k: sparsity.plot("relu2", x="beta", gamma=[0.5, 1, 2], **k),
+    "length": lambda **k: sparsity.plot(["exp", "relu2", "softplus"], gamma=2, **k),
+    "sampled": lambda **k: sparsity.plot("exp", gamma=[1, 2, 3], montecarlo=[4, 64],
+                                         length="1:4096:25:log", rel_error=0.1, **k),
+    "dimension": lambda **k: sparsity.plot("exp", x="dim", length=1024, **k),
+    "share": lambda **k: sparsity.plot(Row("exp", gamma=1, steps=(SinkLogit(0.0),)), x="logit",
+                                       of="sink_mass", length=1024, **k),
+    "many": lambda **k: sparsity.plot("exp", gamma=np.linspace(0.5, 6, 12), **k),
+    "long labels": lambda **k: sparsity.plot(
+        ["log(1 + exp(s)) + max(s, 0)**3", "where(s < 1, exp(s), s**2)"], gamma=2,
+        length=LENGTHS, **k),
+}  # fmt: skip
+
+
+def drawn(ax):
+    """The chart as it is drawn: everything has its place."""
+    ax.figure.draw_without_rendering()
+    return ax
+
+
+def boxes(ax):
+    """(name, box in pixels) of all words of a chart that are drawn."""
+    figure, found = ax.figure, []
+    axes_words = [ax.xaxis.label, ax.yaxis.label, *ax.get_legend().get_texts()]
+    for text in (*figure.texts, *ax.texts, *axes_words):
+        if text.get_visible() and text.get_text():
+            found.append((text.get_text(), text.get_window_extent()))
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        found += [
+            (tick.label1.get_text(), tick.label1.get_window_extent())
+            for tick in axis.get_major_ticks()
+            if low <= tick.get_loc() <= high and tick.label1.get_text()
+        ]
+    return found
+
+
+def faults(ax):
+    """Words that leave the figure, or overlap each other."""
+    found, every = [], boxes(ax)
+    for i, (name, box) in enumerate(every):
+        inside = box.x0 >= 0 and box.y0 >= 0
+        if not inside or box.x1 > ax.figure.bbox.x1 or box.y1 > ax.figure.bbox.y1:
+            found.append(name)
+        for other, against in every[i + 1 :]:
+            wide = min(box.x1, against.x1) - max(box.x0, against.x0)
+            high = min(box.y1, against.y1) - max(box.y0, against.y0)
+            if min(wide, high) > 2:
+                found.append((name, other))
+    return found
+
+
+def curves_of(ax):
+    """The lines through the data, as paths in pixels."""
+    lines = [x for x in ax.get_lines() if x.get_transform().contains_branch(ax.transData)]
+    lines = [x for x in lines if x.get_linestyle() != "None" and len(x.get_xdata()) > 2]
+    return [(x, x.get_transform().transform_path(x.get_path())) for x in lines]
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_words_fit_and_the_key_covers_no_curve(name):
+    ax = drawn(CHARTS[name]())
+    assert faults(ax) == []
+    box = ax.get_legend().get_window_extent()
+    assert not any(path.intersects_bbox(box, filled=False) for _, path in curves_of(ax))
+    ax.figure.text(0.03, 0.95, "over the title")
+    assert faults(ax) != []
+
+
+def labels_off(ax):
+    """Labels of curves that lie on another curve, or not on or beside their own."""
+    found = []
+    for text in drawn(ax).texts:
+        name, box = text.get_text(), text.get_window_extent()
+        own = [p for line, p in curves_of(ax) if same_hue(line.get_color(), text.get_color())]
+        others = [
+            p for line, p in curves_of(ax) if not same_hue(line.get_color(), text.get_color())
+        ]
+        if box.x0 > ax.bbox.x1:  # at the end
+            continue
+        if any(p.intersects_bbox(box, filled=False) for p in others):
+            found.append(name)
+        if not any(p.intersects_bbox(box.padded(6), filled=False) for p in own):
+            found.append(name)
+    return found
+
+
+def same_hue(one, other):
+    """Whether a text, which is darker, has the colour of a line."""
+    ground = "white"
+    return colors.readable(one, ground) == colors.readable(other, ground)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_labels_stand_where_curves_are_apart_and_stay_there(scale):
+    ax = CHARTS["article"]()
+    assert [text.get_text() for text in ax.texts] == [f"β = {b}" for b in ("−2", "−1", 0, 1, 2)]
+    assert labels_off(ax) == []
+    before = [text.get_position() for text in ax.texts]
+    ax.set_yscale(scale)
+    ax.set_ylim(1e-3, 1.2)
+    assert labels_off(ax) == []
+    assert faults(ax) == []
+    assert (scale == "linear") or before != [text.get_position() for text in ax.texts]
+    ax.texts[0].set_text("β = 9" * 9)  # over others
+    assert faults(ax) or labels_off(ax)
+
+
+def test_labels_at_the_ends_follow_the_scale():
+    ax = drawn(CHARTS["bias"]())
+    ax.set_yscale("log")
+    ax.set_ylim(0.5, 1)
+    drawn(ax)
+    ends = [float(line.get_ydata()[-1]) for line, _ in curves_of(ax)]
+    for text, end in zip(ax.texts, ends, strict=True):
+        height = ax.transAxes.transform(text.get_position())[1]
+        assert height == pytest.approx(ax.transData.transform((1, end))[1], abs=20)
+
+
+def test_the_figure_of_the_article_in_one_call():
+    ax = CHARTS["article"]()
+    assert (ax.get_yscale(), ax.get_ylim()) == ("linear", (0.0, 1.03))
+    assert len(lines(ax)) == 5
+    assert lines(ax, "--") == []  # a dash is a limit beside an exact law; here all are limits
+    assert key(ax) == ["limit of long rows"]
+    for line, beta in zip(lines(ax), ARTICLE["beta"], strict=True):
+        assert same(line, line[0], sparsity.evaluate("relu2", beta=beta, gamma=line[0]).S)
+
+
+@pytest.mark.parametrize(
+    ("given", "scale"),
+    [
+        ({"gamma": "0.1:3:60"}, "log"),  # down to 0.011, two decades that hold all of it
+        ({"gamma": "0.1:20:60:log"}, "linear"),  # down to 0: a logarithmic axis would be cut
+        ({"gamma": "0.1:2:60"}, "linear"),
+    ],
+)
+def test_S_is_linear_unless_all_of_it_is_small_and_none_is_lost(given, scale):
+    assert sparsity.plot("exp", x="gamma", **given).get_yscale() == scale
+
+
+def test_shares_are_on_linear_axes():
+    ax = CHARTS["share"]()
+    assert lines(ax)[0][1].min() < 1e-4
+    assert ax.get_yscale() == "linear"
+    assert CHARTS["share"](yscale="log").get_yscale() == "log"
+
+
+@pytest.mark.parametrize(
+    ("x", "grid", "scale"),
+    [
+        ("gamma", "0.1:10:61", "linear"),
+        ("gamma", "0.1:10:61:log", "log"),
+        ("gamma", [1, 2, 3], "linear"),
+        ("gamma", [0.1, 1, 10], "log"),
+        ("length", "1:4096:50", "linear"),
+        ("length", "1:4096:50:log", "log"),
+        ("length", [1, 2, 4], "log"),
+        ("length", [1, 4, 16, 64], "log"),
+    ],
+)
+def test_the_axis_follows_the_grid(x, grid, scale):
+    given = {"gamma": 2.0} | {x: grid}
+    assert sparsity.plot("exp", x=x, **given).get_xscale() == scale
+    data = sparsity.sweep("exp", **given)
+    assert chart(data, x).log_x == (scale == "log")
+    other = {"linear": "log", "log": "linear"}[scale]
+    assert sparsity.plot("exp", x=x, xscale=other, **given).get_xscale() == other
+
+
+def test_scales_limits_and_size_are_the_users():
+    view = {"xscale": "log", "yscale": "log", "xlim": (0.5, 2), "ylim": (0.01, 2)}
+    for ax in (
+        sparsity.plot("exp", x="gamma", gamma="0.1:3:30", figsize=(5, 3), **view),
+        sparsity.plot("exp", x="gamma", gamma="0.1:3:30", ax=Figure().add_subplot(), **view),
+    ):
+        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+        assert ax.get_xlim() == (0.5, 2)
+        assert ax.get_ylim() == (0.01, 2)
+    assert tuple(pyplot.gcf().get_size_inches()) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"xscale": "lin"}, "xscale"),
+        ({"yscale": 3}, "yscale"),
+        ({"xlim": (2, 1)}, "xlim"),
+        ({"xlim": 3}, "xlim"),
+        ({"ylim": (0, np.inf)}, "ylim"),
+        ({"ylim": (-1, 1), "yscale": "log"}, "ylim"),
+        ({"figsize": (0, 3)}, "figsize"),
+        ({"figsize": (3, 3), "ax": True}, "figsize"),
+        ({"xscale": "log", "x": "beta"}, "xscale"),
+    ],
+)
+def test_mistakes_of_the_view_name_the_argument(given, argument):
+    ax = {"ax": Figure().add_subplot()} if given.pop("ax", False) else {}
+    with pytest.raises(InputError) as caught:
+        sparsity.plot("exp", **({"gamma": 2.0} | given | ax))
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background", "ggplot"])
+@pytest.mark.parametrize("own", [False, True])
+def test_words_can_be_read_on_the_users_ground(style, own):
+    with pyplot.style.context(style):
+        ax = CHARTS["sampled"](**({"ax": pyplot.figure().add_subplot()} if own else {}))
+        palette = colors.Palette.of(ax.figure.get_facecolor(), ax.get_facecolor())
+        ticks = [x.label1 for axis in (ax.xaxis, ax.yaxis) for x in axis.get_major_ticks()]
+        outside = [*ax.figure.texts, ax.xaxis.label, ax.yaxis.label, *ticks, *ax.texts]
+        for text in (*outside, *ax.get_legend().get_texts()):
+            assert colors.contrast(text.get_color(), palette.paper) >= 4.5, text
+        for text in ax.get_legend().get_texts():
+            assert colors.contrast(text.get_color(), palette.ground) >= 4.5
+        for line, _ in curves_of(ax):
+            assert colors.contrast(line.get_color(), palette.ground) >= colors.LINE
+    assert colors.contrast(plotting.GREY, "#1f2328") < 4.5  # what would not do
+
+
+def lab(color, deutan=False):
+    """A colour in CIELAB, also as it is seen without green (Machado et al. 2009)."""
+    c = np.array(matplotlib.colors.to_rgb(color))
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    if deutan:
+        linear = np.clip(np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                                   [-0.011820, 0.042940, 0.968881]]) @ linear, 0, 1)  # fmt: skip
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    t = xyz @ linear / [0.9505, 1, 1.089]
+    f = np.where(t > 0.008856, np.cbrt(t), 7.787 * t + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize(("ground", "least"), [("white", (18, 11)), ("black", (12, 11))])
+def test_as_many_colours_as_curves_can_be_told_apart(ground, least):
+    shown = [colors.curve_color(i, ground) for i in range(requests.MOST_CURVES)]
+    for deutan, apart in zip((False, True), least, strict=True):
+        places = [lab(color, deutan) for color in shown]
+        gaps = [np.linalg.norm(a - b) for i, a in enumerate(places) for b in places[:i]]
+        assert min(gaps) >= apart
+    assert np.linalg.norm(lab("#0072b2") - lab("#0072b2")) == 0
+
+
+def test_a_chart_of_twelve_curves_has_twelve_colours():
+    ax = CHARTS["many"]()
+    assert len({line.get_color() for line, _ in curves_of(ax)} - {plotting.GREY}) == 12
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"),
+    [
+        ("max(s, 0)**2 + s", "s + max(s, 0)²"),
+        ("max(s - 1, 0)**2", "max(s − 1, 0)²"),
+        ("sqrt(abs(s))", "√(|s|)"),
+        ("exp(-s**2/2)", "exp(−s²/2)"),
+        (OWN, "exp(s) if s < 1, else s²"),
+    ],
+)
+def test_formulas_read_as_print(formula, shown):
+    made = chart([formula, "exp"], gamma=2, length=LENGTHS)
+    assert made.curves[0].exact.label == shown
+    words = chart(formula, gamma=2, length=LENGTHS).words
+    assert f"a = {shown}" in words.subtitle
+    assert "**" not in words.title + words.subtitle
+    data = sparsity.sweep("relu2", beta=0, gamma=[1.0, 2.0])
+    assert "Max" not in chart(data, "gamma").words.subtitle
+
+
+def test_a_title_that_is_too_long_goes_on_below():
+    words = "Effective tokens of a row " * 6
+    ax = drawn(sparsity.plot("exp", gamma=2, length=LENGTHS, title=words))
+    title = ax.figure.texts[0]
+    assert title.get_text().split() == words.split()
+    assert title.get_text().count("\n") >= 1
+    assert faults(ax) == []
+    ax = drawn(sparsity.plot("exp", gamma=2, length=LENGTHS, title="x" * 200))
+    assert faults(ax) == []
+
+
+@pytest.mark.parametrize("name", [each.name for each in GALLERY])
+def test_the_gallery_has_samples_as_markers_and_words_that_fit(name):
+    (example,) = (each for each in GALLERY if each.name == name)
+    exec(f"{IMPORTS}\n{example.line}", {})
+    ax = drawn(pyplot.gca())
+    points, in_key = marks(ax)
+    assert bool(points) == bool(in_key) == ("montecarlo" in example.line)
+    assert faults(ax) == []
+    assert example.axis.split()[-1] in ax.get_xlabel() or example.axis.endswith("step")
+
+
+def test_the_gallery_is_sorted_by_axis():
+    axes = [each.axis for each in GALLERY]
+    assert list(dict.fromkeys(axes)) == [k for k, _ in itertools.groupby(axes)]
+    assert [a[-1] for a in dict.fromkeys(axes)][:4] == list("γnβd")
+    assert all(re.fullmatch(r"Against [^:]{1,24}", each.against) for each in figures.ALL)
+
+
+def test_charts_of_notebooks_are_charts_of_the_package():
+    cells = 0
+    for path in sorted((HOME / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+            assert not re.search(r"matplotlib|pyplot|plt\.|\.scatter|\.errorbar", code), path
+            cells += "sparsity.plot(" in code or "figures." in code
+    assert cells >= 15
+
+
+# --- whole keys along the dimension --------------------------------------------------------------
+
+
+def test_along_the_dimension_only_the_spread_moves():
+    made = chart("exp", "dim", dim=[1, 16, 64], length=256)
+    raw, scaled = made.curves
+    assert [raw.exact.label, scaled.exact.label] == ["q·k: γ = √d", "q·k/√d: γ = 1"]
+    for d, one, other in zip((1, 16, 64), raw.exact.theory, scaled.exact.theory, strict=True):
+        assert one == pytest.approx(float(sparsity.exact("exp", gamma=d**0.5, length=256).value))
+        assert other == pytest.approx(float(sparsity.exact("exp", gamma=1, length=256).value))
+    assert "only γ = ‖q‖ ≈ √d depends on d" in made.words.subtitle
+    assert made.words.x == "dimension d"
+    (flat,) = chart("exp", "dim", dim=[1, 16], gamma=2, length=256).curves
+    assert flat.exact.theory[0] == flat.exact.theory[1]
+    (of_row,) = chart(Row("sparsemax", gamma=2), "dim", dim=[2, 16], length=64).curves
+    assert of_row.exact.theory[0] == of_row.exact.theory[1]
+
+
+def test_points_along_the_dimension_are_whole_keys():
+    made = chart("exp", "dim", dim=[2, 8], length=64, montecarlo=[8], rel_error=0.05)
+    for curve in made.curves:
+        at = curve.exact.sampled
+        assert curve.exact.method == "rows-full-keys"
+        off = np.abs(curve.exact.estimate - curve.exact.theory)[at]
+        assert off < 5 * curve.exact.stderr[at]
+    assert not np.abs(made.curves[0].exact.estimate - made.curves[1].exact.theory)[at] < (
+        5 * made.curves[0].exact.stderr[at]
+    )
+
+
+def test_the_panel_of_features_keeps_its_own_dimension():
+    (curve,) = chart("nonnegative", "dim", ratio=1, query="uniform", dim=[1, 8]).curves
+    assert curve.exact.theory[0] < curve.exact.theory[1]
+
+
+# --- long rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kernel", "gamma"), [("exp", 2), ("relu2", 2)])
+def test_a_point_at_131072_tokens_has_its_error_bar(kernel, gamma):
+    made = chart(kernel, gamma=gamma, length=[1024, 131072], montecarlo=[131072])
+    exact = made.curves[0].exact
+    assert list(exact.sampled) == [False, True]
+    assert not exact.doubted.any()
+    assert abs(exact.estimate - exact.theory)[1] < 5 * exact.stderr[1]
+    ax = sparsity.plot(kernel, gamma=gamma, length=[1024, 131072], montecarlo=[131072])
+    assert "Monte Carlo ± 95 %" in key(ax)
+    assert ax.get_xlim()[1] > 131072  # the frame does not cut it
 
 
 def test_importing_sparsity_loads_no_matplotlib():

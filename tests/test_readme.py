@@ -33,7 +33,7 @@ def test_it_opens_with_lines_that_draw_and_what_they_draw():
     opening = "\n".join(README.splitlines()[:26])
     assert first_picture.code() in opening
     assert "(docs/first.png)" in opening
-    assert len([line for line in first_picture.code().splitlines() if line]) == 3
+    assert len([line for line in first_picture.code().splitlines() if line]) == 5
     assert first_picture.PICTURE.stat().st_size < 100_000
 
 

@@ -15,7 +15,9 @@ Theory is drawn as lines, Monte Carlo as points with 95 % error bars.
 
 _STOCK = """## The stock figures
 
-Each states a finding. `sparsity reproduce` writes all of them with their data, each in this way:
+Each states a finding. They are sorted by what they are drawn against.
+
+`sparsity reproduce` writes all of them with their data, each in this way:
 
 ```python
 from sparsity import figures
@@ -29,7 +31,13 @@ files = figures.render(figure, data)  # {"svg": …, "png": …, "csv": …}
 
 def page() -> str:
     """The page in Markdown."""
-    return "\n".join([_WORDS, plots.page(), _STOCK, *map(_figure, ALL)])
+    return "\n".join([_WORDS, plots.page(), _STOCK, *map(_figure, sorted(ALL, key=_axis))])
+
+
+def _axis(figure: Figure) -> int:
+    """The place of what a figure is drawn against: γ, n, β, d, then all else."""
+    first = figure.against.replace(",", " ").split()[1]
+    return (*"γnβd", first).index(first)
 
 
 def draw(folder: Path) -> None:
@@ -52,7 +60,7 @@ def _figure(figure: Figure) -> str:
     source = inspect.getsource(module) if module else ""
     lines = source.partition("\n\nFIGURE = ")[0].rstrip()
     lines = lines.partition('\n"""\n\n')[2]  # which follow its words, that stand above
-    return f"""### {figure.title}
+    return f"""### {figure.title} ({figure.against[0].lower()}{figure.against[1:]})
 
 ![{figure.alt}]({_home(figure)}{figure.name}.svg)
 

@@ -1,5 +1,6 @@
 """Charts of `sparsity.plot`, drawn when the site is built by the lines that stand beside them."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,43 +11,78 @@ class Example:
 
     Args:
         name: of its picture.
+        axis: what it is drawn against, the heading it stands under.
         words: what to see.
         line: the call, which is run as it stands.
     """
 
     name: str
+    axis: str
     words: str
     line: str
 
 
+_SPREAD, _LENGTH, _BIAS = "Against the spread γ", "Against the row length n", "Against the bias β"
+_DIMENSION, _STEP = "Against the dimension d", "Against a number of a step"
+
 ALL: tuple[Example, ...] = (
     Example(
+        "article",
+        _SPREAD,
+        "Squared ReLU at five biases: the figure of the article",
+        'sparsity.plot("relu2", x="gamma", beta=[-2, -1, 0, 1, 2])',
+    ),
+    Example(
+        "rows",
+        _SPREAD,
+        "Softmax in rows of two lengths, with Monte Carlo points",
+        'sparsity.plot("exp", x="gamma", gamma="0.1:4:40", length=[64, 1024], montecarlo=3)',
+    ),
+    Example(
         "kernel",
-        "A kernel of your own against the length of the row, with Monte Carlo points",
+        _LENGTH,
+        "A kernel of your own, with Monte Carlo points",
         'sparsity.plot("log(1 + exp(s))", gamma=2, montecarlo=True)',
     ),
     Example(
         "several",
+        _LENGTH,
         "Several kernels in one chart",
         'sparsity.plot(["exp", "relu2", "sparsemax"], gamma=2)',
     ),
     Example(
         "spreads",
+        _LENGTH,
         "S of softmax at three spreads: long rows come down to the limit",
         'sparsity.plot("exp", gamma=[1, 2, 3], of="S")',
     ),
     Example(
         "biases",
-        "The limit of long rows against the spread",
-        'sparsity.plot("relu2", x="gamma", beta=[-1, 0, 1])',
+        _BIAS,
+        "Three spreads: squared ReLU focuses where the bias is negative",
+        'sparsity.plot("relu2", x="beta", gamma=[0.5, 1, 2])',
+    ),
+    Example(
+        "dimension",
+        _DIMENSION,
+        "What the 1/√d of attention is for: keys drawn whole, with and without it",
+        'sparsity.plot("exp", x="dim", length=1024, montecarlo=[4, 16])',
+    ),
+    Example(
+        "features",
+        _DIMENSION,
+        "More features make nonnegative linear attention flatter",
+        'sparsity.plot("nonnegative", x="dim", ratio=1, query=["one-hot", "uniform"])',
     ),
     Example(
         "window",
-        "A number of a step as the abscissa",
+        _STEP,
+        "The size of a window",
         'sparsity.plot(Row("exp", gamma=2, steps=(Window(64),)), x="window", length=4096)',
     ),
     Example(
         "sink",
+        _STEP,
         "The share that a sink takes, against its logit",
         'row = Row("exp", gamma=1, steps=(SinkLogit(0.0),))\n'
         'sparsity.plot(row, x="logit", of="sink_mass", length=1024)',
@@ -75,15 +111,18 @@ def draw(folder: Path) -> None:
 
 
 def page() -> str:
-    """The part of the gallery in Markdown."""
+    """The part of the gallery in Markdown, by what stands along the x-axis."""
     parts = [
         f"## One call each\n\n`sparsity.plot` draws theory as a solid line, the limit of long rows "
-        f"dashed, samples with 95 % error bars, and shades what no row can reach. It returns the "
-        f"Matplotlib axes.\n\n```python\n{IMPORTS}\n```\n"
+        f"dashed beside it, samples with 95 % error bars, and shades what no row can have. It "
+        f"returns the Matplotlib axes; in a script `plt.show()` shows them, and "
+        f"`ax.figure.savefig` saves them.\n\n```python\n{IMPORTS}\n```\n"
     ]
-    parts += [
-        f"### {each.words}\n\n```python\n{each.line}\n```\n\n"
-        f"![{each.words}](plot-{each.name}.svg)\n"
-        for each in ALL
-    ]
+    for axis, each in itertools.groupby(ALL, lambda example: example.axis):
+        parts.append(f"### {axis}\n")
+        parts += [
+            f"#### {one.words}\n\n```python\n{one.line}\n```\n\n"
+            f"![{one.words}](plot-{one.name}.svg)\n"
+            for one in each
+        ]
     return "\n".join(parts)

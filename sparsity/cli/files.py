@@ -43,12 +43,13 @@ def check_chart_file(out: str) -> None:
             raise InputError("out", str(data), fix)
 
 
-def write_chart(made: Any, out: str) -> tuple[list[Any], str]:
+def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     """Write a chart and its data beside it.
 
     Args:
         made: the chart, as `sparsity.plots.chart` makes it.
         out: the name of its file, which says by its ending what is drawn.
+        size: width and height in inches; None for the usual ones.
 
     Returns:
         The series of its curves, and the name of the data's file.
@@ -59,10 +60,7 @@ def write_chart(made: Any, out: str) -> tuple[list[Any], str]:
 
     series, words = [each for curve in made.curves for each in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
-    # The same frame as the figures of the report, around what the chart itself draws.
-    files = plotting.render(
-        lambda _, figure: made.on(figure), series, words.title, words.subtitle, SIZE, (kind,)
-    )
+    files = plotting.files_of(made.on, words.title, size or SIZE, (kind,))
     write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
     return series, data
 
@@ -92,6 +90,11 @@ def write_chart(made: Any, out: str) -> tuple[list[Any], str]:
     "--rel-error", "E", "Relative standard error of a sampled point", default="0.02", kind=float
 )
 @common.option("--title", "TEXT", "Title, in place of the default one.")
+@common.option("--xscale", "SCALE", "linear or log; a grid with even steps is linear.")
+@common.option("--yscale", "SCALE", "linear or log; shares are linear, in place of that.")
+@common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.")
+@common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.")
+@common.option("--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.")
 @common.option(
     "--out",
     "FILE",
@@ -111,6 +114,11 @@ def plot(
     no_limit: bool,
     rel_error: float,
     title: str | None,
+    xscale: str | None,
+    yscale: str | None,
+    xlim: str | None,
+    ylim: str | None,
+    figsize: str | None,
     out: str,
     seed: int,
     as_json: bool,
@@ -129,11 +137,13 @@ def plot(
             sparsity plot exp relu2 --gamma 2 --of S --montecarlo --out s.png
         Against the spread, for two lengths:
             sparsity plot exp --x gamma --gamma 0.1:5:41 --length 64,1024 --out g.pdf
+        Against the dimension, of scores q·k and q·k/√d:
+            sparsity plot exp --x dim --length 1024 --out d.svg
     """
     check_chart_file(out)
     given = common.without_none(options)
     from sparsity.kernels import named
-    from sparsity.plots import chart
+    from sparsity.plots import chart, figure_size
     from sparsity.plots.requests import check_abscissa
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all
@@ -146,6 +156,9 @@ def plot(
             own = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, own)
     check_abscissa(rows, x)
+    size = None if figsize is None else figure_size(_pair("figsize", figsize))
+    view = {"xscale": xscale, "yscale": yscale}
+    view |= {"xlim": xlim and _pair("xlim", xlim), "ylim": ylim and _pair("ylim", ylim)}
     if along is not None:
         if x in given:
             fix = f"--{x.replace('_', '-')} has values of the x-axis as well; leave one of them out"
@@ -164,9 +177,10 @@ def plot(
             seed=seed,
             title=title,
             progress=report,
+            **view,
             **given,
         )
-    (series, data), words = write_chart(made, out), made.words
+    (series, data), words = write_chart(made, out, size), made.words
     doubted = [(each.label, *doubt) for each in series for doubt in each.doubts.items()]
     if doubted:
         label, place, why = doubted[0]
@@ -179,6 +193,18 @@ def plot(
         common.print_json(found | {"quantity": made.of, "series": labels})
     else:
         common.echo(f"{out}, {data}: {words.title}")
+
+
+def _pair(name: str, text: str) -> list[float]:
+    """Return the numbers of an option that takes two.
+
+    Raises:
+        InputError: they are no numbers.
+    """
+    try:
+        return [float(each.replace("−", "-")) for each in text.split(",")]
+    except ValueError:
+        raise InputError(name, text, "give two numbers, such as 0,1") from None
 
 
 def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:

@@ -1,6 +1,6 @@
 """Bias makes or breaks squared ReLU; softmax ignores it
 
-Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1
+Against β: sparsity at γ = 1; for nonnegative linear, β is the mean of the keys
 
 Softmax and decay do not depend on the bias. Signed linear attention is sparsest without one.
 Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative linear

@@ -1,6 +1,6 @@
 """Linear attention holds d keys, relu² ⅔d², softmax e^(d/2)
 
-Other keys at which SNR = 1, keys ~ N(0, I) in R^d; dashed: on the average over rows
+Against d and ‖q‖: other keys at SNR = 1, keys ~ N(0, I); dashed: average over rows
 
 Left: against the dimension, with the query of unit length along the needle, for softmax and its top
 8 of the length √d/2. Right: against the length of the query, at d = 16; homogeneous weights hold
@@ -140,7 +140,7 @@ def data(context: Context) -> Data:
 def draw(data: Data, canvas: Canvas) -> None:
     """Draw capacities against the dimension at the left, and against the query at the right."""
     count = len(KERNELS)
-    looks = [plotting.solid(look) for look in plotting.LOOKS[:count]]
+    looks = plotting.LOOKS[:count]
     left = plotting.panel(canvas, (0.09, 0.53, 0.37, 0.335), "keys held against dimension d")
     left.set(xscale="log", yscale="log", xlim=(3.6, 39), ylim=(1, 3e8))
     plotting.plain_ticks(left.xaxis, (4, 8, 16, 32))

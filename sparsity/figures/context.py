@@ -1,6 +1,6 @@
 """CoCA narrows attention, dynamic NTK widens it again
 
-Effective number of attended tokens of softmax rows, keys of equal |q||k| and γ
+Against n: effective tokens n_eff of softmax rows, keys of equal |q||k| and γ
 
 The query and the lengths of the keys are those of the figure before, with little noise (t has a
 standard deviation of an eighth of its mean), so that nearly everything depends on position. Keys
@@ -10,11 +10,11 @@ dynamic NTK beyond 512 tokens both keep about the share of the context that they
 Lines: the exact law of rows. Points: Monte Carlo with rotated vectors; their 95 % error bars are
 smaller than the markers.
 
-Alt text: Chart of the effective number of attended tokens against the context length from 16 to
-32768, both axes logarithmic. Without position it is nearly the context length. The curve of RoPE
-runs below it, about parallel, and with dynamic NTK a little closer to it. CoCA is far lower at
-thousands of tokens and then rises again; with dynamic NTK its curve leaves that of CoCA at 512
-tokens and runs parallel to the one without position. Monte Carlo points lie on the curves.
+Alt text: Chart of the effective tokens n_eff against the context length from 16 to 32768, both axes
+logarithmic. Without position it is nearly the context length. The curve of RoPE runs below it,
+about parallel, and with dynamic NTK a little closer to it. CoCA is far lower at thousands of tokens
+and then rises again; with dynamic NTK its curve leaves that of CoCA at 512 tokens and runs parallel
+to the one without position. Monte Carlo points lie on the curves.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ def data(context: Context) -> Data:
 
 
 def draw(data: Data, canvas: Canvas) -> None:
-    """Draw on logarithmic axes; the last series, without position, is dashed grey."""
-    ax = plotting.axes(canvas, "context length  n", "attended tokens  n·S²", right=0.8)
+    """Draw on logarithmic axes; the last series, without position, is grey."""
+    ax = plotting.axes(canvas, "context length  n", plotting.TOKENS, right=0.8)
     ax.set(xscale="log", yscale="log", xlim=(16, 32768), ylim=(8, 5e4))
     plotting.plain_ticks(ax.xaxis, (16, 128, 512, 2048, 8192, 32768))
     plotting.plain_ticks(ax.yaxis, (10, 100, 1000, 1e4))
     *laws, flat = data
-    ax.plot(flat.x, flat.theory, color=plotting.GREY, lw=1.2, ls=plotting.DASHED)
+    ax.plot(flat.x, flat.theory, color=plotting.GREY, lw=1.2)
     plotting.curves(ax, laws)
-    grey = plotting.Look(plotting.GREY, plotting.DASHED, "")
+    grey = plotting.Look(plotting.GREY, "-", "")
     plotting.name_ends(ax, data, (*plotting.LOOKS[: len(laws)], grey))
     plotting.key(ax, line="exact law", loc="upper left")
 

@@ -1,11 +1,11 @@
 """Decay leaves a window that longer rows cannot widen
 
-Sparsity and effective number of attended tokens of a = λⁿ⁻ʲ, j = 1 … n
+Against n: sparsity S and effective tokens n_eff of a = λⁿ⁻ʲ, j = 1 … n
 
-Without decay every token counts, S = 1. With λ < 1 the effective number of attended tokens n·S²
-stops at (1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, so S falls like 1/√n.
-Decay attends to what is near, not to what is similar. Lines: the closed form. Points: Monte Carlo
-over positions; their 95 % error bars are smaller than the markers.
+Without decay every token counts, S = 1. With λ < 1 the effective tokens n_eff = n·S² stops at
+(1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, so S falls like 1/√n. Decay
+attends to what is near, not to what is similar. Lines: the closed form. Points: Monte Carlo over
+positions; their 95 % error bars are smaller than the markers.
 
 Alt text: Two line charts against row length, both logarithmic. Left: sparsity stays 1 for λ = 1 and
 turns to fall with slope −1/2 for λ = 0.999, 0.99, 0.9 and 0.5, in this order. Right: the effective
@@ -54,7 +54,7 @@ def draw(data: Data, canvas: Canvas) -> None:
     """Draw S at the left and n·S² at the right, both on logarithmic axes."""
     half, ticks = len(data) // 2, (1, 10, 100, 1e3, 1e4, 1e5)
     left = plotting.panel(canvas, (0.085, 0.13, 0.335, 0.655), plotting.SPARSITY)
-    right = plotting.panel(canvas, (0.5, 0.13, 0.275, 0.655), "effective window  n·S²")
+    right = plotting.panel(canvas, (0.5, 0.13, 0.275, 0.655), plotting.TOKENS)
     for ax, curves in ((left, data[:half]), (right, data[half:])):
         ax.set(xscale="log", yscale="log", xlim=(1, 1e5), xlabel="row length  n")
         plotting.plain_ticks(ax.xaxis, ticks)

@@ -1,6 +1,6 @@
 """Eight of n tokens: softmax needs γ ≈ ½ ln n to about n = 10⁴
 
-What each kernel needs to attend to n_eff = 8 tokens, against the length of the row
+Against n: what each kernel needs for n_eff = 8 effective tokens in a row of n
 
 Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: γ = s·ln n with
 s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very long rows √(ln n) is enough,
@@ -96,9 +96,9 @@ def draw(data: Data, canvas: Canvas) -> None:
         if i >= 3:
             ax.set_xlabel("row length  n")
     first, *_, last = canvas.axes
-    grey = {"color": plotting.GREY, "lw": 1, "ls": (0, (4, 3))}
+    grey = {"color": plotting.GREY, "lw": 1}
     *_, half, wanted = data
-    first.plot(half.x, half.theory, **grey)
+    first.plot(half.x, half.theory, ls=plotting.DASHED, **grey)
     plotting.inline(first, 4e6, 8.55, "½ ln n", plotting.GREY, fontsize=9.5, ha="right")
     last.fill_between(data[5].x, 1, data[5].theory, color=plotting.SHADE, zorder=0)
     last.plot(wanted.x, wanted.theory, **grey)

@@ -1,14 +1,14 @@
 """Softmax can be made as sparse as the row allows
 
-Sparsity of a = exp(s), scores s ~ N(β, γ²), in the limit of long rows
+Against γ: sparsity of a = exp(s), scores s ~ N(β, γ²), in the limit of long rows
 
 S = exp(−γ²/2) falls without a floor as the spread γ of the scores grows, and does not depend on the
-bias β: points at three biases lie on one curve. A real row of n tokens cannot go below 1/√n
-(dashed); see the figure of rows for what happens there. Line: the closed form. Points: stratified
-Monte Carlo; their 95 % error bars are smaller than the markers.
+bias β: points at three biases lie on one curve. A real row of n tokens cannot go below 1/√n (grey);
+see the figure of rows for what happens there. Line: the closed form. Points: stratified Monte
+Carlo; their 95 % error bars are smaller than the markers.
 
 Alt text: Line chart of sparsity on a logarithmic axis against spread. One falling parabola from 1
-at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it. Dashed lines mark
+at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it. Grey lines mark
 the least sparsity of rows of 100, 10 000 and a million tokens: 0.1, 0.01 and 0.001.
 """
 
@@ -48,7 +48,7 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
     style = {"ha": "left", "va": "bottom", "fontsize": 9.5}
     for series in data[3:]:
-        ax.plot(series.x, series.theory, color=plotting.GREY, lw=1, ls=(0, (4, 3)))
+        ax.plot(series.x, series.theory, color=plotting.GREY, lw=1)
         y = series.theory[0] * 1.07
         plotting.inline(ax, 0.05, y, series.label, plotting.GREY, **style)
     looks = plotting.LOOKS[:3]

@@ -220,7 +220,7 @@ class Figure:
     Args:
         name: of its files.
         title: the finding.
-        subtitle: what is shown, one line.
+        subtitle: against what, and what is shown, one line.
         caption: what it shows and how it was computed.
         alt: the picture in words, for readers who cannot see it.
         data: computes everything that is drawn.
@@ -236,6 +236,11 @@ class Figure:
     data: Callable[[Context], Data]
     draw: Callable[[Data, Canvas], None]
     size: tuple[float, float] = (7.2, 4.6)
+
+    @property
+    def against(self) -> str:
+        """What stands along its axes, with which its subtitle begins: "Against γ"."""
+        return self.subtitle.partition(":")[0]
 
     @classmethod
     def from_docstring(

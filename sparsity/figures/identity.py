@@ -1,6 +1,6 @@
 """Signed linear attention never gets below √(2/π) ≈ 0.80
 
-Sparsity of a = s, scores s ~ N(β, γ²); the same for β and −β
+Against γ: sparsity of a = s, scores s ~ N(β, γ²); the same for β and −β
 
 S depends on |β|/γ alone. The least it can be is √(2/π), at β = 0 or for a large spread: nearly as
 flat as uniform attention, S = 1. The vertical axis starts at 0.775. Lines: the closed form. Points:

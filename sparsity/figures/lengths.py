@@ -1,6 +1,6 @@
 """Squared ReLU needs a negative bias to attend to few tokens
 
-n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)
+Against n: n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)
 
 At n = 100 000 squared ReLU attends to 522 tokens with β = −2γ and to 16 668 with β = 0; the
 identity to 63 662 with β = 0 and to 81 364 with β = 2γ. Solid: exact law. Dashed: the limit of long
@@ -69,7 +69,7 @@ def draw(data: Data, canvas: Canvas) -> None:
     count = len(CURVES)
     tokens, sparse, limits = (data[i * count : (i + 1) * count] for i in range(3))
     boxes = ((0.085, 0.13, 0.3, 0.655), (0.475, 0.13, 0.3, 0.655))
-    titles = ("effective tokens  n_eff", plotting.SPARSITY)
+    titles = (plotting.TOKENS, plotting.SPARSITY)
     for box, title, curves in zip(boxes, titles, (tokens, sparse), strict=True):
         ax = plotting.panel(canvas, box, title)
         ax.set(xscale="log", yscale="log", xlim=_ENDS, xlabel="row length  n")
@@ -82,14 +82,15 @@ def draw(data: Data, canvas: Canvas) -> None:
         for curve, limit, look in zip(curves, limits, plotting.LOOKS, strict=False):
             factor = 1.0 if of_S else limit.theory * limit.x
             ax.plot(limit.x, factor * limit.theory, color=look.color, lw=1.2, ls=plotting.DASHED)
-            plotting.curve(ax, curve, plotting.solid(look))
+            plotting.curve(ax, curve, look)
         if of_S:
             named = [replace(c, label=label) for c, (*_, label) in zip(curves, CURVES, strict=True)]
             plotting.name_ends(ax, named, fontsize=9.5)
-            plotting.inline(ax, 2.2, 0.05, "out of reach\nS < 1/√n", plotting.GREY, ha="left")
+            plotting.inline(ax, 2.2, 0.05, "no row has\nS < 1/√n", plotting.GREY, ha="left")
         else:
+            place = {"loc": "upper left", "fontsize": 9, "handlelength": 2.0, "borderaxespad": 0.2}
             dashed = plotting.Look(plotting.GREY, plotting.DASHED, "")
-            plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], loc="upper left")
+            plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], **place)
 
 
 FIGURE = Figure.from_docstring(__doc__, "lengths", data, draw)

@@ -1,6 +1,6 @@
 """At γ = 2.5 softmax attends to 38, 17 or 10 of 512 tokens
 
-The same rows by six measures of focus
+Against γ: the same rows by six measures of focus
 
 The same rows of softmax weights. Left, as numbers of tokens: e to the mean Shannon entropy, n_eff =
 E 1/Σp², and 1/E Σp², which is not the same. Right: the Gini coefficient, and the mass of the 8
@@ -36,7 +36,6 @@ LENGTH, KEYS = 512, 8
 GAMMAS = np.linspace(0.04, 6.0, 25)
 SAMPLED = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
 REL_ERROR = 1e-2  # of n_eff: a whole row is one draw
-_DASHES = (0, (4, 2.5))  # of limits
 
 
 class Measure(NamedTuple):
@@ -111,7 +110,7 @@ def draw(data: Data, canvas: Canvas) -> None:
     _draw_measures(right, SHARES, data)
     ax = canvas.add_axes((0.025, 0.815, 0.9, 0.06))
     ax.set_axis_off()
-    dashed = plotting.Look(plotting.GREY, _DASHES, "")
+    dashed = plotting.Look(plotting.GREY, plotting.DASHED, "")
     plotting.key(
         ax,
         line=f"exact law of n = {LENGTH} tokens",
@@ -129,8 +128,8 @@ def _draw_measures(ax: plotting.Axes, names: Iterable[str], data: Data) -> None:
     shown = [known[name] for name in names]
     for series, look in zip(shown, plotting.LOOKS, strict=False):
         if limit := known.get(f"limit, {series.label}"):
-            ax.plot(limit.x, limit.theory, color=look.color, lw=1.2, ls=_DASHES)
-        plotting.curve(ax, series, plotting.solid(look))
+            ax.plot(limit.x, limit.theory, color=look.color, lw=1.2, ls=plotting.DASHED)
+        plotting.curve(ax, series, look)
     plotting.name_ends(ax, shown, fontsize=9.5)
 
 

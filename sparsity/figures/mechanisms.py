@@ -1,6 +1,6 @@
 """At γ = 2 only whole-row maps attend to few keys in long rows
 
-Attended tokens 1/E Σp² of eight ways of attending, independent scores N(0, γ²)
+Against n and γ: participation 1/E Σp² of eight ways of attending, scores ~ N(0, γ²)
 
 Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in proportion
 to n, and softmax more slowly until it does so too. Sparsemax, top-8 softmax and stick-breaking take
@@ -12,7 +12,7 @@ a bias. Sigmoid attention with the bias −ln n follows softmax up to about γ =
 stays in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their 95 %
 error bars are smaller than the markers.
 
-Alt text: Two line charts of the number of attended tokens on one logarithmic scale. Against row
+Alt text: Two line charts of the participation on one logarithmic scale. Against row
 length from 2 to 65536: signed linear, squared ReLU and sigmoid rise in proportion, softmax more
 slowly; forgetting, top-8 softmax, stick-breaking and sparsemax stay below eight. Against the spread
 from 0.25 to 6 in rows of 4096 tokens: softmax falls from thousands to about two, sigmoid to about
@@ -51,7 +51,7 @@ MECHANISMS: dict[str, Callable[[float], Row]] = {
     "stick-breaking": lambda gamma: Row("stick-breaking", beta=0.0, gamma=gamma),
     "forgetting": lambda gamma: Row("forgetting", gamma=gamma, gate=4.0, gate_spread=1.0),
 }
-_LOOKS = (*plotting.LOOKS, plotting.Look("#8c6d31", (0, (2.5, 1.2)), "P"))
+_LOOKS = (*plotting.LOOKS, plotting.Look("#8c6d31", "-", "P"))
 
 
 def data(context: Context) -> Data:
@@ -88,7 +88,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         plotting.plain_ticks(ax.yaxis, (1, 10, 100, 1e3, 1e4))
         plotting.curves(ax, series, _LOOKS)
     left.set(xscale="log", xlim=(2, 65536), xlabel="row length  n")
-    left.set_ylabel("attended tokens  1/E Σp²")
+    left.set_ylabel("participation  1/E Σp²")
     plotting.plain_ticks(left.xaxis, (2, 16, 256, 4096, 65536))
     right.set(xlim=(0, 6), xlabel="spread of scores  γ")
     right.tick_params(labelleft=False)

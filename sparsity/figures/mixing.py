@@ -1,6 +1,6 @@
 """A sink delays mixing, but its logit must grow like ln n
 
-How far apart the last two tokens remain in a deep stack of random softmax attention
+Against depth L and n: how far apart the last two tokens stay in random softmax attention
 
 Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a sink of value
 zero that takes 50 % or 80 % of the attention delays that to 9 and 53. At a fixed logit the sink
@@ -106,7 +106,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         ax.set(yscale="log", ylim=(6e-3, 1.3))
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if ax is left:
-            plotting.key(ax, line="exact mean", loc="lower left")
+            plotting.key(ax, line="exact mean", loc="lower left", fontsize=9, handlelength=1.8)
         plotting.curves(ax, curves, looks)
         plotting.name_ends(ax, curves, looks)
 

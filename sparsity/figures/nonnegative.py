@@ -1,6 +1,6 @@
 """More i.i.d. features never sharpen nonnegative attention
 
-Sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃
+Against d: sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃
 
 S = 1/√(1 + (σ̃ρ/μ̃)²) with ρ = ‖q̃‖₂/‖q̃‖₁ between 1/√d and 1. The sparsest query is one-hot, ρ =
 1, and its S is that of a single feature in every dimension; dense queries (uniform, half-normal)
@@ -34,7 +34,6 @@ from sparsity.sweeps.curves import sweep
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}
 DIMS = (2, 8, 32)  # sampled
 QUERIES = ("one-hot", "half-normal", "uniform")
-_DASHES = ("-", (0, (6, 1.8)), (0, (1.4, 1.4)))
 _MARKERS = ("o", "^", "s")
 
 
@@ -82,20 +81,17 @@ def data(context: Context) -> Data:
 
 
 def draw(data: Data, canvas: Canvas) -> None:
-    """Draw with the colour telling σ̃/μ̃, dash and marker the query family."""
+    """Draw with the colour telling σ̃/μ̃, the marker the query family."""
     ax = plotting.axes(canvas, "dimension of the features  d", plotting.SPARSITY, right=0.855)
     ax.set(xscale="log", xlim=(1, 1024), ylim=(0.4, 1.015))
     plotting.plain_ticks(ax.xaxis, (1, 4, 16, 64, 256, 1024))
     colors = [look.color for look in plotting.LOOKS[:3]]
-    styles = list(zip(_DASHES, _MARKERS, strict=True))
-    plotting.curves(
-        ax, data, [plotting.Look(color, *style) for color in colors for style in styles]
-    )
+    plotting.curves(ax, data, [plotting.Look(c, "-", m) for c in colors for m in _MARKERS])
     floors = zip(data[:: len(QUERIES)], colors, strict=True)
     plotting.end_labels(ax, [(d.theory[-1], d.label.split(",")[0], c) for d, c in floors])
     families = [
-        (f"{query} query", plotting.Look(plotting.GREY, *style))
-        for query, style in zip(QUERIES, styles, strict=True)
+        (f"{query} query", plotting.Look(plotting.GREY, "-", marker))
+        for query, marker in zip(QUERIES, _MARKERS, strict=True)
     ]
     plotting.key(ax, lines=families, loc="lower right", bbox_to_anchor=(1.0, 0.13))
 

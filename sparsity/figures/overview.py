@@ -1,6 +1,6 @@
 """Softmax and squared ReLU can focus; linear attention hardly
 
-Who can focus: each kernel against the one parameter that might lower its S
+Against γ, β, σ̃/μ̃ or n: each kernel by the one parameter that might lower its S
 
 All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row allows (grey:
 below 1/√n, out of reach for a row of 1024 tokens), the first by a larger spread of its scores, the
@@ -87,11 +87,11 @@ _BLUE, _RED, _GREEN, _PURPLE, _ORANGE = plotting.LOOKS[:5]
 _BIASES = (-4, -2, 0, 2, 4)
 _NOISES = (
     _Member(3, _PURPLE, (3.6, 0.14, "right")),
-    _Member(4, replace(_PURPLE, dash="-", marker="v"), (6.6, 0.72, "left")),
+    _Member(4, replace(_PURPLE, marker="v"), (6.6, 0.72, "left")),
 )
 _DECAYS = (
     _Member(5, _ORANGE, (350, 0.14, "right")),
-    _Member(6, replace(_ORANGE, dash="-", marker="D"), (560, 0.75, "left")),
+    _Member(6, replace(_ORANGE, marker="D"), (560, 0.75, "left")),
 )
 _PANELS = (
     _Panel("Softmax: yes", "raise the spread  γ", "linear", (0, 1, 2, 3, 4), (_Member(0, _BLUE),)),
@@ -126,11 +126,8 @@ def draw(data: Data, canvas: Canvas) -> None:
                 plotting.inline(ax, x, y, series.label, color, ha=side, fontsize=9)
     ax = canvas.add_axes((0.7, 0.11, 0.28, 0.275))
     ax.set_axis_off()
-    points = (
-        ("Monte Carlo ± 95 %", plotting.Look(plotting.GREY, "-", "o")),
-        (f"out of reach for\n{LENGTH} tokens", plotting.Look("#dfe2e7", "-", "s")),
-    )
-    plotting.key(ax, points=points, loc="center", labelspacing=0.8)
+    shade = f"no row of {LENGTH}\ntokens is here"
+    plotting.key(ax, shade=shade, loc="center", labelspacing=0.8)
 
 
 FIGURE = Figure.from_docstring(__doc__, "overview", data, draw, size=(7.2, 5.4))

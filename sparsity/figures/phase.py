@@ -1,6 +1,6 @@
 """The limit law of softmax holds only up to γ ≈ ½√(ln n)
 
-Blue: how many tokens n_eff a row of n weights exp(s), s ~ N(0, γ²), attends to
+Against γ and n: effective tokens n_eff (blue) of rows of n weights exp(s), s ~ N(0, γ²)
 
 Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which is the limit
 law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up Σa², and n_eff falls like
@@ -10,10 +10,10 @@ exact S left of the thick line only, from γ = 0.50 √(ln n) in short rows to 0
 tokens; γ = 1.40 for n = 1024. Contours: the exact law of rows of finite length.
 
 Alt text: Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of ln n
-from 0 to 2.3. Contours of 3 to 10¹⁰ attended tokens start flat at the left and become steep towards
-the right. Dashed lines at 0.71 and 1.41 part three tinted regimes: annealed, extremes, condensed. A
-thick line from 0.5 at the bottom to 0.62 at the top bounds the region where the limit law is within
-ten per cent.
+from 0 to 2.3. Contours of 3 to 10¹⁰ effective tokens start flat at the left and become steep
+towards the right. Grey lines at 0.71 and 1.41 part three tinted regimes: annealed, extremes,
+condensed. A thick line from 0.5 at the bottom to 0.62 at the top bounds the region where the limit
+law is within ten per cent.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         ax.axvspan(left, right, color=tint, zorder=0, linewidth=0)
         ax.text((left + right) / 2, 1.02, name, **place)
     for bound, name in ((half, r"½$\gamma_c$"), (whole, r"$\gamma_c$")):
-        ax.plot(bound.theory, bound.x, color=plotting.GREY, lw=1, ls=(0, (4, 3)))
+        ax.plot(bound.theory, bound.x, color=plotting.GREY, lw=1)
         ax.text(bound.theory[0], 1.02, name, **place)
     blue, red = plotting.LOOKS[:2]
     for contour in contours:

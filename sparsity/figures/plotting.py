@@ -1,14 +1,16 @@
 """Data to Matplotlib axes: the style of every figure, curves, labels and files. Computes nothing.
 
-Colours are those of Okabe & Ito (2008), told apart with any colour vision; a dash pattern and a
-marker say the same again. Figures are built without pyplot, so no global state is touched.
+Colours are those of Okabe & Ito (2008), told apart with any colour vision; names beside the curves
+and markers say the same again. A marker is a sample. A dashed line is what stands beside an exact
+law: the limit of long rows, or a rule of thumb. Figures are built without pyplot, so no global
+state is touched.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ import matplotlib
 import numpy as np
 from matplotlib import patheffects
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from sparsity.output import power_of_ten
 
@@ -32,11 +35,12 @@ _NORMAL95 = 1.959964  # half width of a 95 % interval in standard errors
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, dash pattern and marker of a series."""
+    """Colour, dash pattern and marker of a series, and the ground that the marker stands on."""
 
     color: str
     dash: Any
     marker: str
+    ground: str = "white"
 
 
 BLUE, SKY, GREEN, BLACK = "#0072b2", "#3f9fd6", "#009e73", "#1f2328"
@@ -44,12 +48,12 @@ ORANGE, VERMILLION, PURPLE = "#d98c00", "#d55e00", "#b5568f"
 
 LOOKS = (
     Look(BLUE, "-", "o"),
-    Look(VERMILLION, (0, (6, 1.6)), "s"),
-    Look(GREEN, (0, (5, 1.5, 1.2, 1.5)), "D"),
-    Look(PURPLE, (0, (3, 1.4)), "^"),
-    Look(ORANGE, (0, (9, 1.6, 2, 1.6)), "v"),
-    Look(SKY, (0, (1.4, 1.2)), "p"),
-    Look(BLACK, (0, (7, 1.5, 1.2, 1.5, 1.2, 1.5)), "X"),
+    Look(VERMILLION, "-", "s"),
+    Look(GREEN, "-", "D"),
+    Look(PURPLE, "-", "^"),
+    Look(ORANGE, "-", "v"),
+    Look(SKY, "-", "p"),
+    Look(BLACK, "-", "X"),
 )
 
 STYLE: dict[Any, Any] = {
@@ -79,10 +83,11 @@ STYLE: dict[Any, Any] = {
 }
 
 
-DASHED = (0, (5, 3))  # of limits
+DASHED = (0, (5, 3))  # of limits and rules, beside the exact law
 SHADE = "#eceef1"  # of what no row can reach
 SMALL = "small = focused"  # said on every axis of S
 SPARSITY = f"sparsity  S  ({SMALL})"
+TOKENS = "effective tokens  n_eff"  # one name on every figure
 
 # What a file would say of the day and the program is left out.
 FILES: dict[str, dict[str, Any]] = {
@@ -110,12 +115,30 @@ def render(
         size: width and height in inches.
         suffixes: of the files, out of `FILES`.
     """
-    files = {}
-    # Matplotlib salts identifiers inside an SVG with random numbers unless it is given a salt.
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
-        figure = Figure(figsize=size)
+
+    def whole(figure: Figure) -> None:
         headline(figure, title, subtitle)
         draw(data, figure)
+
+    return files_of(whole, title, size, suffixes)
+
+
+def files_of(
+    draw: Callable[[Figure], Any], salt: str, size: tuple[float, float], suffixes: Sequence[str]
+) -> dict[str, bytes]:
+    """Return what is drawn on an empty figure as file contents by suffix, the same bytes each time.
+
+    Args:
+        draw: draws all of it, in the house style.
+        salt: of the identifiers inside the SVG.
+        size: width and height in inches.
+        suffixes: of the files, out of `FILES`.
+    """
+    files = {}
+    # Matplotlib salts identifiers inside an SVG with random numbers unless it is given a salt.
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+        figure = Figure(figsize=size)
+        draw(figure)
         for suffix in suffixes:
             out = io.BytesIO()
             figure.savefig(out, format=suffix, dpi=200, metadata=FILES[suffix])
@@ -123,13 +146,41 @@ def render(
     return files
 
 
-def headline(figure: Figure, title: str, subtitle: str) -> None:
-    """Write the finding and, under it, what is shown."""
+def headline(figure: Figure, title: str, subtitle: str, soft: str = GREY) -> float:
+    """Write the finding and, under it, what is shown; what is too long goes on in another line.
+
+    Returns:
+        How far they reach down, in inches.
+    """
     # Distances from the upper edge are in inches, the same on figures of any height.
     _, height = figure.get_size_inches()
-    style: dict[str, Any] = {"va": "top", "parse_math": False}  # a user's own title is no formula
-    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", **style)
-    figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, **style)
+    depth = 0.16
+    for words, fontsize, line, style in (
+        (title, 13.0, 0.3, {"fontweight": "bold"}),
+        (subtitle, 10.5, 0.2, {"color": soft}),
+    ):
+        if words:
+            # A user's own title is no formula.
+            text = figure.text(0.025, 1 - depth / height, words, fontsize=fontsize, va="top")
+            text.set(parse_math=False, linespacing=1.25, **style)
+            depth += line + (_wrap(text) - 1) * fontsize * 1.5 / 72
+    return depth
+
+
+def _wrap(text: Any) -> int:
+    """Break a text into lines that fit on its figure, and return how many."""
+    figure, words = text.get_figure(root=True), text.get_text().split(" ")
+    room, lines = 0.96 * figure.bbox.width, [words[0]]
+    for word in words[1:]:
+        text.set_text(f"{lines[-1]} {word}")
+        if text.get_window_extent().width > room:
+            lines.append(word)
+        else:
+            lines[-1] = text.get_text()
+    text.set_text("\n".join(lines))
+    if (width := text.get_window_extent().width) > room:  # one word is too long
+        text.set_fontsize(text.get_fontsize() * room / width)
+    return len(lines)
 
 
 def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
@@ -154,9 +205,9 @@ def plain_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str] | None 
     axis.set_ticks([], minor=True)
 
 
-def calm(ax: Axes) -> Axes:
+def calm(ax: Axes, grid: str = PALE) -> Axes:
     """Put a light grid behind the data, and return the axes."""
-    ax.grid(visible=True, color=PALE, linewidth=0.8)
+    ax.grid(visible=True, color=grid, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(which="both", length=3)
     return ax
@@ -207,25 +258,20 @@ def name_ends(ax: Axes, data: Iterable[Series], looks: Iterable[Look] = LOOKS, *
     end_labels(ax, [(each.theory[-1], each.label, look.color) for each, look in pairs], **how)
 
 
-def solid(look: Look) -> Look:
-    """Return the look without its dash pattern, which elsewhere in the figure says "limit"."""
-    return Look(look.color, "-", look.marker)
-
-
 def _marker(look: Look) -> dict[str, Any]:
     return {
         "linestyle": "none",
         "marker": look.marker,
         "color": look.color,
         "markersize": _MARKER_SIZES.get(look.marker, 6.0),
-        "markeredgecolor": look.color if look.marker == "|" else "white",
+        "markeredgecolor": look.color if look.marker == "|" else look.ground,
         "markeredgewidth": 1.8 if look.marker == "|" else 0.7,
     }
 
 
 def hollow(look: Look) -> dict[str, Any]:
     """Return the marker of an estimate whose error bar cannot be trusted."""
-    edge = {"markerfacecolor": "white", "markeredgecolor": look.color, "markeredgewidth": 1.4}
+    edge = {"markerfacecolor": look.ground, "markeredgecolor": look.color, "markeredgewidth": 1.4}
     return _marker(look) | edge
 
 
@@ -235,16 +281,18 @@ def key(
     line: str = "theory",
     points: Iterable[tuple[str, Look]] = (("Monte Carlo ± 95 %", Look(GREY, "-", "o")),),
     lines: Iterable[tuple[str, Look]] = (),
+    shade: str = "",
     **place: Any,
 ) -> None:
-    """Say what the line and the points are; then lines with markers of their own."""
-    handles = [ax.plot([], [], color=GREY, label=line)[0]]
+    """Say what the line and the points are; then lines with markers of their own, and the shade."""
+    handles: list[Any] = [ax.plot([], [], color=GREY, label=line)[0]]
     handles += [ax.plot([], [], label=label, **_marker(look))[0] for label, look in points]
     handles += [
         ax.plot([], [], label=label, **(_marker(look) | {"linestyle": look.dash}))[0]
         for label, look in lines
     ]
-    ax.legend(handles=handles, labelcolor=GREY, handlelength=2.6, **{"borderpad": 0.2, **place})
+    handles += [Patch(color=SHADE, label=shade)] if shade else []
+    ax.legend(handles=handles, labelcolor=GREY, **{"handlelength": 2.6, "borderpad": 0.2, **place})
 
 
 def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: Any) -> None:
@@ -252,6 +300,21 @@ def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: A
     style = {"ha": "center", "va": "center", "fontsize": 10.5, "zorder": 5, **style}
     halo = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     ax.text(x, y, text, color=color, path_effects=halo, **style)
+
+
+def pushed_apart(heights: np.ndarray, step: float) -> np.ndarray:
+    """Return ascending heights, moved as little as keeps neighbours a step from each other."""
+    heights = heights.copy()
+    # Two neighbours that are too close move apart by half of what they lack each, which may bring
+    # others too close: repeated until nothing lacks more than a hundredth of a pixel. The rounds
+    # are limited, as more labels than fit would push each other for ever.
+    for _ in range(200):
+        lack = np.maximum(step - np.diff(heights), 0) / 2
+        if lack.max(initial=0) < 0.01:
+            break
+        heights[:-1] -= lack
+        heights[1:] += lack
+    return heights
 
 
 def end_labels(
@@ -270,16 +333,7 @@ def end_labels(
     assert figure is not None
     step = gap * figure.dpi / 72
     ends = np.array([ax.transData.transform((1.0, y))[1] for y, *_ in items])
-    heights = ends.copy()
-    # Two neighbours that are too close move apart by half of what they lack each, which may bring
-    # others too close: repeated until nothing lacks more than a hundredth of a pixel. The rounds
-    # are limited, as more labels than fit would push each other for ever.
-    for _ in range(200):
-        lack = np.maximum(step - np.diff(heights), 0) / 2
-        if lack.max(initial=0) < 0.01:
-            break
-        heights[:-1] -= lack
-        heights[1:] += lack
+    heights = pushed_apart(ends, step)
     to_axes, point = ax.transAxes.inverted().transform, figure.dpi / 72
     right = ax.transAxes.transform((1.0, 0.0))[0]
     for end, height, (_, text, color) in zip(ends, heights, items, strict=True):

@@ -1,6 +1,6 @@
 """Squared ReLU can focus only when its bias is negative
 
-Sparsity of a = max(s, 0)², scores s ~ N(β, γ²), for seven biases β = q·μ
+Against γ: sparsity of a = max(s, 0)², scores s ~ N(β, γ²), for seven biases β = q·μ
 
 S depends on β/γ alone. With β < 0 and a small spread γ it falls to 0; with β = 0 it is 1/√6
 whatever the spread; with β > 0 a smaller spread makes attention flatter. Lines: the closed form.

@@ -1,6 +1,6 @@
 """Collinear keys let position alone favour the near tokens
 
-Weight of a key at each distance: RoPE and CoCA of equal |q||k| in every plane
+Against distance: weight of a key, RoPE and CoCA of equal |q||k| in every plane
 
 One query in 64 dimensions, and keys of the same length in every plane. With RoPE and keys of random
 direction (red) half of the planes start by rising and the mean score varies around zero. With CoCA
@@ -112,7 +112,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         for (middle, low, high), look in shown:
             ax.fill_between(low.x, low.theory, high.theory, color=look.color, alpha=0.18, lw=0)
             once = ax is left or look is not blue  # the points of CoCA stand at the left
-            plotting.curve(ax, middle, plotting.solid(look), points=once, linewidth=1.3)
+            plotting.curve(ax, middle, look, points=once, linewidth=1.3)
     left.set_ylabel("typical weight  exp(score)")
     plotting.inline(left, 4, 700, "CoCA", blue.color)
     plotting.inline(left, 4, 0.25, "RoPE", red.color)

@@ -1,6 +1,6 @@
 """A softmax row needs n ≫ exp(2γ²) tokens to reach its limit
 
-Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
+Against n: sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
 
 The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations above the
 mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 million tokens for γ =
@@ -74,10 +74,10 @@ def draw(data: Data, canvas: Canvas) -> None:
     for exact, limit, look in zip(data, data[count:], looks, strict=False):
         ax.plot(limit.x, limit.theory, color=look.color, lw=1.2, ls=plotting.DASHED)
         ax.plot(limit.x[1:-1], limit.theory[1:-1], "|", color=look.color, ms=13, mew=2)
-        plotting.curve(ax, exact, plotting.solid(look))
+        plotting.curve(ax, exact, look)
     ends = zip(data, data[count:], looks, strict=False)
     plotting.end_labels(ax, [(limit.theory[-1], d.label, k.color) for d, limit, k in ends])
-    ax.text(6, 0.012, "out of reach\nS < 1/√n", color=plotting.GREY, fontsize=10.5)
+    ax.text(6, 0.012, "no row has\nS < 1/√n", color=plotting.GREY, fontsize=10.5)
     limits = [("limit; tick at n = exp(2γ²)", plotting.Look(plotting.GREY, plotting.DASHED, "|"))]
     plotting.key(ax, line="exact law of n tokens", lines=limits, loc="lower left")
 

@@ -1,6 +1,6 @@
 """To hold half of the mass a sink’s logit must grow like ln n
 
-Logit b of a sink that takes half of the attention beside n scores s ~ N(0, γ²)
+Against n: logit b of a sink that takes half of the attention beside n scores s ~ N(0, γ²)
 
 Solid: the exact logit, from E[exp(b)/(exp(b) + Σ exp(s))] = ½. Dashed: ln n + γ²/2, as if the sum
 of the other weights were its mean. For γ ≤ 1 the two agree to 0.02 from n = 100 on; wide scores
@@ -51,7 +51,7 @@ def draw(data: Data, canvas: Canvas) -> None:
     for curve, straight, look in zip(exact, annealed, plotting.LOOKS, strict=False):
         # ln n + γ²/2 is straight on these axes: its two ends are all of it
         ax.plot(straight.x, straight.theory, color=look.color, lw=1.1, ls=plotting.DASHED)
-        plotting.curve(ax, curve, plotting.solid(look))
+        plotting.curve(ax, curve, look)
     plotting.name_ends(ax, exact)
     limits = [("ln n + γ²/2", plotting.Look(plotting.GREY, plotting.DASHED, ""))]
     plotting.key(ax, line="exact, half of the mass", points=(), lines=limits, loc="lower right")

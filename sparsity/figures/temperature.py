@@ -1,6 +1,6 @@
 """Why 0.1: it keeps what softmax attends to as the context grows
 
-n_eff of softmax rows of scores of spread γ₀ at 8192 tokens, and the factor that keeps it
+Against n: n_eff of softmax rows of spread γ₀ at 8192 tokens; the factor that keeps it
 
 Left, γ₀ = 3: without a temperature a row attends to 38 tokens of 8192 and to 3984 of 10⁷. Llama 4's
 rule, 1 + 0.1·ln(1 + ⌊n/8192⌋), keeps it between 28 and 41; its floor makes a sawtooth, which begins
@@ -11,13 +11,13 @@ tokens. Right: the factor at which rows r times as long as 8192 tokens have the 
 three spreads, beside 1 + 0.1·ln r. Lines: the exact law of independent Gaussian scores. Points:
 Monte Carlo with whole rows; their 95 % error bars are smaller than the markers.
 
-Alt text: Three line charts with logarithmic abscissas. Top left, attended tokens against row length
-from 512 to ten million: without a temperature they rise from 10 to 3984; under Llama 4's rule they
-fall from 38 to 28 at 8192 tokens and then stay between 28 and 41; log-n falls to 25 and YaRN to 4;
-the scale-invariant rule stays at 2. Monte Carlo points lie on the curves. Below it the same from
-2048 to 131072 tokens, where the rule's curve has a tooth at each multiple of 8192. Right, factors
-against the ratio of lengths from 1 to 128: for spreads 2, 3 and 4 they rise to 1.69, 1.48 and 1.40,
-and the dashed line of the rule runs on the middle one.
+Alt text: Three line charts with logarithmic abscissas. Top left, effective tokens against row
+length from 512 to ten million: without a temperature they rise from 10 to 3984; under Llama 4's
+rule they fall from 38 to 28 at 8192 tokens and then stay between 28 and 41; log-n falls to 25 and
+YaRN to 4; the scale-invariant rule stays at 2. Monte Carlo points lie on the curves. Below it the
+same from 2048 to 131072 tokens, where the rule's curve has a tooth at each multiple of 8192. Right,
+factors against the ratio of lengths from 1 to 128: for spreads 2, 3 and 4 they rise to 1.69, 1.48
+and 1.40, and the dashed line of the rule runs on the middle one.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def data(context: Context) -> Data:
 def draw(data: Data, canvas: Canvas) -> None:
     """Draw n_eff with its teeth apart at the left, and the factors with the rule at the right."""
     rules, factors, rule = data[: len(SAMPLED)], data[len(SAMPLED) : -1], data[-1]
-    looks = [plotting.LOOKS[0], plotting.solid(plotting.LOOKS[1]), *plotting.LOOKS[2:]]
-    left = plotting.panel(canvas, (0.08, 0.5, 0.37, 0.33), "attended tokens  n_eff, γ₀ = 3")
+    looks = plotting.LOOKS
+    left = plotting.panel(canvas, (0.08, 0.5, 0.37, 0.33), f"{plotting.TOKENS}, γ₀ = 3")
     left.set(xscale="log", yscale="log", xlim=(512, 1e7), ylim=(1.4, 6e3))
     plotting.plain_ticks(left.xaxis, (1024, 8192, 131072, 1e6, 1e7), _TICKS)
     plotting.plain_ticks(left.yaxis, (2, 10, 30, 100, 1e3))
@@ -135,7 +135,7 @@ def draw(data: Data, canvas: Canvas) -> None:
     right = plotting.panel(canvas, (0.66, 0.115, 0.23, 0.715), "factor that keeps n_eff")
     right.set(xscale="log", xlim=(1, 128), ylim=(1, 1.75), xlabel="length  r = n/8192")
     plotting.plain_ticks(right.xaxis, (1, 4, 16, 64))
-    looks = [plotting.solid(plotting.LOOKS[i]) for i in (5, 0, 3)]
+    looks = [plotting.LOOKS[i] for i in (5, 0, 3)]
     plotting.curves(right, factors, looks)
     plotting.name_ends(right, factors, looks)
     right.plot(rule.x, rule.theory, color=plotting.INK, lw=1.6, ls=plotting.DASHED, zorder=4)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import flag, instance, several, text
+from sparsity.arguments import choice, flag, instance, several, text, vector
 from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH
@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sparsity.attention.describe import Description
-    from sparsity.plots.drawing import Chart, Words
+    from sparsity.plots.drawing import Chart, View, Words
     from sparsity.rows.row import Row
 
+_LONGEST_NAME = 28  # of a kernel in a title; that of a longer formula says "a formula"
 LENGTHS_OF_A_MODEL = "1024:1048576:21:log"  # where rows by name are drawn, if nothing else is said
 
-__all__ = ["chart", "plot"]
+_SMALLEST, _LARGEST = 2.0, 100.0  # inches: on less there is no room for axes beside their labels
+
+__all__ = ["chart", "figure_size", "plot"]
 
 
 def plot(
@@ -53,18 +56,26 @@ def plot(
     dtype: Any = None,
     labels: Sequence[str] | None = None,
     title: str | None = None,
+    xscale: str | None = None,
+    yscale: str | None = None,
+    xlim: Sequence[float] | None = None,
+    ylim: Sequence[float] | None = None,
+    figsize: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> Axes:
     """Draw a quantity of one or several rows against the row length or another parameter.
 
-    The exact law is a solid line, the limit of long rows a dashed one. Sampled points have 95 %
-    error bars. What no row can reach is shaded: n_eff below 1, S below 1/√n.
+    The exact law is a solid line, the limit of long rows a dashed one beside it, and solid where it
+    is all there is. Sampled points have 95 % error bars. What no row can have is shaded: n_eff
+    below 1, S below 1/√n. On a dark ground, as of `plt.style.use("dark_background")`, text and
+    curves are light. In a script `plt.show()` shows the chart and `ax.figure.savefig` saves it.
 
         sparsity.plot("log(1 + exp(s))", gamma=2, montecarlo=True)
         sparsity.plot(["exp", "relu2", "sparsemax"], gamma=2, length="1:4096:25:log")
         sparsity.plot("exp", gamma=[1, 2, 3], of="S")
         sparsity.plot("exp", x="gamma", length=1024)
+        sparsity.plot("exp", x="dim", length=1024)
         sparsity.plot(Row("exp", gamma=2, steps=(Window(64),)), x="window", length=4096)
         sparsity.plot(sparsity.sweep("relu2", beta=[-1, 0, 1], gamma="0.1:10:61:log"), x="gamma")
 
@@ -72,9 +83,11 @@ def plot(
         what: a kernel's name, a formula such as "log(1 + exp(s))", a `Kernel`, a `RowMap`, a `Row`,
             or a list of them; rows by their labels, in a dictionary; what `describe` found, which
             are the rows of its layers; or a dataset made by `sweep`.
-        x: the abscissa: "length", a kernel's parameter ("gamma", "beta", "decay", "ratio", "dim"),
+        x: the x-axis: "length", a kernel's parameter ("gamma", "beta", "decay", "ratio", "dim"),
             or a number of a row's step by its own name or the panel's ("slope", "window", "logit").
-            Of a dataset one of its dimensions.
+            "dim" of a score kernel is that of q, k ~ N(0, I), which gives γ = √d, or 1 with scores
+            q·k/√d; with a `gamma` of keys of that spread. Points are then drawn as whole keys. Of
+            a dataset one of its dimensions.
         of: the quantity, as in `exact`: "n_eff", "S", "entropy", …; None is n_eff of rows of n, and
             S of long rows where no `length` is given. Of a dataset one of its variables.
         montecarlo: whether to sample points as well; or how many, or at which x.
@@ -88,6 +101,12 @@ def plot(
         labels: of the curves, in place of the default ones.
         title: in place of the default one; into axes of your own the default one has a second line,
             of what is held fixed.
+        xscale: "linear" or "log", in place of what the values of x ask for: even steps are linear.
+        yscale: "linear" or "log", in place of what is drawn best. Shares are linear; S is too, but
+            where all curves fall below a few per cent.
+        xlim: the ends of the x-axis.
+        ylim: the ends of the y-axis.
+        figsize: width and height of the figure in inches.
         progress: called with (parts done, parts in all).
         **parameters: of the rows, by name: a number, a list or text such as "0.1:10:61:log". Those
             of `x` are its values; of any other several values make several curves. `beta` is 0
@@ -102,18 +121,24 @@ def plot(
     """
     how: dict[str, Any] = {"montecarlo": montecarlo, "limit": limit, "seed": seed, "of": of}
     how |= {"rel_error": rel_error, "max_samples": max_samples, "dtype": dtype, "title": title}
+    how |= {"xscale": xscale, "yscale": yscale, "xlim": xlim, "ylim": ylim}
     if ax is not None:
         from matplotlib.axes import Axes
 
         instance("ax", ax, Axes, "give axes of Matplotlib, or None")
+        if figsize is not None:
+            raise InputError("figsize", figsize, "the axes given have a figure; leave one out")
+    size = None if figsize is None else figure_size(figsize)
     made = chart(what, x, labels=labels, progress=progress, **how, **parameters)
     import matplotlib
 
-    from sparsity.figures import plotting
+    from sparsity.plots.colors import Palette
     from sparsity.plots.drawing import SIZE
 
     if ax is not None:
-        with matplotlib.rc_context(plotting.STYLE):
+        figure: Any = ax.get_figure(root=True)
+        palette = Palette.of(figure.get_facecolor(), ax.get_facecolor())
+        with matplotlib.rc_context(palette.style):
             made.draw(ax)
             under = [made.words.subtitle] if title is None and made.words.subtitle else []
             said = "\n".join([made.words.title, *under])
@@ -123,9 +148,9 @@ def plot(
 
     # Outside of the style: the first figure of a notebook turns Matplotlib interactive, and leaving
     # `rc_context` would turn that back.
-    figure = pyplot.figure(figsize=SIZE)
-    with matplotlib.rc_context(plotting.STYLE):
-        plotting.headline(figure, made.words.title, made.words.subtitle)
+    figure = pyplot.figure(figsize=size or SIZE)
+    palette = Palette.of(figure.get_facecolor(), matplotlib.rcParams["axes.facecolor"])
+    with matplotlib.rc_context(palette.style):
         return made.on(figure)
 
 
@@ -137,6 +162,10 @@ def chart(
     limit: bool = True,
     labels: Sequence[str] | None = None,
     title: str | None = None,
+    xscale: str | None = None,
+    yscale: str | None = None,
+    xlim: Sequence[float] | None = None,
+    ylim: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> Chart:
@@ -148,6 +177,7 @@ def chart(
         InputError: as `plot`.
     """
     limit = flag("limit", limit)
+    view = _view(xscale, yscale, xlim, ylim)
     settings = {name: parameters.pop(name, _SAMPLING[name]) for name in _SAMPLING}
     # A dataset is a mapping, too. It is known by its `data_vars`, so that xarray is not imported
     # for a plot without one; likewise what `describe` found by its `named_rows`.
@@ -178,11 +208,56 @@ def chart(
         words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
         log_x = is_log(values, control, x == LENGTH.name)
         made = Chart(curves, words, log_x, control, quantity.name)
+    made = made._replace(view=view)
     if labels is not None:
         made = _relabelled(made, labels)
     if title is not None:
         made = made._replace(words=made.words._replace(title=title))
     return made
+
+
+def _view(xscale: Any, yscale: Any, xlim: Any, ylim: Any) -> View:
+    """Return what the user says of the axes.
+
+    Raises:
+        InputError: no scale, or no two ends, or ends that a logarithmic axis cannot have.
+    """
+    from sparsity.plots.drawing import View
+
+    ends = []
+    for axis, scale, given in (("x", xscale, xlim), ("y", yscale, ylim)):
+        if scale is not None:
+            choice(f"{axis}scale", scale, ("linear", "log"))
+        ends.append(None if given is None else _ends_of_axis(f"{axis}lim", given))
+        if ends[-1] is not None and scale == "log" and ends[-1][0] <= 0:
+            raise InputError(f"{axis}lim", given, "a logarithmic axis begins above 0")
+    return View(xscale, yscale, *ends)
+
+
+def _ends_of_axis(name: str, given: Any) -> tuple[float, float]:
+    """Return the ends of an axis.
+
+    Raises:
+        InputError: they are no two ascending numbers.
+    """
+    fix = "give two numbers, the lower one first"
+    found = vector(name, given, fix)
+    if len(found) != 2 or not found[0] < found[1]:
+        raise InputError(name, given, fix)
+    return float(found[0]), float(found[1])
+
+
+def figure_size(given: Any) -> tuple[float, float]:
+    """Return width and height of a figure.
+
+    Raises:
+        InputError: they are no two sizes, or none that a chart fits on.
+    """
+    fix = f"give width and height in inches, from {_SMALLEST:g} to {_LARGEST:g}"
+    found = vector("figsize", given, fix)
+    if len(found) != 2 or not ((found >= _SMALLEST) & (found <= _LARGEST)).all():
+        raise InputError("figsize", given, fix)
+    return float(found[0]), float(found[1])
 
 
 # The defaults of `plot`. A standard error of 2 % is about as large as a marker: less could not be
@@ -233,6 +308,7 @@ def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
 def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
     """Return the texts of the chart; `common` is what all curves hold fixed."""
     from sparsity.plots.drawing import Words, ordinate_label
+    from sparsity.plots.typesetting import typeset_weight
 
     titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
     own = quantity.title[0].upper() + quantity.title[1:]
@@ -240,14 +316,16 @@ def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: s
     kernels = list(dict.fromkeys(curve.row.kernel.name for curve in curves))
     of, weight = "", ""
     if len(kernels) == 1:
-        first: Any = curves[0].row.kernel
-        formula = str(getattr(first, "formula", None) or first.weight)
-        # A long formula would push what is held fixed off the line.
-        weight = f"a = {formula}" if len(formula) < 48 else ""
-        of = f" of {kernels[0]}"
+        name = curves[0].held["kernel"]
+        weight = f"a = {typeset_weight(curves[0].row.kernel)}"
+        of = f" of {name}" if len(name) <= _LONGEST_NAME else " of a formula"
         # The title names the kernel already.
-        common = common.removeprefix(kernels[0]).removeprefix(", ")
+        common = common.removeprefix(name).removeprefix(", ")
     said = ", ".join(part for part in (weight, common) if part)
+    if any(isinstance(curve.spread, np.ufunc) for curve in curves):
+        said += "; of q, k ~ N(0, I) in ℝᵈ only γ = ‖q‖ ≈ √d depends on d"
+    elif any(curve.spread for curve in curves):
+        said += "; with γ held fixed nothing depends on d"
     label = requests.axis_label(curves, x)
     title = f"{drawn}{of} against {label.split('  ')[0]}"
     return Words(title, said, label, ordinate_label(quantity))

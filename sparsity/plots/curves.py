@@ -19,7 +19,7 @@ from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import DIM, LENGTH
 from sparsity.limit.evaluation import evaluate
 from sparsity.plots.requests import CurveRequest, with_value
 from sparsity.quantities import Quantity
@@ -35,6 +35,7 @@ _THREADS = 2  # one compiles while another samples; more would share the same co
 # Tokens of sampled rows, unless they are asked for: one token has n_eff = 1 without sampling, and a
 # long row costs as many draws as it has tokens.
 _SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096
+_LARGEST_DRAWN = 256  # dimension, likewise: a token of whole keys costs as many draws
 SAMPLED_POINTS = 5  # of a curve, likewise: enough to see a line missed, few enough to wait for
 
 
@@ -149,6 +150,8 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
     inside = values
     if x == LENGTH.name:
         inside = values[(values >= _SHORTEST_DRAWN) & (values <= _LONGEST_DRAWN)]
+    elif x == DIM.name:
+        inside = values[values <= _LARGEST_DRAWN]
     elif len(values) > count + 1:
         inside = values[1:-1]
     inside = inside if len(inside) else values[:1]
@@ -159,12 +162,13 @@ def _sample(
     request: CurveRequest, quantity: Quantity, x: str, place: float, sampling: Sampling
 ) -> Estimate:
     """Sample one point, from a stream of its own."""
-    ((row, n),) = _rows_along(request, x, np.array([place]))
+    ((row, n),) = _rows_along(request, *request.moved(x, np.array([place])))
     n = None if n is None else int(n)
+    dim: dict[str, Any] = {} if request.spread is None else {x: int(place)}  # whole keys are drawn
     # By what is sampled, not by its number: a point keeps its draws when others are added.
-    seed = cell_seed(sampling.seed, repr(row), n, quantity.name)
+    seed = cell_seed(sampling.seed, repr(row), n, quantity.name, *dim.values())
     # Without the callback: progress counts whole points here.
-    return draw(row, replace(sampling, seed=seed, progress=None), length=n, of=quantity)
+    return draw(row, replace(sampling, seed=seed, progress=None), length=n, of=quantity, **dim)
 
 
 def _theory(
@@ -185,16 +189,19 @@ def _theory(
 
     at_all = np.unique(np.concatenate([values, places]))
     of_rows, of_long = np.full(at_all.shape, np.nan), None
+    moved, along = request.moved(x, at_all)
+    along, back = np.unique(along, return_inverse=True)  # the same γ at all d is one number
     # A refusal of theory, such as a law that is too wide, takes no points with it: they are what is
     # left to draw. Without any it is the user's answer.
     try:
-        of_rows = _exact_law(request, quantity, x, at_all)
+        of_rows = _exact_law(request, quantity, moved, along)[back]
     except InputError:
         if not len(places):
             raise
     try:
         if limits or np.isnan(of_rows).all():
-            of_long = _limit(request, quantity, x, at_all)
+            of_long = _limit(request, quantity, moved, along)
+            of_long = None if of_long is None else of_long[back]
     except InputError:
         if not len(places):
             raise

@@ -6,6 +6,7 @@ S_limit the limit beside it; of measured rows S_exact and S_limit are the laws p
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity import quantities
+from sparsity import kernels, quantities
 from sparsity.arguments import as_float64
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
@@ -21,6 +22,7 @@ from sparsity.figures.figure import Series
 from sparsity.plots.curves import Curve, floor_of_rows
 from sparsity.plots.drawing import Chart, Words, is_log, ordinate_label
 from sparsity.plots.requests import MOST_CURVES, read_values, short, symbol
+from sparsity.plots.typesetting import typeset_name, typeset_weight
 
 if TYPE_CHECKING:
     import xarray
@@ -146,7 +148,10 @@ def _words(data: xarray.Dataset, name: str, x: str, kernel: str, held: list[str]
     except InputError:
         y = ordinate_label(quantities.S) if name.startswith("S") else name
     weight = str(data.attrs.get("weight", ""))
-    said = ", ".join(([f"a = {weight}"] if 0 < len(weight) < 48 else []) + held)
+    with contextlib.suppress(InputError):
+        known = kernels.named(kernel)
+        kernel, weight = typeset_name(known), typeset_weight(known)
+    said = ", ".join(([f"a = {weight}"] if weight else []) + held)
     drawn = " ".join(y.split("(")[0].split())
     subject = f"measured {drawn}" if _is_measured(data) else f"{drawn} of {kernel}"
     title = f"{subject} against {along.split(',')[0]}"

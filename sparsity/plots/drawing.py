@@ -1,4 +1,8 @@
-"""A chart, and how it is drawn on Matplotlib axes in the style of the figures. Computes nothing."""
+"""A chart, and how it is drawn on Matplotlib axes in the style of the figures. Computes nothing.
+
+What a user sees: the headline; under it the key, which so covers no curve; the axes; and the names
+of the curves where these are apart (`labels`), in colours that the ground asks for (`colors`).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.path import Path
 
 from sparsity import quantities
 from sparsity.axes import quantity_axis
-from sparsity.axes.controls import LOG, NINES, Control
+from sparsity.axes.controls import CONTROLS, LOG, NINES, Control
+from sparsity.errors import InputError
 from sparsity.figures import plotting
-from sparsity.figures.plotting import DASHED, GREY, LOOKS, SHADE, Look
+from sparsity.figures.plotting import DASHED, LOOKS, Look
+from sparsity.kernels.parameters import LENGTH
 from sparsity.output import power_of_ten
+from sparsity.plots.colors import Palette, curve_color
 from sparsity.plots.curves import Curve
+from sparsity.plots.labels import CurveLabels
 from sparsity.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -25,13 +34,19 @@ if TYPE_CHECKING:
     from sparsity.figures.figure import Series
 
 SIZE = (7.2, 4.6)  # inches, as the figures
-# Characters of a label that stands at the end of its curve: each takes 1/80 of the width from the
-# axes (`Chart.on`), which then end at 0.6 of it. Longer labels go to the legend.
-_LONGEST_END_LABEL = 26
+_LEFT, _RIGHT, _BELOW = 0.83, 0.22, 0.6  # inches around the axes, for ticks and labels
+# Characters of a label beside its curve: longer ones would take more than a third of the width, and
+# go to the key. A character is 0.09 inches wide.
+_LONGEST_LABEL, _CHARACTER = 26, 0.09
 # Of the ends of an ordinate: one value near 0 would press all the others against the top.
 _MOST_RATIO_SHOWN = 1e6
 _LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
 _LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is logarithmic
+# Of S, which is drawn on a linear axis unless all curves fall below the first number, where they
+# could not be told from 0, and none below the second, which a logarithmic axis of few decades has.
+_S_IS_SMALL, _S_IS_NOTHING = 0.05, 1e-3
+_UNEVEN = 0.25  # of a step, that values of an even grid may be off: they are rounded to whole ones
+_MOST_HEADROOM = 0.6  # of the axes, for a key
 
 
 class Words(NamedTuple):
@@ -50,6 +65,22 @@ class Words(NamedTuple):
     y: str
 
 
+class View(NamedTuple):
+    """What a user says of the axes; what is None goes by what is drawn.
+
+    Args:
+        xscale: "linear" or "log".
+        yscale: likewise.
+        xlim: the ends of the abscissa, ascending.
+        ylim: likewise of the ordinate.
+    """
+
+    xscale: str | None = None
+    yscale: str | None = None
+    xlim: tuple[float, float] | None = None
+    ylim: tuple[float, float] | None = None
+
+
 class Chart(NamedTuple):
     """Everything of a chart but the drawing.
 
@@ -59,6 +90,7 @@ class Chart(NamedTuple):
         log_x: whether the abscissa is logarithmic.
         control: the panel's control of x, whose scale a chart shares; None where there is none.
         of: the name of the quantity or variable that is drawn.
+        view: what the user says of the axes.
     """
 
     curves: tuple[Curve, ...]
@@ -66,57 +98,115 @@ class Chart(NamedTuple):
     log_x: bool
     control: Control | None
     of: str
+    view: View = View()
+
+    @property
+    def _named_beside(self) -> bool:
+        """Whether the names of the curves stand beside them."""
+        return 1 < len(self.curves) and self._longest <= _LONGEST_LABEL
+
+    @property
+    def _longest(self) -> int:
+        return max(len(curve.exact.label) for curve in self.curves)
 
     def on(self, figure: Any) -> Axes:
-        """Draw it on an empty Matplotlib figure, without the headline."""
-        longest = max(len(curve.exact.label) for curve in self.curves)
-        labelled = 1 < len(self.curves) and longest <= _LONGEST_END_LABEL
-        # Labels at the ends are quicker to read than a legend; they need room at the right.
-        ax = plotting.axes(figure, "", "", right=0.94 - 0.0125 * longest if labelled else 0.97)
-        self.draw(ax, ends=labelled)
+        """Draw it on an empty Matplotlib figure, with its headline."""
+        width, height = figure.get_size_inches()
+        ax = figure.add_axes((0.1, 0.1, 0.8, 0.8))
+        palette = Palette.of(figure.get_facecolor(), ax.get_facecolor())
+        depth = plotting.headline(figure, self.words.title, self.words.subtitle, palette.soft)
+
+        def leave(right: float, above: float) -> None:
+            at = _LEFT / width, _BELOW / height
+            size = max(width - _LEFT - right, 0.5), max(height - _BELOW - above, 0.5)
+            ax.set_position((*at, size[0] / width, size[1] / height))
+
+        leave(_RIGHT, depth)
+        handles = self._draw(ax, palette)
+        place = {"bbox_to_anchor": (0.02, 1 - depth / height), "loc": "upper left"}
+        place |= {"bbox_transform": figure.transFigure, "borderaxespad": 0}
+        every = _key_handles(ax, self.curves, handles, palette, not self._named_beside)
+        legend = _draw_key(ax, every, palette, 0.97 * figure.bbox.width, **place)
+        above = depth + legend.get_window_extent().height / figure.dpi + 0.12
+        leave(_RIGHT, above)
+        ax.yaxis.set_label_coords((0.3 - _LEFT) / max(width - _LEFT - _RIGHT, 0.5), 0.5)
+        if self._named_beside:
+            names = [curve.exact.label for curve in self.curves]
+            labels = CurveLabels(ax, handles, names, palette)
+            # At the ends they are quicker to read, but need room at the right.
+            right = 0.3 + _CHARACTER * self._longest
+            leave(right, above)
+            if not labels.stand_at_ends(True):
+                leave(_RIGHT, above)
+                if not labels.stand_at_ends(False):
+                    leave(right, above)
+                    labels.stand_at_ends(True)
         return ax
 
-    def draw(self, ax: Axes, ends: bool = False) -> None:
+    def draw(self, ax: Axes) -> None:
+        """Draw it into a user's axes, with the key where it covers no curve."""
+        figure: Any = ax.get_figure(root=True)
+        palette = Palette.of(figure.get_facecolor(), ax.get_facecolor())
+        handles = self._draw(ax, palette)
+        every = _key_handles(ax, self.curves, handles, palette, len(self.curves) > 1)
+        legend = _draw_key(ax, every, palette, 0.8 * ax.bbox.width, loc="best")
+        if self.view.ylim is None:
+            _make_room(ax, legend)
+
+    def _draw(self, ax: Axes, palette: Palette) -> list[Line2D]:
         """Draw the exact law as lines, limits dashed, what was sampled or measured as points.
 
         What no row can reach is shaded.
 
-        Args:
-            ax: the axes to draw into.
-            ends: whether the labels stand at the right ends of the curves.
+        Returns:
+            The line of each curve, or its points where it has no line.
         """
-        # Scales and limits first: ticks, the floor and the legend go by what is in sight.
-        curves, control = self.curves, self.control
-        plotting.calm(ax)
+        # Scales and limits first: ticks, the floor and the key go by what is in sight.
+        curves, view = self.curves, self.view
+        plotting.calm(ax, palette.grid)
         ax.set(xlabel=self.words.x, ylabel=self.words.y)
-        x = curves[0].exact.x
-        low, high = float(x[0]), float(x[-1])
-        if self.log_x:
-            ax.set_xscale("log")
-        elif control is not None and control.scale is NINES and 0.99 < high < 1:
-            ax.set_xscale("function", functions=(control.scale.to, control.scale.back))
-            plotting.plain_ticks(ax.xaxis, [t for t in control.ticks if low <= t <= high])
-        if low < high:
-            ax.set_xlim(low, high)
-        bottom, top, log_y = _ends_of_ordinate(curves)
+        self._set_abscissa(ax)
+        left, right = ax.get_xlim() if view.xlim is None else view.xlim
+        if view.yscale is None and self.control is CONTROLS[LENGTH.name] and not self.log_x:
+            view = view._replace(yscale="linear")  # n_eff along n: both axes in tokens, or neither
+        bottom, top, log_y = _ends_of_ordinate(curves, self.of, view, left, right)
         ax.set(yscale="log" if log_y else "linear", ylim=(bottom, top))
-        if self.log_x:
-            _set_log_ticks(ax.xaxis, low, high)
         if log_y:
             _set_log_ticks(ax.yaxis, bottom, top)
-        floor = _common_floor(curves)
+        floor, x = _common_floor(curves), curves[0].exact.x
         if floor is not None and (floor > bottom).any():
             # Down to 0 but on a logarithmic axis, which has none.
             under = max(bottom * 1e-3, 1e-300) if log_y else min(bottom, 0.0)
-            ax.fill_between(x, under, floor, color=SHADE, zorder=0, linewidth=0)
-            ax.plot(x, floor, color=GREY, lw=1, zorder=1)
-        for i, curve in enumerate(curves):
-            _draw_curve(ax, curve, _look(i))
-        if ends:  # also of a curve that leaves the chart
-            found = [(*_end(c), _look(i).color) for i, c in enumerate(curves)]
-            inside = [(min(max(y, bottom), top), text, color) for y, text, color in found]
-            plotting.end_labels(ax, inside)
-        _draw_legend(ax, curves, each=not ends and len(curves) > 1)
+            ax.fill_between(x, under, floor, color=palette.shade, zorder=0, linewidth=0)
+            ax.plot(x, floor, color=palette.soft, lw=1, zorder=1)
+        alone = _limit_alone(curves)
+        looks = [_look(i, palette) for i in range(len(curves))]
+        return [_draw_curve(ax, *pair, alone) for pair in zip(curves, looks, strict=True)]
+
+    def _set_abscissa(self, ax: Axes) -> None:
+        """Set scale, limits and ticks of the abscissa."""
+        x, control, view = self.curves[0].exact.x, self.control, self.view
+        low, high = float(x[0]), float(x[-1])
+        log = self.log_x if view.xscale is None else view.xscale == "log"
+        if log and low <= 0:
+            raise InputError("xscale", view.xscale, f"x begins at {low:g}; give linear")
+        if log:
+            ax.set_xscale("log")
+        elif view.xscale is None and control and control.scale is NINES and 0.99 < high < 1:
+            ax.set_xscale("function", functions=(control.scale.to, control.scale.back))
+            plotting.plain_ticks(ax.xaxis, [t for t in control.ticks if low <= t <= high])
+        if view.xlim is not None:
+            low, high = view.xlim
+        elif any(curve.exact.sampled[[0, -1]].any() for curve in self.curves):
+            # The frame would cut a point at the end in half, and its error bar from it.
+            room = 0.02 * (math.log(high / low) if log else high - low)
+            low, high = (
+                (low * math.exp(-room), high * math.exp(room)) if log else (low - room, high + room)
+            )
+        if low < high:
+            ax.set_xlim(low, high)
+        if log:
+            _set_log_ticks(ax.xaxis, low, high)
 
 
 def ordinate_label(quantity: Quantity) -> str:
@@ -124,12 +214,12 @@ def ordinate_label(quantity: Quantity) -> str:
     if quantity is quantities.S:
         return plotting.SPARSITY
     if quantity is quantities.n_eff:
-        return "effective tokens  n_eff"
+        return plotting.TOKENS
     return quantity_axis.named(quantity.name).label
 
 
 def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
-    """Tell whether an abscissa is logarithmic.
+    """Tell whether an abscissa is logarithmic: a grid with even steps is not.
 
     Args:
         values: the values along it, ascending.
@@ -138,20 +228,33 @@ def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> 
     """
     if values[0] <= 0 or len(values) < 2:
         return False
+    even = np.linspace(values[0], values[-1], len(values))
+    step = even[1] - even[0]
+    if len(values) > 2 and np.abs(values - even).max() < _UNEVEN * step:
+        return False
     scale = None if control is None else control.scale
     wide = values[-1] / values[0] >= _LEAST_RATIO_OF_LOG
     return scale is LOG or whole or (wide and scale is not NINES)
 
 
-def _look(i: int) -> Look:
+def _look(i: int, palette: Palette) -> Look:
     """Return the look of the i-th curve, which is solid: dashes are limits."""
-    return plotting.solid(LOOKS[i % len(LOOKS)])
+    color = curve_color(i, palette.ground)
+    return Look(color, "-", LOOKS[i % len(LOOKS)].marker, palette.ground)
 
 
-def _draw_curve(ax: Axes, curve: Curve, look: Look) -> None:
+def _limit_alone(curves: Sequence[Curve]) -> bool:
+    """Tell whether limits are all the theory there is: they are solid then, as any theory."""
+    return all(np.isnan(curve.exact.theory).all() for curve in curves)
+
+
+def _draw_curve(ax: Axes, curve: Curve, look: Look, alone: bool) -> Line2D:
     """Draw one curve: theory as lines; only what was sampled or measured as markers."""
+    shown = []
     if curve.limit is not None:
-        ax.plot(curve.limit.x, curve.limit.theory, color=look.color, lw=1.3, ls=DASHED, zorder=2)
+        how: dict[str, Any] = {"lw": 2.0} if alone else {"lw": 1.3, "ls": DASHED}
+        shown = ax.plot(curve.limit.x, curve.limit.theory, color=look.color, zorder=2, **how)
+    before = len(ax.lines)
     if curve.measured:
         # A measured row is no estimate: it has no error bar, and a small dot, as rows are many.
         dots: dict[str, Any] = {"marker": ".", "ls": "none", "color": look.color, "ms": 6}
@@ -159,7 +262,11 @@ def _draw_curve(ax: Axes, curve: Curve, look: Look) -> None:
         if np.isfinite(curve.exact.theory).any():
             ax.plot(curve.exact.x, curve.exact.theory, color=look.color, lw=1.3, alpha=0.7)
     else:
-        plotting.curve(ax, curve.exact, look)
+        line = bool(np.isfinite(curve.exact.theory).any())
+        plotting.curve(ax, curve.exact, look, line=line)
+        if not line and shown:
+            return shown[0]
+    return ax.lines[before]
 
 
 def _common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
@@ -170,26 +277,52 @@ def _common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
     return np.min(floors, axis=0) if len(floors) == len(curves) and same else None
 
 
-def _ends_of_ordinate(curves: Sequence[Curve]) -> tuple[float, float, bool]:
+def _ends_of_ordinate(
+    curves: Sequence[Curve], of: str, view: View, left: float, right: float
+) -> tuple[float, float, bool]:
     """Return the ends of the ordinate, and whether it is logarithmic."""
     # A limit may leave the chart, where it is far from rows of n, unless it is all there is.
-    shown = [curve.exact.theory for curve in curves]
-    shown += [curve.exact.estimate for curve in curves]
-    shown += [c.limit.theory for c in curves if c.limit and np.isnan(c.exact.theory).all()]
+    shown, floor = [], _common_floor(curves)
+    for curve in curves:
+        alone = curve.limit is not None and np.isnan(curve.exact.theory).all()
+        seen = [(curve.exact, "theory"), (curve.exact, "estimate")]
+        seen += [(curve.limit, "theory")] if alone and curve.limit else []
+        found = [getattr(s, name)[(s.x >= left) & (s.x <= right)] for s, name in seen]
+        values = np.concatenate(found)
+        shown.append(values[np.isfinite(values)])
     values = np.concatenate(shown)
-    values = values[np.isfinite(values)]
+    low, high, log = _ends_of_values(values, [v for v in shown if len(v)], of, view.yscale, floor)
+    return (*(view.ylim or (low, high)), log)
+
+
+def _ends_of_values(
+    values: np.ndarray,
+    by_curve: Sequence[np.ndarray],
+    of: str,
+    scale: str | None,
+    floor: np.ndarray | None,
+) -> tuple[float, float, bool]:
+    """Return the ends of the ordinate for these values, and whether it is logarithmic."""
+    if scale == "log" and (values > 0).any():
+        values = values[values > 0]
     if not len(values):
         return 0.0, 1.0, False
     low, high = float(values.min()), float(values.max())
-    floor = _common_floor(curves)
+    share = low >= 0 and high <= 1.0
+    log = low > 0 and high / low >= _LEAST_RATIO_OF_LOG
+    if share:  # whose charts compare on a linear axis; S alone may be small everywhere
+        small = all(each.min() < _S_IS_SMALL for each in by_curve)
+        log = of.startswith("S") and small and low >= _S_IS_NOTHING
+    if scale is not None:
+        log = scale == "log" and low > 0
     # The shaded floor is in sight, so that one sees how far from it the curves are.
     ground = low if floor is None else min(low, float(floor.min()))
-    if low > 0 and high / low >= _LEAST_RATIO_OF_LOG:
+    if log:
         ground = max(ground, high / _MOST_RATIO_SHOWN)
-        room = (high / ground) ** 0.06  # 6 % of the height at each end, as below
+        room = (high / ground) ** 0.06 if high > ground else 2.0  # 6 % of the height, as below
         return ground / room, high * room, True
     # A share or an S is shown on 0 … 1 once it reaches half of that: charts of it compare.
-    if high <= 1.0 and low >= 0:
+    if share:
         return 0.0, 1.03 if high > 0.5 else 1.15 * high or 1.0, False
     room = 0.06 * (high - min(low, 0.0)) or 1.0
     return (0.0 if low >= 0 else low - room), high + room, False
@@ -213,18 +346,6 @@ def _set_log_ticks(axis: Any, low: float, high: float) -> None:
     plotting.plain_ticks(axis, ticks, labels)
 
 
-def _end(curve: Curve) -> tuple[float, str]:
-    """Return the height of the right end of a curve, and its label.
-
-    The end is the law's, else the limit's, else the last sampled point.
-    """
-    for series in (curve.exact, curve.limit):
-        if series is not None and np.isfinite(series.theory[-1]):
-            return float(series.theory[-1]), curve.exact.label
-    at = np.flatnonzero(np.isfinite(curve.exact.estimate))[-1]
-    return float(curve.exact.estimate[at]), curve.exact.label
-
-
 def _in_sight(line: Series | None, ax: Axes) -> bool:
     """Tell whether a line comes into the axes, above the thickness of the lower one."""
     if line is None:
@@ -234,21 +355,23 @@ def _in_sight(line: Series | None, ax: Axes) -> bool:
     return bool(at.any()) and inside[:, 1].min() <= 1 and inside[:, 1].max() >= _LEAST_HEIGHT_SEEN
 
 
-def _draw_legend(ax: Axes, curves: Sequence[Curve], each: bool) -> None:
-    """Draw the legend: each kind of line that is there, and before these with `each` each curve."""
+def _key_handles(
+    ax: Axes, curves: Sequence[Curve], lines: Sequence[Line2D], palette: Palette, each: bool
+) -> list[Any]:
+    """Return what the key shows: with `each` every curve; then each kind of line that is there."""
     # Kinds of lines are told apart by dash and marker, curves by colour: grey is that of any curve.
     handles: list[Any] = []
-    size = {"markeredgecolor": "white", "markersize": 6}
+    size = {"markeredgecolor": palette.ground, "markersize": 6}
 
     def add(label: str, **style: Any) -> None:
         handles.append(Line2D([], [], label=label, **style))
 
-    if each:
-        for i, curve in enumerate(curves):
-            look = _look(i)
-            points = {"marker": look.marker, **size} if curve.exact.sampled.any() else {}
-            add(curve.exact.label, color=look.color, **points)
-    color = _look(0).color if len(curves) == 1 else GREY
+    if each and len(curves) > 1:
+        for i, (curve, line) in enumerate(zip(curves, lines, strict=True)):
+            marker = _look(i, palette).marker
+            points = {"marker": marker, **size} if curve.exact.sampled.any() else {}
+            add(curve.exact.label, color=line.get_color(), **points)
+    color = str(lines[0].get_color()) if len(curves) == 1 else palette.soft
     measured = any(curve.measured for curve in curves)
     if measured:
         add("measured", color=color, marker=".", ls="none", ms=6)
@@ -257,17 +380,55 @@ def _draw_legend(ax: Axes, curves: Sequence[Curve], each: bool) -> None:
         said = "exact law, rows of n" if of_rows else "exact law"
         add("exact law at the row's own γ" if measured else said, color=color)
     if any(_in_sight(curve.limit, ax) for curve in curves):
-        add("limit of long rows", color=color, lw=1.3, ls=DASHED)
+        how: dict[str, Any] = {} if _limit_alone(curves) else {"lw": 1.3, "ls": DASHED}
+        add("limit of long rows", color=color, **how)
     if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in curves):
         add("Monte Carlo ± 95 %", color=color, marker="o", ls="none", **size)
     if any(curve.exact.doubted.any() for curve in curves):
-        add("Monte Carlo, error in doubt", **plotting.hollow(Look(color, "-", "o")))
+        hollow = plotting.hollow(Look(color, "-", "o", palette.ground))
+        add("Monte Carlo, error bar not known", **hollow)
     floor = _common_floor(curves)
     if floor is not None and (floor > ax.get_ylim()[0]).any():
-        handles.append(Patch(fc=SHADE, ec=GREY, lw=0.6, label="out of reach of any row"))
-    box = {"frameon": True, "facecolor": "white", "edgecolor": "none", "framealpha": 0.85}
-    ink = plotting.INK if each else GREY
-    legend = ax.legend(handles=handles, labelcolor=ink, handlelength=2.6, **box)
+        least = "1" if (floor == 1).all() else "1/√n"
+        style = {"fc": palette.shade, "ec": palette.soft, "lw": 0.6}
+        handles.append(Patch(label=f"no row is below {least}", **style))
+    return handles
+
+
+def _draw_key(ax: Axes, handles: list[Any], palette: Palette, room: float, **place: Any) -> Any:
+    """Draw the key in as many columns as have room, in pixels."""
+    box = {"frameon": True, "facecolor": palette.ground, "edgecolor": "none", "framealpha": 0.85}
+    style: dict[str, Any] = {
+        "fontsize": 9.5,
+        "labelcolor": palette.soft,
+        "handlelength": 1.8,
+        "columnspacing": 1,
+    }
+    legend: Any = None
+    most = len(handles) if "bbox_to_anchor" in place else 1 + (len(handles) > 4)
+    for columns in range(most, 0, -1):
+        legend = ax.legend(handles=handles, ncols=columns, **style, **box, **place)
+        for text in legend.get_texts():  # a user's own label is no formula
+            text.set_parse_math(False)
+        if legend.get_window_extent().width <= room:
+            break
     legend.set_zorder(4)
-    for text in legend.get_texts():  # a user's own label is no formula
-        text.set_parse_math(False)
+    return legend
+
+
+def _make_room(ax: Axes, legend: Any) -> None:
+    """Raise the upper end of the ordinate where the key would cover a curve everywhere."""
+    box = legend.get_window_extent()
+    paths = [
+        line.get_transform().transform_path(Path(line.get_xydata()))
+        for line in ax.lines
+        if np.size(line.get_xdata()) and line.get_transform().contains_branch(ax.transData)
+    ]
+    if not any(path.intersects_bbox(box, filled=False) for path in paths):
+        return
+    share = min((box.height + 12) / ax.bbox.height, _MOST_HEADROOM)
+    low, high = ax.get_ylim()
+    if ax.get_yscale() == "log":
+        ax.set_ylim(low, low * (high / low) ** (1 / (1 - share)))
+    else:
+        ax.set_ylim(low, low + (high - low) / (1 - share))

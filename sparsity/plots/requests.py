@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from sparsity.axes import row_choices
 from sparsity.axes.controls import CONTROLS, Control, around
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import LENGTH, QUERY
+from sparsity.kernels.parameters import DIM, GAMMA, LENGTH, QUERY
+from sparsity.plots.typesetting import typeset_name
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid
 
@@ -29,6 +30,7 @@ MOST_CURVES = 24  # in one chart: its seven looks repeat by then, and labels alo
 # whose exact law costs little more than a point of it gets the longer and finer ones.
 FAST_LENGTHS, SLOW_LENGTHS = "1:100000:81:log", "1:4096:25:log"
 _FAST_POINTS, _SLOW_POINTS = 61, 25
+_DIMENSIONS = "1:1024:41:log"  # of whole keys: heads have 32 to 256
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,17 @@ class CurveRequest:
         row: the row; the parameter along the abscissa has any value for now.
         length: n of its rows; None for long rows, or where the length is along the abscissa.
         held: what the curve holds fixed, by name, as it is printed.
+        spread: γ at dimensions d of whole keys, where d is along the abscissa of a score kernel.
     """
 
     row: Row
     length: int | None
     held: Mapping[str, str]
+    spread: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def moved(self, x: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+        """Return the parameter that moves in the row along the abscissa, and its values."""
+        return (x, values) if self.spread is None else (GAMMA.name, self.spread(values))
 
     @property
     def fast(self) -> bool:
@@ -77,19 +85,55 @@ def read_curves(
     lengths = values.get(LENGTH.name, [None]) if x != LENGTH.name else [None]
     found = []
     for one in each:
-        for row, length in itertools.product(_rows(one, x, values), lengths):
+        by_dim = x == DIM.name and _has_whole_keys(one)
+        # Without a spread the dimension gives one: the two below.
+        unset = by_dim and not isinstance(one, Row) and GAMMA.name not in values
+        own = values | {GAMMA.name: [1.0]} if unset else values
+        for row, length in itertools.product(_rows(one, x, own), lengths):
             n = None if length is None else int(LENGTH.one(length))
-            found.append(CurveRequest(row, n, _held(row, x, n)))
+            curve = CurveRequest(row, n, _held(row, x, n))
+            if unset:
+                found += [
+                    replace(curve, held={**curve.held, **held}, spread=f) for held, f in _SPREADS
+                ]
+            else:
+                found.append(replace(curve, spread=_Fixed(row.gamma)) if by_dim else curve)
     # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.
     taken = dict.fromkeys(name for curve in found for name in names_taken(curve.row))
     for name in values:
-        if name not in taken and name != LENGTH.name:
+        if name not in taken and name not in (LENGTH.name, x):
             fix = f"these rows do not take it; they take {', '.join(taken)}"
             raise InputError(name, given[name], fix)
     if len(found) > MOST_CURVES:
         raise InputError("curves", len(found), f"at most {MOST_CURVES} in one chart; give fewer")
     along = _check_along(found, x, values[x]) if x in values else _default_along(found, x)
     return found, along
+
+
+class _Fixed(NamedTuple):
+    """The spread of whole keys that is the same in any dimension."""
+
+    gamma: float
+
+    def __call__(self, dims: np.ndarray) -> np.ndarray:
+        """Return γ at each dimension."""
+        return np.full(np.shape(dims), self.gamma)
+
+
+# Of queries and keys q, k ~ N(0, I) in R^d: scores have the spread ‖q‖, which is about √d.
+_SPREADS: tuple[tuple[dict[str, str], Callable[[np.ndarray], np.ndarray]], ...] = (
+    ({GAMMA.name: "q·k: γ = √d"}, np.sqrt),
+    ({GAMMA.name: "q·k/√d: γ = 1"}, _Fixed(1.0)),
+)
+
+
+def _has_whole_keys(each: Row | Kernel | RowMap) -> bool:
+    """Tell whether scores q·k of keys in R^d, with the spread γ, are what a row is made of."""
+    kernel, steps = (each.kernel, each.steps) if isinstance(each, Row) else (each, ())
+    names = [p.name for p in kernel.parameters]
+    return (
+        not steps and kernel.law is not Law.FEATURES and GAMMA.name in names and "dim" not in names
+    )
 
 
 def check_abscissa(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
@@ -106,9 +150,11 @@ def check_abscissa(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
     for one in each:
         names = [name for name in names_taken(one) if name != QUERY.name]
+        names += [DIM.name] if _has_whole_keys(one) else []
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
-            raise InputError("x", x, f"a row of {name} has not this axis; give {', '.join(names)}")
+            fix = f"is no parameter of a row of {name}; give {', '.join(names)}"
+            raise InputError("x", x, fix)
     return each
 
 
@@ -213,7 +259,7 @@ def with_value(row: Row, name: str, value: Any) -> Row:
 def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
     """Tell whether values of a parameter are whole numbers in a row, or one of a kernel."""
     kernel = each.kernel if isinstance(each, Row) else each
-    if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH)):
+    if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH, DIM)):
         return True
     found = _step_number(each, name) if isinstance(each, Row) else None
     return found is not None and isinstance(getattr(each.steps[found[0]], found[1]), int)  # type: ignore[union-attr]
@@ -247,7 +293,7 @@ def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
 def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
     """Return what a curve holds fixed, in words, by name."""
     # A step that moves along the abscissa is there by its name alone, without its number.
-    held = {"kernel": row.kernel.name}
+    held = {"kernel": typeset_name(row.kernel)}
     for name, value in row.params.items():
         if name != x:
             held[name] = f"{symbol(name)} = {short(value)}"
@@ -267,7 +313,8 @@ def _check_along(curves: Sequence[CurveRequest], x: str, values: Sequence[Any]) 
     """
     found = np.unique(as_float64(values, x, "give numbers"))
     for curve in curves:
-        own = {p.name: p for p in (*curve.row.kernel.parameters, LENGTH)}
+        whole_keys = () if curve.spread is None else (DIM,)
+        own = {p.name: p for p in (*curve.row.kernel.parameters, LENGTH, *whole_keys)}
         if x in own:
             own[x].check(found)
         else:
@@ -281,6 +328,8 @@ def _default_along(curves: Sequence[CurveRequest], x: str) -> np.ndarray:
     fast = all(curve.fast for curve in curves)
     if x == LENGTH.name:
         return parse_grid(FAST_LENGTHS if fast else SLOW_LENGTHS, x, whole=True)
+    if any(curve.spread is not None for curve in curves):
+        return parse_grid(_DIMENSIONS, x, whole=True)
     known = control_of(curves, x)
     if known is None:
         raise InputError(x, None, "give its values, such as 0.1:10:25:log")
@@ -305,7 +354,7 @@ def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
 
 def axis_label(curves: Sequence[CurveRequest], x: str) -> str:
     """Return the label of the abscissa: the meaning of the parameter and its symbol."""
-    parameters = (p for curve in curves for p in (*curve.row.kernel.parameters, LENGTH))
+    parameters = (p for curve in curves for p in (*curve.row.kernel.parameters, LENGTH, DIM))
     known = next((p for p in parameters if p.name == x), None)
     if known is not None:
         return f"{known.meaning}  (tokens)" if x == LENGTH.name else known.meaning

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-_LEAST_ESS = 500.0  # effective draws, below which the bar itself is known too badly
+LEAST_ESS = 500.0  # effective draws, below which the bar itself is known too badly
 _LARGEST_SHARE = 0.01  # of a moment, that one draw may carry: else the next one may change it
 _LARGEST_TAIL_INDEX = 0.5  # beyond it the variance is infinite and no error bar means anything
 _BLOCKS = 32  # whose maxima tell the tail index
@@ -45,8 +45,8 @@ class Combined(NamedTuple):
             return "no finite estimate: the draws missed the mass of a moment, or overflowed"
         if self.largest_share > _LARGEST_SHARE:
             why = f"one draw carries {self.largest_share:.1%} of a moment (limit 1%)"
-        elif self.ess < _LEAST_ESS:
-            why = f"effective sample size {self.ess:.0f} (least {_LEAST_ESS:.0f})"
+        elif self.ess < LEAST_ESS:
+            why = f"effective sample size {self.ess:.0f} (least {LEAST_ESS:.0f})"
         elif self.tail_index > _LARGEST_TAIL_INDEX:
             why = f"tail index {self.tail_index:.2f} of the draws (limit {_LARGEST_TAIL_INDEX})"
         else:

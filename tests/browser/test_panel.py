@@ -510,17 +510,17 @@ def test_the_formula_is_the_curves_own_or_none(panel):
 
 
 def _looks(panel):
-    """(colour, marker) of every curve in the table, and at the end of every line."""
+    """(colour, letter) of every curve in the table, and at the end of every line."""
     table = panel.root.locator("tbody th").evaluate_all(
-        "all => all.map((e) => [e.style.color, e.querySelector('path').getAttribute('d')])"
+        "all => all.map((e) => [e.style.color, e.textContent])"
     )
-    chart = panel.root.locator("path.end").evaluate_all(
-        "all => all.map((e) => [e.getAttribute('fill'), e.getAttribute('d')])"
+    chart = panel.root.locator("text.end").evaluate_all(
+        "all => all.map((e) => [e.getAttribute('fill'), e.textContent])"
     )
     return [tuple(each) for each in table], [tuple(each) for each in chart]
 
 
-def test_no_two_curves_share_colour_and_marker(panel):
+def test_no_two_curves_share_colour_and_letter(panel):
     """Every kernel and map, twelve typed ones and six pins: as many as one can come by here."""
     panel.kernels("exp", "relu2", "identity")
     for gamma in ("2", "3"):
@@ -531,13 +531,29 @@ def test_no_two_curves_share_colour_and_marker(panel):
         panel.type("formula", f"s**{power}")
     boxes = panel.root.locator("fieldset .boxes input")
     panel.kernels(*boxes.evaluate_all("all => all.map((box) => box.value)"))
-    panel.wait_for("return root.querySelectorAll('path.end').length >= 20")
+    panel.wait_for("return root.querySelectorAll('text.end').length >= 20")
     table, chart = _looks(panel)
     assert len(panel.curves()) == len(table) >= 30
-    assert len(set(table)) == len(table)
+    assert len({letter for _, letter in table}) == len(table)
     assert len(chart) >= 20
     assert len(set(chart)) == len(chart)
-    assert len({colour for colour, _ in table}) == 7  # colours alone would not do
+    assert len({colour for colour, _ in table}) == 24  # the first that many curves differ in it
+
+
+def test_a_marker_is_a_sample(panel):
+    """Shapes of points stand at sampled points, and in the table at curves that have some."""
+
+    def shapes():
+        closed = "all => all.map((e) => e.getAttribute('d')).filter((d) => /Z$/.test(d))"
+        return panel.root.locator("path").evaluate_all(closed)
+
+    panel.sampling(False)
+    panel.settled()
+    panel.wait_for("return root.querySelectorAll('g.point').length === 0")
+    assert shapes() == []
+    panel.sampling(True)
+    panel.wait_for("return root.querySelectorAll('g.point:not(.stale)').length >= 1")
+    assert len(shapes()) >= 2
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,12 @@ def _bin_by_length(data: xarray.Dataset) -> dict[str, np.ndarray]:
 
 
 EPSILON = tables.THRESHOLDS[0]  # Gu et al.'s
-RATES = (  # of the third panel: name in the table, in the legend, dashes, and the rate
-    ("all sinks, rows above T/2", "all sinks", "-",
+RATES = (  # of the third panel: name in the table, in the legend, marker, and the rate
+    ("all sinks, rows above T/2", "all sinks", "o",
      lambda run, T: tables.late_rate(run, T, EPSILON, "sinks_mass")),
-    ("first token, rows above T/2", "first token", (0, (4, 1.6)),
+    ("first token, rows above T/2", "first token", "^",
      lambda run, T: tables.late_rate(run, T, EPSILON, "sink_mass")),
-    ("first token, all rows, as published", "as published", (0, (1.2, 1.2)),
+    ("first token, all rows, as published", "as published", "s",
      lambda run, T: tables.sink_rate(run, T, EPSILON)),
 )  # fmt: skip
 
@@ -80,9 +80,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
     ticks = [8 * 4**k for k in range(12) if 8 * 4**k <= T]
     boxes = [(0.07 + 0.325 * i, 0.13, 0.25, 0.6) for i in range(3)]
     axes = [plotting.calm(canvas.add_axes(box)) for box in boxes]
-    for ax, title in zip(
-        axes, ("attended tokens  n_eff", "γ̂/√(ln n)", "heads with a sink"), strict=True
-    ):
+    for ax, title in zip(axes, (plotting.TOKENS, "γ̂/√(ln n)", "heads with a sink"), strict=True):
         ax.set_title(title, loc="left", fontsize=11)
         ax.set(
             xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T"
@@ -95,30 +93,30 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
     top = 2.0 ** np.ceil(np.log2(max(found["exact"].max(), found["n_eff_without_sinks"].max())))
     first.set_ylim(1, top)
     plotting.plain_ticks(first.yaxis, [2.0**k for k in range(round(np.log2(top)) + 1)])
-    first.plot(found["n"], found["n_eff"], color=VERMILLION, ls=(0, (6, 1.6)), label="whole row")
+    first.plot(found["n"], found["n_eff"], color=VERMILLION, label="whole row")
     first.plot(found["n"], found["n_eff_without_sinks"], color=BLUE, label="without sinks")
-    first.plot(found["n"], found["exact"], color=GREY, ls=(0, (2, 1.5)), lw=1.5, label="exact law")
+    first.plot(found["n"], found["exact"], color=GREY, lw=1.5, label="exact law")
     first.legend(fontsize=9, loc="upper left", handlelength=2.2, borderpad=0.1)
     second.fill_between(found["n"], found["low"], found["high"], color="#dbe7f3", zorder=0)
     second.plot(found["n"], found["gamma_without_sinks"], color=BLUE)
     second.set_ylim(0, max(2.0, 1.1 * found["high"].max()))
-    second.axhline(1, color=GREY, lw=1, ls=(0, (4, 3)))
+    second.axhline(1, color=GREY, lw=1)
     third.set_ylim(0, 1)
     contexts = data["context"].values
-    runs = list(zip(data["bos"].values, (BLUE, ORANGE), ("o", "s"), strict=False))
-    for b, color, marker in runs:
-        for *_, dash, rate in RATES:
-            third.plot(contexts, _rates(data, b, rate), color=color, ls=dash, marker=marker, ms=4)
-    # Right panel: colour says how texts begin and dashes say which rate, so there are two legends,
-    # drawn from lines without points; the second call of `legend` would take the first one away.
-    kinds = [third.plot([], [], color=GREY, ls=dash, label=x)[0] for _, x, dash, _ in RATES]
+    runs = list(zip(data["bos"].values, (BLUE, ORANGE), strict=False))
+    for b, color in runs:
+        for *_, marker, rate in RATES:
+            third.plot(contexts, _rates(data, b, rate), color=color, marker=marker, ms=4)
+    # Right panel: colour says how texts begin and markers say which rate, so there are two legends;
+    # the second call of `legend` would take the first one away.
+    kinds = [third.plot([], [], color=GREY, marker=m, ms=4, label=x)[0] for _, x, m, _ in RATES]
     style = {"fontsize": 9, "handlelength": 2.6, "borderpad": 0.1, "labelcolor": GREY}
     third.add_artist(third.legend(handles=kinds, loc="upper right", **style))
     if len(runs) > 1:
         how = {True: "with BOS", False: "no BOS"}
         marks = [
-            third.plot([], [], color=color, marker=m, ms=4, label=how[bool(tables.says_bos(b))])[0]
-            for b, color, m in runs
+            third.plot([], [], color=color, label=how[bool(tables.says_bos(b))])[0]
+            for b, color in runs
         ]
         third.legend(handles=marks, loc="lower right", **style)
     third.set_xlim(min(contexts) / 1.15, T * 1.15)
@@ -154,7 +152,7 @@ CONTEXT_PICTURE = Picture(
     caption=(
         "Left: median effective number of tokens of rows of length n, with all sinks and without, "
         "and the exact law of the latter. Middle: spread of their logits over √(ln n), median and "
-        "quartiles; at 1 (dashed) the limit law has n·S² = 1. Right: share of heads in which all "
+        "quartiles; at 1 (grey) the limit law has n·S² = 1. Right: share of heads in which all "
         "sinks together take more than 0.3 of the weight of the rows T/2 < n ≤ T; in which the "
         "first token alone does; and in which it does by the published definition, which averages "
         "over all rows up to T, the early ones too."
@@ -297,7 +295,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     for key in np.flatnonzero(sink)[:3].tolist():
         x = key + 1 + len(p) * 0.03
         plotting.inline(left, x, float(p[key]), _label_sink(data, key), VERMILLION, **beside)
-    left.axhline(1 / len(p), color=GREY, lw=1, ls=(0, (4, 3)))
+    left.axhline(1 / len(p), color=GREY, lw=1)
     at = {"ha": "left", "va": "bottom", "fontsize": 9}
     plotting.inline(left, 0, 1.2 / len(p), "uniform", GREY, **at)
     # The weights are kept and the logits are not: ln p is the logit but for a constant of the row,

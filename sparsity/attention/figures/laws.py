@@ -145,7 +145,7 @@ def _draw_head_law(data: xarray.Dataset, canvas: Canvas) -> None:
         low, middle, high = _quartiles(ratio)
         at = (np.arange(len(middle)) + 0.5) / len(middle)
         ax.fill_between(at, low, high, color=look.color, alpha=0.15, lw=0)
-        ax.plot(at, middle, color=look.color, ls=look.dash, lw=1.8, label=LAWS[name])
+        ax.plot(at, middle, color=look.color, lw=1.8, label=LAWS[name])
     ax.set(xlim=(0, 1), yscale="log", ylim=(0.3, 2.2))
     plotting.plain_ticks(ax.yaxis, [0.3, 0.5, 0.7, 1, 1.4, 2])
     ax.legend(loc="lower right", fontsize=9.5)

@@ -2,19 +2,29 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Okabe & Ito's colours, lighter on dark ground; the letter and the marker say the same again.
-const BASE = [
-  { light: "#0072b2", dark: "#56b4e9", mark: "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z" },
-  { light: "#c24e00", dark: "#ff8a4c", mark: "M-3.6,-3.6h7.2v7.2h-7.2Z" },
-  { light: "#00785a", dark: "#2fc79e", mark: "M0,-5L5,0L0,5L-5,0Z" },
-  { light: "#a2417c", dark: "#e29ac4", mark: "M0,-4.8L4.8,3.8H-4.8Z" },
-  { light: "#8f6200", dark: "#f0b429", mark: "M0,4.8L4.8,-3.8H-4.8Z" },
-  { light: "#1f2328", dark: "#e6e6e6", mark: "M0,-5L4.8,-1.5L3,4.1H-3L-4.8,-1.5Z" },
-  { light: "#6a51a3", dark: "#b7a4ee", mark: "M-4.5,-2.4L-2.4,-4.5L0,-2.1L2.4,-4.5L4.5,-2.4L2.1,0L4.5,2.4L2.4,4.5L0,2.1L-2.4,4.5L-4.5,2.4L-2.1,0Z" },
+// Okabe & Ito's colours, lighter on dark ground. After the first seven each is the farthest in CIELAB
+// from all before it that can be read as text on its ground, also for who sees no green.
+const LIGHT = ["#0072b2", "#c24e00", "#00785a", "#a2417c", "#8f6200", "#1f2328", "#6a51a3", "#660000",
+  "#cc4455", "#440077", "#332255", "#4466dd", "#552222", "#005566", "#884422", "#bb44aa", "#003399",
+  "#770044", "#555533", "#0055aa", "#555588", "#552277", "#886655", "#bb4433"];
+const DARK = ["#56b4e9", "#ff8a4c", "#2fc79e", "#e29ac4", "#f0b429", "#e6e6e6", "#b7a4ee", "#ffffaa",
+  "#998855", "#0088ff", "#ffaa99", "#009999", "#77eeff", "#ddff77", "#559922", "#aa88ff", "#ccffcc",
+  "#aabb66", "#bb66bb", "#5588cc", "#449977", "#bb7700", "#99ee77", "#99aacc"];
+// The markers of sampled points, and of nothing else.
+const MARKS = [
+  "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z",
+  "M-3.6,-3.6h7.2v7.2h-7.2Z",
+  "M0,-5L5,0L0,5L-5,0Z",
+  "M0,-4.8L4.8,3.8H-4.8Z",
+  "M0,4.8L4.8,-3.8H-4.8Z",
+  "M0,-5L4.8,-1.5L3,4.1H-3L-4.8,-1.5Z",
+  "M-4.5,-2.4L-2.4,-4.5L0,-2.1L2.4,-4.5L4.5,-2.4L2.1,0L4.5,2.4L2.4,4.5L0,2.1L-2.4,4.5L-4.5,2.4L-2.1,0Z",
 ];
-// Every pair of a colour and a marker once, the seven that differ in both first.
-const LOOKS = Array.from({ length: BASE.length ** 2 }, (_, k) =>
-  ({ ...BASE[k % BASE.length], mark: BASE[(k + Math.floor(k / BASE.length)) % BASE.length].mark }));
+// Every pair of a colour and a marker once.
+const LOOKS = Array.from({ length: LIGHT.length * MARKS.length }, (_, k) => {
+  const color = k % LIGHT.length, round = Math.floor(k / LIGHT.length);
+  return { light: LIGHT[color], dark: DARK[color], mark: MARKS[(color + round) % MARKS.length] };
+});
 const INKS = {
   light: { ink: "#1f2328", soft: "#57606a", rule: "#e3e6ea", ground: "#ffffff", stale: "#9aa1a9" },
   dark: { ink: "#eceff2", soft: "#aab2bb", rule: "#3a4047", ground: "#1b1e22", stale: "#79818a" },
@@ -130,7 +140,7 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     const last = curve.exact?.whole || !curve.limit ? curve.exact : curve.limit;
     if (last) {
       const v = data[last.v[1] - 1];
-      ends.push({ y: at.y(Math.min(Math.max(v, 0), 1)) + 4, color, letter: curve.letter, mark: curve.look.mark });
+      ends.push({ y: at.y(Math.min(Math.max(v, 0), 1)) + 4, color, letter: curve.letter });
     }
   });
   picture.curves.forEach((curve) => {
@@ -142,12 +152,8 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     for (const point of curve.points)
       plot.append(drawPoint(point, at, curve.look[theme], curve.look, true));
   });
-  for (const { y, color, letter, mark } of endLetters(ends, at.top, at.top + at.h + 8)) {
-    const x = at.left + at.w + 9;
-    svg.append(node("path", { class: "end", d: mark, fill: color, "data-letter": letter,
-      transform: `translate(${x},${(y - 4).toFixed(2)}) scale(0.85)` }));
-    text(x + 7, y, letter, { fill: color, "font-weight": 700 });
-  }
+  for (const { y, color, letter } of endLetters(ends, at.top, at.top + at.h + 8))
+    text(at.left + at.w + 7, y, letter, { class: "end", fill: color, "font-weight": 700 });
   return svg;
 }
 

@@ -269,9 +269,12 @@ function fillTable(parts, picture, theme, talk) {
   const head = ["", "curve", ...picture.columns.map((column) => column.title), "Monte Carlo"];
   const body = picture.curves.map((curve) => {
     const r = curve.read, mc = r.sampled;
-    const swatch = `<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true"><path d="${
-      curve.look.mark}" fill="${curve.look[theme]}"/></svg>`;
-    const letter = h("th", { scope: "row", style: `color:${curve.look[theme]}` }, curve.letter);
+    const color = curve.look[theme];  // with the marker of its points, where it has any
+    const shape = curve.points.length ? `d="${curve.look.mark}" fill="${color}"`
+      : `d="M-6,0H6" stroke="${color}" stroke-width="2.4"`;
+    const swatch = `<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true"><path ${
+      shape}/></svg>`;
+    const letter = h("th", { scope: "row", style: `color:${color}` }, curve.letter);
     letter.insertAdjacentHTML("afterbegin", swatch);
     const name = h("td", { class: "name" }, curve.full);
     if (curve.pin !== null) name.append(" ", h("button", { type: "button", class: "small",
@@ -345,9 +348,9 @@ function render({ model, el }) {
     for (const [key] of looks) if (!picture.curves.some((c) => c.id === key)) looks.delete(key);
     for (const curve of picture.curves) curve.look = lookOf(curve);
     parts.stage.replaceChildren(drawChart(options()));
-    const floor = picture.floor ? floorWords(picture) : "";
-    if (parts.key.dataset.floor !== floor) parts.legend();
-    parts.key.dataset.floor = floor;
+    const shown = `${picture.floor ? floorWords(picture) : ""} ${picture.state.sampling}`;
+    if (parts.key.dataset.shown !== shown) parts.legend();
+    parts.key.dataset.shown = shown;
     fillTable(parts, picture, theme, talk);
     root.dataset.number = picture.number;
   }
@@ -469,7 +472,8 @@ function render({ model, el }) {
     parts.legend = () => { parts.key.innerHTML = [
       ["M0,5H26", "", 2.4, "rows of n, exact"], ["M0,5H26", "6 4", 1.7, "long rows, the limit"],
       ...(picture.floor ? [["M1,5H26", "1.5 4", 1.8, floorWords(picture)]] : []),
-      ["M13,-2V12M9.5,5a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0Z", "", 1.4, "Monte Carlo ± 95 %: grey when stale, hollow where its error is in doubt"],
+      ...(picture.state.sampling ? [["M13,-2V12M9.5,5a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0Z", "", 1.4,
+        "Monte Carlo ± 95 %: grey when stale, hollow where its error bar is not known"]] : []),
     ].map(([d, dash, width, title]) => `<span><svg width="27" height="10" viewBox="0 0 27 10"><path d="${
       d}" fill="${title.startsWith("M") ? "currentColor" : "none"}" stroke="currentColor" stroke-width="${width}" stroke-dasharray="${
       dash}"/></svg>${title}</span>`).join(""); };
