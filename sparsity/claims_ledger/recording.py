@@ -107,7 +107,7 @@ def nothing_computed(routes: Any, seed: int) -> Judged:
 
 def interval(found: Sequence[float]) -> str:
     """Write a number with the ends of its 95 % interval."""
-    value, low, high = found
+    value, low, high = (round(x, 2) + 0.0 for x in found)  # + 0.0: no minus before a 0
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 

@@ -95,6 +95,7 @@ COCA = Recorded(
 )
 _ROPE, _COCA, _SLACK, _ALIBI, _NONE = "RoPE", "CoCA", "CoCA slack", "ALiBi", "no positions"
 _PLAIN, _NTK = "as trained", "dynamic NTK"
+_BOTH = ((_COCA, _PLAIN), (_COCA, _NTK), (_ROPE, _PLAIN), (_ROPE, _NTK))
 
 
 def _by_reading(found: Mapping[str, Any]) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -159,8 +160,8 @@ def reads_further(found: Mapping[str, Any]) -> Judged:
             and times[-1] not in _apart(found, coca, slack) + _apart(found, slack, coca),
         ),
     ]
-    rows = [of[rule, _PLAIN] for rule in (_ROPE, _COCA, _SLACK, _ALIBI, _NONE)]
-    return findings, _shown(found, rows)
+    rules = (_ROPE, _COCA, _SLACK, _ALIBI, _NONE)
+    return findings, _shown(found, {rule: of[rule, _PLAIN] for rule in rules})
 
 
 def with_ntk(found: Mapping[str, Any]) -> Judged:
@@ -195,36 +196,29 @@ def with_ntk(found: Mapping[str, Any]) -> Judged:
             and _all_below(scaled["ratio"][1:], rope["ratio"][1:]),
         ),
     ]
-    rows = [of[rule, reading] for rule in (_COCA, _ROPE) for reading in (_PLAIN, _NTK)]
-    return findings, _shown(found, rows)
+    readings = {f"{rule}, {angles}": of[rule, angles] for rule, angles in _BOTH}
+    return findings, _shown(found, readings)
 
 
-def _shown(found: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return readings as a table, a row for each length."""
-    return {
-        "beyond_training": [
-            {
-                "rule": row["rule"],
-                "reading": row["reading"],
-                "times": times,
-                "perplexity": row["ratio"][i],
-                "spread": row["spread"][i],
-                "bytes_attended": row["n_eff"][i + 1],
-            }
-            for row in rows
-            for i, times in enumerate(found["multiples"])
-        ]
-    }
+def _shown(found: Mapping[str, Any], names: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return readings as two tables with a row for each length and a column for each reading."""
+    ratios = [
+        {"times": times}
+        | {name: f"{row['ratio'][i]:.2f} ± {row['spread'][i]:.2f}" for name, row in names.items()}
+        for i, times in enumerate(found["multiples"])
+    ]
+    n_eff = [
+        {"times": times} | {name: row["n_eff"][i] for name, row in names.items()}
+        for i, times in enumerate((1, *found["multiples"]))
+    ]
+    return {"beyond_training": ratios, "bytes_attended": n_eff}
 
 
 _LABELS = {
-    "beyond_training": "Trained at 64 bytes, read with more: perplexity over that at 64",
-    "rule": "positions",
-    "reading": "angles",
-    "times": "length over the trained one",
-    "perplexity": "perplexity, times",
-    "spread": "standard deviation of seeds",
-    "bytes_attended": "n_eff of heads",
+    "beyond_training": "Trained at 64 bytes, read with more: perplexity over that at 64, ± "
+    "standard deviation of seeds",
+    "bytes_attended": "Bytes that the heads attend to there, n_eff",
+    "times": "times the trained length",
 }
 # What is found beside the judge of a claim of `claims_ledger.coca`, by its key.
 OF_COCA: Mapping[str, tuple[Outcome, ...]] = {"coca-ntk": (Outcome(COCA, with_ntk, _LABELS),)}

@@ -213,17 +213,25 @@ def window(found: Mapping[str, Any]) -> Judged:
 
 def _shown(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the conditions as a table."""
-    shown = [{**row, **{name: interval(row[name]) for name in ("cost", "moved")}} for row in rows]
-    return {"hidden_keys": shown}
+    return {
+        "hidden_keys": [
+            {
+                "condition": row["condition"],
+                "weight": row["mass"],
+                **{name: interval(row[name]) for name in ("cost", "moved")},
+            }
+            for row in rows
+        ]
+    }
 
 
 _LABELS = {
     "hidden_keys": "SmolLM2-135M with keys hidden or muted, 95 % intervals over texts",
     "kept_in_window": "SmolLM2-135M with a window of 64 keys, 95 % intervals over texts",
     "condition": "condition",
-    "mass": "weight that they have",
+    "weight": "weight of these keys",
     "cost": "cost in nats",
-    "moved": "a changed word moves states, times as far",
+    "moved": "a changed word moves states, times",
 }
 OF_SINKS: Mapping[str, tuple[Outcome, ...]] = {
     "sinks-mix-less": (Outcome(REAL_SINKS, mixing, _LABELS),),
