@@ -19,8 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments import recall, sinks, statistics, temperature
+from experiments import coca_verdict, recall, sinks, statistics, temperature
+from experiments import language_model as lm
+from experiments import sink_conditions as conditions
 from experiments.frame import Record
+from experiments.readings import AS_TRAINED, NTK, TRAINED, Readings, spread
+from experiments.real_sinks_shown import Table, window_share
 
 RESULTS = Path(__file__).parent / "results"
 DIGITS = 4  # of a number in the ledger
@@ -182,10 +186,93 @@ def of_temperature(rows: list[Record]) -> dict[str, Any]:
     return {"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers}
 
 
+def of_real_sinks(rows: list[Record]) -> dict[str, Any]:
+    """Return what hidden and muted keys cost, how far a changed word moves states, and values."""
+    table = Table(rows)
+    first, muted, matched, others = (
+        table.moves(name)
+        for name in (
+            *(conditions.FIRST, conditions.MUTED),
+            *(conditions.FIRST_MATCHED, conditions.ORDINARY_MATCHED),
+        )
+    )
+    equal_loss, equal_mass = table.at_equal_loss(), matched - others
+    less = {
+        "first": table.costs(conditions.FIRST) - table.costs(conditions.MUTED),
+        "sinks": table.costs(conditions.SINKS) - table.costs(conditions.SINKS_MUTED),
+    }
+    windows = table.named(conditions.WINDOW)
+    alike = {name: table.of(conditions.AS_IS, name) for name in ("alike", "alike_others")}
+    return {
+        "texts": len(table.texts),
+        "keys": [
+            {
+                "condition": name,
+                "mass": table.of(name, "mass").mean(),
+                "cost": list(statistics.mean(table.costs(name))),
+                "moved": list(np.exp(statistics.mean(table.moves(name)))),
+            }
+            for name in (
+                *(conditions.FIRST, conditions.SINKS, conditions.ONE),
+                *(conditions.MUTED, conditions.SINKS_MUTED, conditions.ELSEWHERE_MUTED),
+                *(conditions.FIRST_MATCHED, conditions.ORDINARY_MATCHED),
+            )
+        ],
+        "further": int((first > 0).sum()),
+        "further_than_muted": int((first > muted).sum()),
+        "equal_loss": list(np.exp(statistics.mean(equal_loss))),
+        "equal_loss_further": int((equal_loss > 0).sum()),
+        "equal_mass": list(np.exp(statistics.mean(equal_mass))),
+        "equal_mass_further": int((equal_mass > 0).sum()),
+        "norms": {
+            name: np.nanmedian(table.by_layer(name)) for name in ("value_norm", "written_norm")
+        },
+        "less_when_muted": {name: list(statistics.mean(x)) for name, x in less.items()},
+        "texts_less": {name: int((x > 0).sum()) for name, x in less.items()},
+        "cosines": {name: [x.mean(), spread(x)] for name, x in alike.items()},
+        "windows": [
+            {"condition": name, "cost": list(statistics.mean(table.costs(name)))}
+            for name in windows
+        ],
+        "window_recovered": [window_share(table, name) for name in (windows[1], windows[3])],
+    }
+
+
+def of_coca(rows: list[Record]) -> dict[str, Any]:
+    """Return the ratios of perplexity and n_eff of every rule and reading, at every length."""
+    found = Readings(rows)
+    read = []
+    for rule, reading in found.series:
+        ratios = [found.ratio(rule, reading, n) for n in found.longer]
+        at = (TRAINED, *found.longer)
+        read.append(
+            {
+                "rule": rule,
+                "reading": reading,
+                "ratio": [x.mean() for x in ratios],
+                "spread": [spread(x) for x in ratios],
+                "n_eff": [found.mean_log("n_eff", rule, reading, n) for n in at],
+            }
+        )
+    with_ntk, without = (
+        np.array([found.ratio(lm.COCA, reading, n) for n in found.longer])
+        for reading in (NTK, AS_TRAINED)
+    )
+    return {
+        "trained": TRAINED,
+        "multiples": [n // TRAINED for n in found.longer],
+        "read": read,
+        "seeds_helped": (with_ntk < without).sum(axis=1).tolist(),
+        "published_at_twice": dict(coca_verdict.PUBLISHED),
+    }
+
+
 NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
     "recall": of_recall,
     "sinks": of_sinks,
     "temperature": of_temperature,
+    "real_sinks": of_real_sinks,
+    "coca": of_coca,
 }
 
 

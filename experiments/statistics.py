@@ -43,6 +43,13 @@ class Interval(NamedTuple):
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
+def mean(x: Any) -> Interval:
+    """Return the mean with the interval of Student's law."""
+    x = np.asarray(x, float)
+    half = float(stats.t.ppf(0.975, x.size - 1) * stats.sem(x))
+    return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
+
+
 def rank_correlation(x: Any, y: Any) -> Interval:
     """Return Spearman's ρ with its interval by the bootstrap over cells."""
     x, y = np.asarray(x, float), np.asarray(y, float)

@@ -508,11 +508,11 @@ def test_the_numbers_of_the_caption():
 
 CLAIM = {claim.key: claim for claim in claims_sinks.CLAIMS}
 EXPECTED = {
-    "sinks-mix-less": "confirmed",
+    "sinks-mix-less": "refined",
     "longer-context": "refined",
     "rank-collapse": "confirmed",
     "over-squashing": "refined",
-    "no-op": "confirmed",
+    "no-op": "refined",
     "larger-models": "reported",
 }
 
@@ -538,14 +538,14 @@ def test_verdicts_follow_from_the_findings(records):
         assert all(f.holds for f in findings if f.role == "instead")
 
 
-def test_each_finding_says_whether_it_is_of_a_toy_or_published(records):
+def test_each_finding_says_whether_it_is_of_a_toy_published_or_measured(records):
     found = {key: bases_of(r["evidence"]["findings"]) for key, r in records.items()}
     assert found == {
-        "sinks-mix-less": ["toy"],
-        "longer-context": ["computed", "toy"],
+        "sinks-mix-less": ["toy", "measured here"],
+        "longer-context": ["computed", "toy", "measured here"],
         "rank-collapse": ["computed", "toy"],
         "over-squashing": ["toy"],
-        "no-op": ["toy"],
+        "no-op": ["toy", "measured here"],
         "larger-models": ["computed", "published"],
     }
 

@@ -16,11 +16,17 @@ from experiments.frame import PREDICTIONS
 from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger import sinks
 from sparsity.claims_ledger.findings import MEASURED, TRAINED, core, letter
-from sparsity.claims_ledger.recorded import CLAIMS, EXPERIMENTS, OF_SINKS
-from sparsity.claims_ledger.recording import Outcome, Recorded, in_a_sentence
+from sparsity.claims_ledger.recorded import CLAIMS, EXPERIMENTS, OF_COCA, OF_SINKS
+from sparsity.claims_ledger.recording import (
+    Outcome,
+    Recorded,
+    in_a_sentence,
+    nothing_computed,
+)
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 CLAIM = {claim.key: claim for claim in CLAIMS}
+BESIDES = [claim for claim in ledger.ALL if claim.key in OF_SINKS | OF_COCA]
 NAMES = [experiment.name for experiment in EXPERIMENTS]
 
 
@@ -79,7 +85,7 @@ def test_a_number_that_is_wrong_by_a_hundredth_is_seen(experiment):
 def test_seeds_and_predictions_are_those_of_the_results(experiment):
     with (RESULTS / f"{experiment.name}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len({row["seed"] for row in rows}) == experiment.seeds
+    assert len({row[experiment.each] for row in rows}) == experiment.runs
     came = of_tables.read_predictions(RESULTS / f"{experiment.name}.md")
     assert len(came) == experiment.predictions
     assert tuple(words for words, held in came.items() if not held) == experiment.failed
@@ -98,13 +104,14 @@ def test_every_experiment_of_the_tables_is_recorded_and_the_other_way_round():
 
 
 def judged(key, change):
-    """The record of a claim in a world where its experiment found something else."""
-    claim = CLAIM[key]
+    """The record of a claim by its experiment alone, in a world where that found something else."""
+    (claim,) = (each for each in (*CLAIMS, *BESIDES) if each.key == key)
     (outcome,) = claim.recorded
     numbers = json.loads(json.dumps(outcome.experiment.numbers))
     change(numbers)
     experiment = replace(outcome.experiment, numbers=numbers)
-    return replace(claim, recorded=(replace(outcome, experiment=experiment),)).record()
+    recorded = (replace(outcome, experiment=experiment),)
+    return replace(claim, judge=nothing_computed, recorded=recorded).record()
 
 
 def linear_ones_recall(numbers):
@@ -159,6 +166,59 @@ def log_n_keeps_n_eff(numbers):
     rule(numbers, "log-n")["n_eff"] = [1.25] * 6
 
 
+def keys(numbers, condition):
+    return next(row for row in numbers["keys"] if row["condition"] == condition)
+
+
+def without_a_sink_words_move_as_far(numbers):
+    keys(numbers, "first key hidden")["moved"] = [1.02, 0.9, 1.15]
+
+
+def any_hidden_key_moves_them(numbers):
+    keys(numbers, "one ordinary key hidden")["moved"] = [1.6, 1.3, 2.0]
+
+
+def the_damage_moves_them(numbers):
+    numbers["equal_loss"] = [1.1, 0.8, 1.4]
+
+
+def they_move_further_at_equal_mass(numbers):
+    numbers["equal_mass"] = [1.5, 1.2, 1.8]
+
+
+def values_of_sinks_are_large(numbers):
+    numbers["norms"]["written_norm"] = 1.1
+
+
+def muted_costs_as_much(numbers):
+    numbers["less_when_muted"]["sinks"] = [0.01, -0.2, 0.22]
+
+
+def muted_costs_nothing(numbers):
+    keys(numbers, "first key muted")["cost"] = [0.01, -0.02, 0.04]
+
+
+def reading(numbers, rule, angles="as trained"):
+    rows = numbers["read"]
+    return next(row for row in rows if (row["rule"], row["reading"]) == (rule, angles))
+
+
+def rope_reads_further(numbers):
+    reading(numbers, "RoPE")["ratio"] = [1.01] * 6
+
+
+def coca_reads_all(numbers):
+    reading(numbers, "CoCA").update(ratio=[1.01] * 6, spread=[0.01] * 6)
+
+
+def ntk_gains_nothing(numbers):
+    reading(numbers, "CoCA", "dynamic NTK")["ratio"] = reading(numbers, "CoCA")["ratio"]
+
+
+def ntk_keeps_the_loss(numbers):
+    reading(numbers, "CoCA", "dynamic NTK")["ratio"] = [1.02] * 6
+
+
 @pytest.mark.parametrize(
     ("key", "change", "expected"),
     [
@@ -172,6 +232,17 @@ def log_n_keeps_n_eff(numbers):
         ("softmax-disperses", n_eff_stays, "refuted"),
         ("log-n-extrapolates", log_n_gains_nothing, "refuted"),
         ("log-n-extrapolates", log_n_keeps_n_eff, "confirmed"),
+        ("sinks-mix-less", without_a_sink_words_move_as_far, "refuted"),
+        ("sinks-mix-less", any_hidden_key_moves_them, "refuted"),
+        ("sinks-mix-less", the_damage_moves_them, "refuted"),
+        ("sinks-mix-less", they_move_further_at_equal_mass, "confirmed"),
+        ("no-op", values_of_sinks_are_large, "refuted"),
+        ("no-op", muted_costs_as_much, "refuted"),
+        ("no-op", muted_costs_nothing, "confirmed"),
+        ("coca-reads-further", rope_reads_further, "refuted"),
+        ("coca-reads-further", coca_reads_all, "confirmed"),
+        ("coca-ntk", ntk_gains_nothing, "refuted"),
+        ("coca-ntk", ntk_keeps_the_loss, "confirmed"),
     ],
 )
 def test_another_outcome_changes_the_verdict(key, change, expected):
@@ -184,6 +255,25 @@ def test_what_is_said_to_hold_besides_does():
         findings = claim.record()["evidence"]["findings"]
         assert all(each["holds"] for each in findings if each["role"] == "instead")
         assert {each["basis"] for each in findings} == {TRAINED}
+    besides = {claim.key: [y for x in claim.recorded for y in x.findings()] for claim in BESIDES}
+    assert all(
+        found.holds for each in besides.values() for found in each if found.role == "instead"
+    )
+    assert {key: {found.basis for found in each} for key, each in besides.items()} == {
+        "sinks-mix-less": {MEASURED},
+        "longer-context": {MEASURED},
+        "no-op": {MEASURED},
+        "coca-ntk": {TRAINED},
+    }
+
+
+def test_a_window_that_needs_no_sink_is_seen():
+    (claim,) = (each for each in BESIDES if each.key == "longer-context")
+    (outcome,) = claim.recorded
+    numbers = json.loads(json.dumps(outcome.experiment.numbers))
+    numbers["windows"][1]["cost"] = numbers["windows"][0]["cost"]
+    (finding,) = outcome.find(numbers)[0]
+    assert not finding.holds
 
 
 # --- how it is told ------------------------------------------------------------------------------
@@ -203,6 +293,15 @@ def test_each_says_how_it_is_made_again_and_that_it_was_not():
         assert html.escape(said) in sparsity.claims(only=claim.key)._repr_html_()
 
 
+def test_what_is_measured_says_on_how_many_texts():
+    (outcome,) = OF_SINKS["no-op"]
+    told = outcome.experiment.told()
+    assert told["texts"] == 8
+    assert "seeds" not in told
+    assert "Measured here, recorded and not recomputed in this run" in in_a_sentence(told)
+    assert "; 8 texts." in in_a_sentence(told)
+
+
 def test_the_command_tells_them_in_text_and_json(command, monkeypatch):
     monkeypatch.setattr(ledger, "ALL", CLAIMS)
     code, out, _ = command("claims")
@@ -210,7 +309,7 @@ def test_the_command_tells_them_in_text_and_json(command, monkeypatch):
     assert code == 0
     assert text.count("python -m experiments recall") == 1
     assert text.count("trained here: ") > 20
-    assert text.endswith("5 rest on recorded experiments, not run again here")
+    assert text.endswith("6 rest on recorded experiments, not run again here")
     for record in answer(command, "claims"):
         (told,) = record["evidence"]["experiments"]
         assert told["basis"] == "trained here"
@@ -258,4 +357,4 @@ def test_a_basis_is_one_of_those_that_are_known():
 
 def test_nothing_of_an_experiment_is_run(monkeypatch):
     monkeypatch.setattr("experiments.frame.run", lambda *a, **k: pytest.fail("an experiment ran"))
-    assert len(sparsity.claims(only=list(CLAIM))) == 5
+    assert len(sparsity.claims(only=list(CLAIM))) == 6

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from pages.claims import FILE, plain
+from sparsity.claims_ledger import sinks
 
 RESULTS = Path(__file__).resolve().parents[2] / "experiments/results"
 _ROOT = "../../experiments/results"  # from the folder of this page
@@ -27,6 +28,14 @@ first from start to end. How to add an experiment: [Contributing](../../CONTRIBU
 """
 
 
+# The claims of the same source that no experiment speaks of.
+_OTHERS = ", ".join(claim.key for claim in sinks.CLAIMS if not claim.recorded)
+_NOT_MEASURED = (
+    f"\nNothing was measured of {_OTHERS}: what is said of these is computed, of a toy or "
+    "published, as each finding states.\n"
+)
+
+
 def page() -> str:
     """The page in Markdown."""
     records = json.loads(FILE.read_text("utf-8"))
@@ -44,16 +53,17 @@ def _section(path: Path, records) -> str:
     held = sum(verdict == "Held" for verdict, _ in came)
     failed = [words.rstrip(".") for verdict, words in came if verdict != "Held"]
     missed = f" Not so: {plain('; '.join(failed))}." if failed else ""
+    beside = _NOT_MEASURED if name == "real_sinks" else ""
     claims = "".join(
         f"- [{record['key']}](claims.md), **{record['verdict']}**: {plain(record['claim'])} "
-        f"Seen: {plain(_first(record, told['basis']))}.\n"
+        f"{plain(_seen(record, told['basis']))}\n"
         for record in records
         for told in record["evidence"]["experiments"]
         if told["name"] == name
     )
     return f"""## {title[1]}
 
-{claims}
+{claims}{beside}
 Of {len(came)} predictions {held} held.{missed}
 [Prediction, outcome and settings]({_ROOT}/{name}.md); `python -m experiments {name}`; {minutes[0]}
 
@@ -61,6 +71,9 @@ Of {len(came)} predictions {held} held.{missed}
 """
 
 
-def _first(record, basis: str) -> str:
-    """The first thing that an experiment found for a claim."""
-    return next(f["statement"] for f in record["evidence"]["findings"] if f["basis"] == basis)
+def _seen(record, basis: str) -> str:
+    """The first thing that an experiment found for a claim, and all that did not come so."""
+    found = [each for each in record["evidence"]["findings"] if each["basis"] == basis]
+    failed = [each["statement"] for each in found if not each["holds"]]
+    missed = f" Not so: {'; '.join(failed)}." if failed else ""
+    return f"Seen: {found[0]['statement']}.{missed}"

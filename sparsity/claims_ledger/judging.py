@@ -178,8 +178,11 @@ class Claim:
 
     @property
     def legend(self) -> Legend:
-        """What the numbers of the judge are called."""
-        return Legend(self.labels, self.columns, self.grids, self.rough)
+        """What the numbers of the judge and of the experiments are called."""
+        labels = dict(self.labels)
+        for outcome in self.recorded:
+            labels |= outcome.labels
+        return Legend(labels, self.columns, self.grids, self.rough)
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.

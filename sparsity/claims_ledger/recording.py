@@ -23,19 +23,21 @@ class Recorded:
         name: of the experiment, as `python -m experiments` takes it.
         basis: "trained here" or "measured here".
         settings: what was run, in words.
-        seeds: how many; where a number has a spread, it is the standard deviation over them.
+        runs: how many seeds, or texts; a spread of a number is the standard deviation over them.
         predictions: how many were committed before the results.
         failed: those of them that did not come so, in the words of the experiment's page.
         numbers: JSON-ready, by name.
+        each: what is another one in each run, "seed" or "text".
     """
 
     name: str
     basis: str
     settings: str
-    seeds: int
+    runs: int
     predictions: int
     failed: tuple[str, ...]
     numbers: Mapping[str, Any] = field(repr=False)
+    each: str = "seed"
 
     def __post_init__(self) -> None:
         """Check the basis."""
@@ -55,7 +57,7 @@ class Recorded:
             "name": self.name,
             "basis": self.basis,
             "settings": self.settings,
-            "seeds": self.seeds,
+            f"{self.each}s": self.runs,
             "predictions": f"{held} of {self.predictions} held{missed}",
             "command": self.command,
             "recomputed": False,
@@ -64,10 +66,11 @@ class Recorded:
 
 def in_a_sentence(told: Mapping[str, Any]) -> str:
     """Say of an experiment, as `told` has it, what was run and how it is run again."""
-    seeds = f"{told['seeds']} seed{'' if told['seeds'] == 1 else 's'}"
+    each = "text" if "texts" in told else "seed"
+    runs = f"{told[f'{each}s']} {each}{'' if told[f'{each}s'] == 1 else 's'}"
     return (
         f"{told['basis'].capitalize()}, recorded and not recomputed in this run (to run it again: "
-        f"{told['command']}). {told['settings']}; {seeds}. Of what was predicted before the "
+        f"{told['command']}). {told['settings']}; {runs}. Of what was predicted before the "
         f"results {told['predictions']}."
     )
 
@@ -79,10 +82,12 @@ class Outcome:
     Args:
         experiment: the experiment.
         find: its numbers -> findings, and those of the numbers that are shown with the claim.
+        labels: what these are called beside those of the claim's judge, as in `Legend`.
     """
 
     experiment: Recorded
     find: Callable[[Mapping[str, Any]], Judged]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def findings(self) -> list[Finding]:
         """Return the findings, each marked with what the experiment is."""
@@ -102,7 +107,7 @@ def nothing_computed(routes: Any, seed: int) -> Judged:
 
 def interval(found: Sequence[float]) -> str:
     """Write a number with the ends of its 95 % interval."""
-    value, low, high = found
+    value, low, high = (round(x, 2) + 0.0 for x in found)  # + 0.0: no minus before a 0
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 

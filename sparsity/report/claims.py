@@ -197,6 +197,12 @@ def _table_of_verdicts(claims: Sequence[Record]) -> str:
     return f'<div class="summary">{verdicts}</div>'
 
 
+def _experiment(told: Record) -> str:
+    """Return what was run, its command as code: `_` in a name is no subscript."""
+    before, after = in_a_sentence(told).split(told["command"])
+    return f"{prose(before)}<code>{escape(told['command'])}</code>{prose(after)}"
+
+
 def _claim_article(i: int, record: Record, legend: Legend) -> str:
     """Return one claim with its verdict, findings, proof and numbers."""
     found = record["evidence"]
@@ -207,8 +213,7 @@ def _claim_article(i: int, record: Record, legend: Legend) -> str:
     if instead:
         findings += f"<h4>Besides, or instead</h4>{_list_findings(instead)}"
     experiments = "".join(
-        f'<p class="note">{prose(in_a_sentence(told))}</p>\n'
-        for told in found.get("experiments", ())
+        f'<p class="note">{_experiment(told)}</p>\n' for told in found.get("experiments", ())
     )
     proof = f"<h4>Why</h4><p>{prose(found['proof'])}</p>" if found["proof"] else ""
     numbers = f'<div class="numbers">{tables(found["numbers"], legend)}</div>'

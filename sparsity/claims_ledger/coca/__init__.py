@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparsity.claims_ledger.coca import forms, long_contexts, positions
 from sparsity.claims_ledger.coca.forms import CocaRoutes
+from sparsity.claims_ledger.recorded import OF_COCA
 
 __all__ = ["CLAIMS", "PUBLISHED_PERPLEXITY", "CocaRoutes"]
 
@@ -15,4 +18,7 @@ PUBLISHED_PERPLEXITY: dict[str, dict[int, float]] = {
     "CoCA + dynamic NTK": {512: 20.11, 2048: 25.88, 8192: 55.75, 32768: 101.13},
 }
 
-CLAIMS = (*positions.CLAIMS, *forms.CLAIMS, *long_contexts.CLAIMS)
+CLAIMS = tuple(
+    replace(claim, recorded=OF_COCA.get(claim.key, ()))
+    for claim in (*positions.CLAIMS, *forms.CLAIMS, *long_contexts.CLAIMS)
+)

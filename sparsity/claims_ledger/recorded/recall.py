@@ -15,7 +15,7 @@ RECALL = Recorded(
     basis=TRAINED,
     settings="One layer and head recalls P = 16, 64 or 256 pairs of a key and one of 32 values, "
     "with twelve kernels and maps and d = 8 to 64: 144 cells, 432 models",
-    seeds=3,
+    runs=3,
     predictions=6,
     failed=("the law's rank correlation is above 0.7",),
     numbers={

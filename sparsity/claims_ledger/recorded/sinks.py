@@ -15,7 +15,7 @@ SINKS = Recorded(
     settings="One head returns the mean of n = 8 to 256 tokens of noise at a trigger and nothing "
     "at any other query; softmax with BOS or a sink logit and four other heads, 36 cells, "
     "108 models",
-    seeds=3,
+    runs=3,
     predictions=8,
     failed=(
         "the law gives every trained logit to 0.1 at its mass",

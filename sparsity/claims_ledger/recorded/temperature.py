@@ -15,7 +15,7 @@ TEMPERATURE = Recorded(
     settings="One head finds the largest of n numbers, trained with n = 16 and read with 16 to "
     "16,384: softmax, entmax-1.5 and sparsemax as trained, softmax under rules of temperature; "
     "512 rows each",
-    seeds=3,
+    runs=3,
     predictions=6,
     failed=("under n/16 n_eff stays within a tenth", "rules in ln n have an n_eff above 100 there"),
     numbers={
