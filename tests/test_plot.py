@@ -521,7 +521,9 @@ def curves_of(ax):
 def test_words_fit_and_the_key_covers_no_curve(name):
     ax = drawn(CHARTS[name]())
     assert faults(ax) == []
-    box = ax.get_legend().get_window_extent()
+    legend = ax.get_legend()
+    assert legend is not None
+    box = legend.get_window_extent()
     assert not any(path.intersects_bbox(box, filled=False) for _, path in curves_of(ax))
     ax.figure.text(0.03, 0.95, "over the title")
     assert faults(ax) != []
@@ -571,7 +573,7 @@ def test_labels_at_the_ends_follow_the_scale():
     ax.set_yscale("log")
     ax.set_ylim(0.5, 1)
     drawn(ax)
-    ends = [float(line.get_ydata()[-1]) for line, _ in curves_of(ax)]
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line, _ in curves_of(ax)]
     for text, end in zip(ax.texts, ends, strict=True):
         height = ax.transAxes.transform(text.get_position())[1]
         assert height == pytest.approx(ax.transData.transform((1, end))[1], abs=20)
@@ -669,9 +671,11 @@ def test_words_can_be_read_on_the_users_ground(style, own):
         palette = colors.Palette.of(ax.figure.get_facecolor(), ax.get_facecolor())
         ticks = [x.label1 for axis in (ax.xaxis, ax.yaxis) for x in axis.get_major_ticks()]
         outside = [*ax.figure.texts, ax.xaxis.label, ax.yaxis.label, *ticks, *ax.texts]
-        for text in (*outside, *ax.get_legend().get_texts()):
+        key = ax.get_legend()
+        assert key is not None
+        for text in (*outside, *key.get_texts()):
             assert colors.contrast(text.get_color(), palette.paper) >= 4.5, text
-        for text in ax.get_legend().get_texts():
+        for text in key.get_texts():
             assert colors.contrast(text.get_color(), palette.ground) >= 4.5
         for line, _ in curves_of(ax):
             assert colors.contrast(line.get_color(), palette.ground) >= colors.LINE

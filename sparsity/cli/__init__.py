@@ -110,10 +110,11 @@ def main() -> None:
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)
     except click.UsageError as error:
-        if isinstance(error, click.NoSuchOption) and error.option_name in _SYMBOLS:
-            error.possibilities = [_SYMBOLS[error.option_name]]
         command = error.ctx.command_path if error.ctx else "sparsity"
         said = error.format_message().rstrip(".")  # which may end in a question
+        if isinstance(error, click.NoSuchOption) and error.option_name in _SYMBOLS:
+            name, meant = error.option_name, _SYMBOLS[error.option_name]
+            said = f"No such option '{name}'. Did you mean '{meant}'?"
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
     except MemoryError as error:
         del reserve

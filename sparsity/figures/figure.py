@@ -239,7 +239,7 @@ class Figure:
 
     @property
     def against(self) -> str:
-        """What stands along its axes, with which its subtitle begins: "Against γ"."""
+        """The beginning of its subtitle, what stands along its axes: "Against γ"."""
         return self.subtitle.partition(":")[0]
 
     @classmethod

@@ -52,7 +52,8 @@ def _parse_cell(record: dict[str, Any]) -> Cell | ExactCell:
         return ExactCell(**told)
     known = {field.name for field in fields(Estimate)}
     given = {name: value for name, value in record["estimate"].items() if name in known}
-    told["estimate"] = Estimate(**(given | {"seconds": math.nan}))  # which are not recorded
+    given["seconds"] = math.nan  # which are not recorded
+    told["estimate"] = Estimate(**given)
     return Cell(**told)
 
 
