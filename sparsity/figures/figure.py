@@ -239,7 +239,7 @@ class Figure:
 
     @property
     def against(self) -> str:
-        """The beginning of its subtitle, what stands along its axes: "Against γ"."""
+        """The first words of its subtitle, which name the horizontal axis ("Against γ")."""
         return self.subtitle.partition(":")[0]
 
     @classmethod
