@@ -26,7 +26,7 @@ from sparsity.claims_ledger.recording import (
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 CLAIM = {claim.key: claim for claim in CLAIMS}
-BESIDES = [claim for claim in ledger.ALL if claim.key in OF_SINKS | OF_COCA]
+BESIDES = [claim for claim in ledger.ALL if claim.key in {*OF_SINKS, *OF_COCA}]
 NAMES = [experiment.name for experiment in EXPERIMENTS]
 
 
