@@ -17,14 +17,14 @@ trained here, and real ones measured, beside the laws of this library. They stan
 `experiments/`, outside the package, each one module that uses the library as a user would.
 
 What was expected of each was committed before its results, with what would refute it, and is never
-changed: what did not come so is told as failed. Each has a negative control and several seeds.
-`python -m experiments` runs all of them, or those that are named. A run that is cut short goes on
-where it was, and the same seeds give the same numbers. Claims that an experiment judges are marked
-*trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their numbers as
-they are recorded, and run no experiment.
+changed: what did not come so is told as failed. Each has a negative control, and several seeds or
+texts. `python -m experiments` runs all of them, or those that are named. A run that is cut short
+goes on where it was, and the same seeds give the same numbers. Claims that an experiment judges are
+marked *trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their
+numbers as they are recorded, and run no experiment.
 
-Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of the
-first from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
+Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of that
+on recall from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
 """
 
 
