@@ -251,6 +251,7 @@ def of_coca(rows: list[Record]) -> dict[str, Any]:
                 "reading": reading,
                 "ratio": [x.mean() for x in ratios],
                 "spread": [spread(x) for x in ratios],
+                "loss": [found.of("loss", rule, reading, n).mean() for n in at],
                 "n_eff": [found.mean_log("n_eff", rule, reading, n) for n in at],
             }
         )
@@ -263,6 +264,8 @@ def of_coca(rows: list[Record]) -> dict[str, Any]:
         "multiples": [n // TRAINED for n in found.longer],
         "read": read,
         "seeds_helped": (with_ntk < without).sum(axis=1).tolist(),
+        "seeds_ahead": [list(x) for x in coca_verdict.seeds_ahead(found)],
+        "unigram": rows[0]["unigram"],
         "published_at_twice": dict(coca_verdict.PUBLISHED),
     }
 
