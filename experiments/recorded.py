@@ -138,9 +138,6 @@ def of_sinks(rows: list[Record]) -> dict[str, Any]:
         "lengths": sorted({row["length"] for row in with_sink}),
         "slopes": slopes,
         "largest_off": max(abs(row["logit"] - row["law"]) for row in with_sink),
-        "off_without_ln_n": np.mean(
-            [row["logit"] - row["law"] + np.log(row["length"]) for row in with_sink]
-        ),
         "heads": [
             {
                 "weights": words,

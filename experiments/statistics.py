@@ -44,6 +44,10 @@ RULES_CAME_AFTER = (
     "The prediction was written before the results; the rules by which these lines read it, as "
     "numbers and tolerances that it does not name, were written after them."
 )
+RULES_CAME_LATER = (
+    "The rules by which these lines read the prediction, as tolerances that it does not name, were "
+    "written after it, and some of them after the results."
+)
 
 
 class Interval(NamedTuple):
