@@ -19,7 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments import coca_verdict, recall, recall_verdict, sinks, statistics, temperature
+from experiments import (
+    coca_verdict,
+    recall,
+    recall_verdict,
+    sinks,
+    statistics,
+    temperature,
+    temperature_verdict,
+)
 from experiments import language_model as lm
 from experiments import sink_conditions as conditions
 from experiments.frame import Record
@@ -183,11 +191,12 @@ def of_temperature(rows: list[Record]) -> dict[str, Any]:
         mine = [cell for cell in cells if (cell["map"], cell["rule"]) == (name, rule)]
         columns = {x: [cell[x] for cell in mine] for x in ("accuracy", "spread", "n_eff")}
         read.append({"weights": name, "rule": rule, **columns})
-        if rule == "as trained":
-            half = len(lengths) // 2
-            log_n, log_n_eff = np.log(lengths[half:]), np.log(columns["n_eff"][half:])
-            powers[name] = np.polyfit(log_n, log_n_eff, 1)[0]
-    return {"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers}
+        if rule == temperature_verdict.PLAIN:
+            powers[name] = list(temperature_verdict.growth(rows, name))
+    return {
+        **{"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers},
+        "seeds_log_n_ahead": temperature_verdict.log_n_ahead(rows),
+    }
 
 
 def of_real_sinks(rows: list[Record]) -> dict[str, Any]:
