@@ -164,9 +164,9 @@ def _told(records: list[Record], most: int) -> list[str]:
         f"There {', '.join(known)} read out {', '.join(shown(name, PLAIN) for name in known)} as "
         f"trained, in this order in {in_order} of {len(seeds)} seeds. Log-n reads out "
         f"{accuracy['log-n']}, n/{TRAINED} {accuracy[BOUNDED]}; log-n is ahead in "
-        f"{log_n_ahead(records)} of {len(seeds)} seeds there. "
-        f"To read out less than half of them is little to fail where the largest "
-        f"score alone reads out {accuracy['largest score']}. And n/{TRAINED} leaves an n_eff of "
+        f"{log_n_ahead(records)} of {len(seeds)} seeds there. To read out less than "
+        "half of them is little to fail where the largest score alone "
+        f"reads out {accuracy['largest score']}. And n/{TRAINED} leaves an n_eff of "
         f"{means['exp', BOUNDED, most]['n_eff']:.2f}: nearly the largest score alone."
     ]
 
