@@ -216,7 +216,6 @@ def judge(records: list[Record]) -> str:
         f"without the first tokens, one of them recovers {window_share(table, one_kept):.0%} and "
         f"the control {window_share(table, others_kept):.0%}.",
         "",
-        *_refuted(table),
         *_explained(table),
         "",
         "| text | SHA-256 | loss as it is | first key hidden | muted | states moved, first key "
@@ -229,7 +228,7 @@ def judge(records: list[Record]) -> str:
         losses = [table.of(name, "loss")[i] for name in (AS_IS, FIRST, MUTED)]
         shown = [f"{x:.2f}" for x in (*losses, *np.exp([*moved, equal[i]]))]
         lines.append(f"| {text} | {table.hashes[text]} | {' | '.join(shown)} |")
-    return "\n".join([*statistics.verdicts(held(table)), "", *lines])
+    return "\n".join([*statistics.verdicts(held(table)), "", *_refuted(table), *lines])
 
 
 def _refuted(table: Table) -> list[str]:
@@ -238,11 +237,12 @@ def _refuted(table: Table) -> list[str]:
     if first.mean() > ordinary.mean():
         return []
     return [
-        "- Refuted by its own rule: for the claim that sinks reduce mixing, a changed word that "
+        "Refuted by its own rule: for the claim that sinks reduce mixing, a changed word that "
         "moves as much when ordinary keys of equal mass are hidden was to refute it. It moves "
         f"{factor(first)} times as far without the first key and {factor(ordinary)} without "
         f"ordinary keys of its mass, further without the first in {(first > ordinary).sum()} of "
         f"{len(first)} texts. (Of the mass that it takes, a part can be matched: below.)",
+        "",
     ]
 
 

@@ -161,8 +161,8 @@ def reads_further(found: Mapping[str, Any]) -> Judged:
             "both break down: a byte costs "
             f"{rope['loss'][near]:.2f} nats with RoPE at {times[near - 1]} times the length, and "
             f"at {times[-1]} times {rope['loss'][-1]:.2f}, with CoCA {coca['loss'][-1]:.2f}, where "
-            f"the frequency of bytes alone costs {found['unigram']:.2f}; CoCA's loss is the smaller "
-            f"one in {found['seeds_ahead'][-1][1]} of {COCA.runs} seeds there",
+            f"the frequency of bytes alone costs {found['unigram']:.2f}; CoCA's loss is the "
+            f"smaller one in {found['seeds_ahead'][-1][1]} of {COCA.runs} seeds there",
             min(rope["loss"][near], rope["loss"][-1], coca["loss"][-1]) > found["unigram"] - 0.05,
         ),
         instead(
