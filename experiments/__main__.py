@@ -21,19 +21,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(known)}")
     parser.add_argument("--tiny", action="store_true", help="in seconds, to see that it runs")
-    parser.add_argument("--out", type=Path, default=Path("out/experiments"), help="folder to write")
+    parser.add_argument(
+        "--out", type=Path, help="folder to write: out/experiments, or with --tiny out/tiny"
+    )
     given = parser.parse_args()
+    out = given.out or Path("out/tiny" if given.tiny else "out/experiments")
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(known)}")
     missing = False
     for name in given.names or known:
         try:
-            frame.run(known[name], given.out, given.tiny)
-        except InputError as error:  # one that needs a model which is not there
+            frame.run(known[name], out, given.tiny)
+        except InputError as error:  # no folder, or a model that is not there
             print(f"{name}: {error}", file=sys.stderr)  # noqa: T201
             missing = True
             continue
-        print(given.out / f"{name}.md")  # noqa: T201
+        print(out / f"{name}.md")  # noqa: T201
     if missing:
         sys.exit(2)
 

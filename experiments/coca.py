@@ -165,6 +165,8 @@ def draw(records: list[Record], figure: Figure) -> None:
         ax.errorbar(beside, middles, (middles - low, high - middles), ls="none", **look)
         by_law = [found.mean_log("law", rule, reading, n) for n in known]
         ax.plot(known, by_law, color=color, lw=1.4, ls=joined)
+    left.axhline(records[0]["unigram"], color="#555555", lw=1, ls=":")
+    left.text(lengths[0], records[0]["unigram"] + 0.02, "bytes' frequency", fontsize=8)
     left.set_title("loss; thin lines join the points", fontsize=10)
     left.set_ylabel("loss of the same bytes, nats a byte")
     middle.set_title("as trained; lines: exact law", fontsize=10)
@@ -181,15 +183,15 @@ def draw(records: list[Record], figure: Figure) -> None:
     for ax in (middle, right):
         ax.yaxis.set_major_formatter("{x:g}")
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    longest = lengths[-1]
+    ends = dict.fromkeys((found.longer[min(1, len(found.longer) - 1)], found.longer[-1]))
     ratios = [
-        f"{found.ratio(rule, AS_TRAINED, longest).mean():.2f} with {rule}"
+        f"{rule} {' and '.join(f'{found.ratio(rule, AS_TRAINED, n).mean():.2f}' for n in ends)}"
         for rule in (lm.ROPE, lm.COCA, lm.ALIBI)
         if (rule, AS_TRAINED) in found.series
     ]
     figure.suptitle(
-        f"Read at {longest // TRAINED} times the trained length, perplexity is multiplied by "
-        f"{', '.join(ratios)}"
+        f"Read at {' and '.join(f'{n // TRAINED}' for n in ends)} times the trained length, "
+        f"perplexity is multiplied by: {', '.join(ratios)}"
     )
 
 

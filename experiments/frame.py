@@ -22,7 +22,7 @@ import jax
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from sparsity.output import replacing
+from sparsity.output import folder, replacing
 
 PREDICTIONS = Path(__file__).parent / "predictions"
 DIGITS = 5  # of a number in the results, to which the same seeds give the same
@@ -69,11 +69,13 @@ def run(experiment: Experiment, out: Path, tiny: bool = False) -> list[Record]:
         The records of all cells.
     """
     settings = experiment.tiny if tiny else experiment.full
-    out.mkdir(parents=True, exist_ok=True)
-    log = out / f"{experiment.name}.jsonl"
-    done = dict(_finished(log, as_plain(asdict(settings))))
-    with replacing(log) as part:  # without a line that was cut short, and those of other settings
-        part.write_text("".join(done.values()), "utf-8")
+    log = folder(out) / f"{experiment.name}.jsonl"
+    lines = list(_read_lines(log))
+    done = dict(_finished(lines, as_plain(asdict(settings))))
+    # Without lines that were cut short; those of other settings are kept.
+    others = [line for line in lines if line not in done.values()]
+    with replacing(log) as part:
+        part.write_text("".join([*others, *done.values()]), "utf-8")
     for cell in tqdm(experiment.cells(settings), desc=experiment.name):
         if json.dumps(cell) in done:
             continue
@@ -85,19 +87,28 @@ def run(experiment: Experiment, out: Path, tiny: bool = False) -> list[Record]:
         )
         with log.open("a", encoding="utf-8") as file:
             file.write(done[json.dumps(cell)])
-    lines = [json.loads(done[json.dumps(cell)]) for cell in experiment.cells(settings)]
-    records = [record for line in lines for record in line["records"]]
-    write(experiment, settings, out, records, sum(line["seconds"] for line in lines))
+    whole = [json.loads(done[json.dumps(cell)]) for cell in experiment.cells(settings)]
+    records = [record for line in whole for record in line["records"]]
+    write(experiment, settings, out, records, sum(line["seconds"] for line in whole))
     return records
 
 
-def _finished(log: Path, settings: Any) -> Iterator[tuple[str, str]]:
-    """Yield the cells of a file that were run with these settings, each with its line."""
-    for line in log.read_text("utf-8").splitlines(keepends=True) if log.is_file() else ():
+def _read_lines(log: Path) -> Iterator[str]:
+    """Yield the lines of a file that are whole: a run that was killed may have cut one short."""
+    text = log.read_text("utf-8", errors="replace") if log.is_file() else ""
+    for line in text.splitlines():
         try:
             found = json.loads(line)
-        except json.JSONDecodeError:  # the last line, if the run was killed while it wrote
-            return
+        except json.JSONDecodeError:
+            continue
+        if isinstance(found, dict) and found.keys() >= {"settings", "cell", "records", "seconds"}:
+            yield f"{line}\n"
+
+
+def _finished(lines: list[str], settings: Any) -> Iterator[tuple[str, str]]:
+    """Yield the cells that were run with these settings, each with its line."""
+    for line in lines:
+        found = json.loads(line)
         if found["settings"] == settings:
             yield json.dumps(found["cell"]), line
 
@@ -130,8 +141,9 @@ def write(
     figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})
     prediction = (PREDICTIONS / f"{experiment.name}.md").read_text("utf-8").strip()
     listed = "\n".join(f"- {name}: {value}" for name, value in asdict(settings).items())
+    tiny = " (a tiny run, which says nothing of it)" if settings == experiment.tiny else ""
     page = PAGE.format(
-        title=experiment.title,
+        title=experiment.title + tiny,
         name=experiment.name,
         prediction=prediction,
         outcome=experiment.judge(records).strip(),

@@ -120,8 +120,8 @@ class Runs:
         ids = np.asarray(model.encode(text_of(text)))
         other = next(word for word in ids[length + 1 :] if word != ids[settings.changed])
         begun = np.concatenate([[model.config.bos or 0], ids])
-        # The shorter text has a token more at its end, to be as long as the others. It is not
-        # looked at; no state depends on a later token.
+        # The shorter text has a token more at its end, to be as long as the others: no state
+        # depends on a later token. `run` leaves its loss out.
         starts = {SHORTER: ids[1:], BOS: begun, BOS_HIDDEN: begun}
         self.runs: list[tuple[str, bool]] = []
         self.texts: list[np.ndarray] = []
@@ -228,9 +228,13 @@ class Runs:
         states = llama.layers(self.model, self.texts, lambda *_: None, **edits)
         whole = [i for i, (_, changed) in enumerate(self.runs) if not changed]
         ends, texts = [states[i] for i in whole], [self.texts[i] for i in whole]
+        # Of the same tokens under all conditions: behind BOS the text's last token is cut off.
+        same = self.settings.tokens - self.settings.changed - 2
         for i, losses in zip(whole, llama.token_losses(self.model, ends, texts), strict=True):
             name = self.runs[i][0]
-            self.note(name, "loss", float(losses[self.place(name) :].mean()))
+            losses = losses[self.place(name) :][:same]
+            assert len(losses) == same
+            self.note(name, "loss", float(losses.mean()))
         for (name, quantity), values in self.parts.items():
             reduce = np.max if quantity == "gap" else np.median if quantity in MEDIANS else np.mean
             self.note(name, quantity, float(reduce(values)))

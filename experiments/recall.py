@@ -25,10 +25,10 @@ from matplotlib.figure import Figure
 import sparsity
 from experiments import statistics, training
 from experiments.frame import Experiment, Record
+from experiments.recall_verdict import BY, NO_FOCUS, VALUES, judge
 from experiments.weights import FEATURES, LARGEST_SCORE, row_weights
 
-KEYS, VALUES = 256, 32
-NO_FOCUS = ("identity", FEATURES)  # linear attention: a state of d × 32 numbers, whatever P
+KEYS = 256
 MAPS = (
     *("exp", "relu2", "relu", *NO_FOCUS, "elu+1"),
     *("softplus", "sigmoid", "power4", "softpick", "sparsemax", "topk:8"),
@@ -178,87 +178,6 @@ def run(settings: Settings, cell: Record) -> list[Record]:
 
 
 # --- what came out of it -------------------------------------------------------------------------
-
-BY = ("map", "pairs", "dim")
-
-
-def judge(records: list[Record]) -> str:
-    """Return which explanation ranks the trained accuracies best, and how far the law is off."""
-    by_cell = statistics.mean_over_seeds(records, BY)
-    accuracy, law, n_eff, dim, pairs = (
-        np.array([each[name] for each in by_cell])
-        for name in ("accuracy", "law", "n_eff", "dim", "pairs")
-    )
-    shuffled = np.random.default_rng(0).permutation(law)
-    explanations = {
-        "(a) the needle law's recall": law,
-        "(b) focus, −n_eff": -n_eff,
-        "(b) focus, −n_eff/P": -n_eff / pairs,
-        "(c) the size of the state, d": dim,
-        "(c) d over P": dim / pairs,
-        "control: (a) of other cells": shuffled,
-    }
-    rank = {
-        words: statistics.rank_correlation(values, accuracy)
-        for words, values in explanations.items()
-    }
-    lines = ["| explanation | Spearman's ρ with accuracy, 95 % interval |", "|---|---|"]
-    lines += [f"| {words} | {interval} |" for words, interval in rank.items()]
-    close, by_chance = (int((np.abs(x - accuracy) <= 0.1).sum()) for x in (law, shuffled))
-    hard = accuracy < 0.95
-    near, near_by_chance = (int((np.abs(x - accuracy)[hard] <= 0.1).sum()) for x in (law, shuffled))
-    focusing = [x for x in by_cell if x["map"] not in NO_FOCUS and x["dim"] >= 16]
-    recalling = sum(each["accuracy"] >= 0.95 for each in focusing)
-    linear = [x for x in by_cell if x["map"] in NO_FOCUS and x["pairs"] == pairs.max()]
-    best = max((each["accuracy"] for each in linear if each["dim"] <= 16), default=np.nan)
-    without = np.mean([record["without_needle"] for record in records])
-    spread = np.mean([each["spread"] for each in by_cell])
-    lines += [
-        "",
-        f"Of the cells of kernels that can focus, with d ≥ 16, {recalling} of {len(focusing)} "
-        f"recall 0.95 or more; the two linear ones recall at most {best:.2f} at P = "
-        f"{pairs.max():.0f}, d ≤ 16.",
-        "",
-        f"Over {len(by_cell)} cells (map, P and d; means of seeds, whose standard deviation is "
-        f"{spread:.3f} on average). The law is within 0.1 of the trained accuracy in {close}, "
-        f"that of other cells (control) in {by_chance}; of the {int(hard.sum())} cells with an "
-        f"accuracy below 0.95 in {near} (control {near_by_chance}). Mean of law − accuracy: "
-        f"{np.mean(law - accuracy):+.3f}; in those below 0.95: "
-        f"{np.mean((law - accuracy)[hard]) if hard.any() else 0:+.3f}.",
-        "",
-        f"Control: without the needle's weight {without:.3f} are recalled; chance is "
-        f"{1 / VALUES:.3f}.",
-        "",
-        *_table(by_cell),
-    ]
-    by_law, *rivals = (interval.value for interval in rank.values())
-    held = {
-        "nine in ten cells that can focus recall 0.95 or more": recalling >= 0.9 * len(focusing),
-        "the linear ones recall less than 0.5 at the most pairs, d ≤ 16": best < 0.5,
-        "the law's rank correlation is above 0.7": by_law > 0.7,
-        "the law ranks the accuracies better than n_eff, d and d/P": by_law > max(rivals[:-1]),
-        "the law is within 0.1 in 70 % of the cells": close >= 0.7 * len(law),
-        "and in half of those with an accuracy below 0.95": near >= hard.sum() / 2,
-    }
-    return "\n".join([*statistics.verdicts(held), "", *lines])
-
-
-def _table(by_cell: list[Record]) -> list[str]:
-    """Return the accuracies at the most pairs, a row a map."""
-    most = max(each["pairs"] for each in by_cell)
-    dims = sorted({each["dim"] for each in by_cell})
-    lines = [f"Accuracy (law; n_eff) at P = {most}:", ""]
-    lines += [
-        "| map | " + " | ".join(f"d = {d}" for d in dims) + " |",
-        "|---" * (len(dims) + 1) + "|",
-    ]
-    for name in dict.fromkeys(each["map"] for each in by_cell):
-        of = {each["dim"]: each for each in by_cell if (each["map"], each["pairs"]) == (name, most)}
-        shown = (
-            f"{of[d]['accuracy']:.2f} ({of[d]['law']:.2f}; {of[d]['n_eff']:.1f})" for d in dims
-        )
-        lines.append(f"| {name} | " + " | ".join(shown) + " |")
-    return lines
 
 
 def draw(records: list[Record], figure: Figure) -> None:

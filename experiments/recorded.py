@@ -19,7 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments import coca_verdict, recall, sinks, statistics, temperature
+from experiments import (
+    coca_verdict,
+    recall,
+    recall_verdict,
+    sinks,
+    statistics,
+    temperature,
+    temperature_verdict,
+)
 from experiments import language_model as lm
 from experiments import sink_conditions as conditions
 from experiments.frame import Record
@@ -66,24 +74,16 @@ def rounded(value: Any) -> Any:
 def of_recall(rows: list[Record]) -> dict[str, Any]:
     """Return which cells recall, what ranks the accuracies, and how near the needle law is."""
     cells = statistics.mean_over_seeds(rows, recall.BY)
-    accuracy, law, n_eff, dim, pairs = (
-        np.array([cell[name] for cell in cells])
-        for name in ("accuracy", "law", "n_eff", "dim", "pairs")
-    )
+    accuracy, law, pairs = recall_verdict.columns(cells, "accuracy", "law", "pairs")
     most, hard = pairs.max(), accuracy < 0.95
     focusing = [x for x in cells if x["map"] not in recall.NO_FOCUS and x["dim"] >= 16]
-    of_others = np.random.default_rng(0).permutation(law)
-    ranks = {
-        "the needle law": law,
-        "few keys attended to, −n_eff": -n_eff,
-        "the size of the state, d": dim,
-        "d over P": dim / pairs,
-        "control: the law of other cells": of_others,
-    }
+    of_others = recall_verdict.explanations(cells)[recall_verdict.OTHER_CELLS]
     near = np.abs(law - accuracy) <= 0.1
     near_others = np.abs(of_others - accuracy) <= 0.1
+    ranks, ahead = recall_verdict.ranks(cells), recall_verdict.advantages(cells)
     return {
         "cells": len(cells),
+        "recalling_all": int((accuracy == 1).sum()),
         "focusing": len(focusing),
         "recalling": sum(cell["accuracy"] >= 0.95 for cell in focusing),
         "spread": np.mean([cell["spread"] for cell in cells]),
@@ -92,9 +92,12 @@ def of_recall(rows: list[Record]) -> dict[str, Any]:
             for cell in cells
             if cell["pairs"] == most and cell["map"] in ("exp", "relu2", *recall.NO_FOCUS)
         ],
-        "ranks": {
-            words: list(statistics.rank_correlation(x, accuracy)) for words, x in ranks.items()
+        "ranks": {_IN_LEDGER[words]: list(x) for words, x in ranks.items()},
+        "law_ahead_of": {_IN_LEDGER[words]: list(x) for words, x in ahead.items()},
+        "among_focusing": {
+            _IN_LEDGER[words]: list(x) for words, x in recall_verdict.within_focusing(cells).items()
         },
+        "ahead_at_equal_size": list(recall_verdict.ahead_at_equal_size(cells)),
         "near": int(near.sum()),
         "near_others": int(near_others.sum()),
         "hard": int(hard.sum()),
@@ -103,6 +106,18 @@ def of_recall(rows: list[Record]) -> dict[str, Any]:
         "without_needle": np.mean([row["without_needle"] for row in rows]),
         "chance": 1 / recall.VALUES,
     }
+
+
+# What the ledger calls an explanation of recall.
+_IN_LEDGER = {
+    recall_verdict.LAW: "the needle law",
+    recall_verdict.FEW_KEYS: "few keys attended to, −n_eff",
+    recall_verdict.FEW_OF_PAIRS: "−n_eff over P",
+    recall_verdict.STATE: "the size of the state, d",
+    recall_verdict.STATE_OF_PAIRS: "d over P",
+    recall_verdict.FOCUS_THEN_STATE: "afterwards: can it focus? then d",
+    recall_verdict.OTHER_CELLS: "control: the law of other cells",
+}
 
 
 def of_sinks(rows: list[Record]) -> dict[str, Any]:
@@ -131,9 +146,6 @@ def of_sinks(rows: list[Record]) -> dict[str, Any]:
         "lengths": sorted({row["length"] for row in with_sink}),
         "slopes": slopes,
         "largest_off": max(abs(row["logit"] - row["law"]) for row in with_sink),
-        "off_without_ln_n": np.mean(
-            [row["logit"] - row["law"] + np.log(row["length"]) for row in with_sink]
-        ),
         "heads": [
             {
                 "weights": words,
@@ -179,11 +191,12 @@ def of_temperature(rows: list[Record]) -> dict[str, Any]:
         mine = [cell for cell in cells if (cell["map"], cell["rule"]) == (name, rule)]
         columns = {x: [cell[x] for cell in mine] for x in ("accuracy", "spread", "n_eff")}
         read.append({"weights": name, "rule": rule, **columns})
-        if rule == "as trained":
-            half = len(lengths) // 2
-            log_n, log_n_eff = np.log(lengths[half:]), np.log(columns["n_eff"][half:])
-            powers[name] = np.polyfit(log_n, log_n_eff, 1)[0]
-    return {"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers}
+        if rule == temperature_verdict.PLAIN:
+            powers[name] = list(temperature_verdict.growth(rows, name))
+    return {
+        **{"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers},
+        "seeds_log_n_ahead": temperature_verdict.log_n_ahead(rows),
+    }
 
 
 def of_real_sinks(rows: list[Record]) -> dict[str, Any]:
@@ -251,6 +264,7 @@ def of_coca(rows: list[Record]) -> dict[str, Any]:
                 "reading": reading,
                 "ratio": [x.mean() for x in ratios],
                 "spread": [spread(x) for x in ratios],
+                "loss": [found.of("loss", rule, reading, n).mean() for n in at],
                 "n_eff": [found.mean_log("n_eff", rule, reading, n) for n in at],
             }
         )
@@ -263,6 +277,8 @@ def of_coca(rows: list[Record]) -> dict[str, Any]:
         "multiples": [n // TRAINED for n in found.longer],
         "read": read,
         "seeds_helped": (with_ntk < without).sum(axis=1).tolist(),
+        "seeds_ahead": [list(x) for x in coca_verdict.seeds_ahead(found)],
+        "unigram": rows[0]["unigram"],
         "published_at_twice": dict(coca_verdict.PUBLISHED),
     }
 

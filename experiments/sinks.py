@@ -22,17 +22,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sparsity
-from experiments import statistics, training
+from experiments import training
 from experiments.frame import Experiment, Record
+from experiments.sinks_verdict import MEASURED, OTHERS, SOFTMAX_LOGIT, WITH_SINK, judge
 from experiments.weights import LARGEST_SCORE, kernel_function, row_weights
 
 WIDTH, MARKS = 16, 3  # of a token: three marks and 13 numbers of noise
 BOS, TRIGGER, OTHER = np.eye(MARKS, WIDTH, dtype=np.float32)
 VOCABULARY = 4096  # tokens of noise, drawn once
-
-SOFTMAX_BOS, SOFTMAX_LOGIT = "softmax, BOS", "softmax, sink logit"
-WITH_SINK = (SOFTMAX_BOS, SOFTMAX_LOGIT)
-OTHERS = ("softmax, no sink", "sparsemax, BOS", "relu/n", "sigmoid(s − ln n)")
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,6 @@ def loss(head: str, model: Any, rows: Any, vocabulary: Any) -> Any:
 # --- what is measured ----------------------------------------------------------------------------
 
 LEAST_DRAWN = 1e-16  # of what leaks, on an axis of powers of ten
-MEASURED = ("gamma", "logit", "raw_logit", "odds", "law")  # of a sink
 
 
 @functools.partial(jax.jit, static_argnames="head")
@@ -194,98 +190,6 @@ def run(settings: Settings, cell: Record) -> list[Record]:
 
 
 # --- what came out of it -------------------------------------------------------------------------
-
-
-def judge(records: list[Record]) -> str:
-    """Return the slopes of the sink's logit in ln n, and the errors of all heads."""
-    lines = [
-        "| noise from | sink | slope of b − β̂ | of logit(mass) | of b − β̂ − logit(mass) "
-        "| of b alone | measured − law |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for low, head in dict.fromkeys(
-        (each["noise_from"], each["head"]) for each in records if each["head"] in WITH_SINK
-    ):
-        mine = [each for each in records if (each["noise_from"], each["head"]) == (low, head)]
-        log_n = np.log([each["length"] for each in mine])
-        of = {name: np.array([each[name] for each in mine]) for name in MEASURED}
-        given_mass = of["logit"] - of["odds"]
-        followed = (of["logit"], of["odds"], given_mass, of["raw_logit"])
-        slopes = (statistics.slope(log_n, y) for y in followed)
-        off = of["logit"] - of["law"]
-        shown = " | ".join(map(str, slopes))
-        lines.append(f"| {low:g} | {head} | {shown} | {off.mean():+.3f} ± {off.std():.3f} |")
-    with_law = [each for each in records if each["head"] in WITH_SINK]
-    lengths = sorted({each["length"] for each in with_law})
-    wrong = np.array([each["logit"] - (each["law"] - np.log(each["length"])) for each in with_law])
-    lines += [
-        "",
-        "Slopes in ln n with 95 % intervals, over all lengths and seeds; measured − law: mean ± "
-        "standard deviation of b − β̂ less `sink_logit` at the measured mass and γ̂. Control: "
-        f"without ln n the law is off by {wrong.mean():+.2f} ± {wrong.std():.2f}.",
-        "",
-        "| noise from | weights | n | error at the trigger | leak at others | leak without the "
-        "first token | mass of the first |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for low, head, n in dict.fromkeys(
-        (each["noise_from"], each["head"], each["length"]) for each in records
-    ):
-        mine = [x for x in records if (x["noise_from"], x["head"], x["length"]) == (low, head, n)]
-        ends = n in (lengths[0], lengths[-1], 32, 128)
-        if ends or head not in WITH_SINK:
-            shown = " | ".join(
-                f"{np.median([each[name] for each in mine]):.2g}"
-                for name in ("error", "leak", "leak_without_first", "first_mass")
-            )
-            lines.append(f"| {low:g} | {head} | {n} | {shown} |")
-    lines += ["", "Medians of seeds; errors are shares of the square of the wanted means."]
-    return "\n".join([*statistics.verdicts(_held(records)), "", *lines])
-
-
-def _held(records: list[Record]) -> dict[str, bool]:
-    """Return what was predicted, and whether it came so."""
-    with_law = [each for each in records if each["head"] in WITH_SINK]
-
-    def slopes(low: float, given_mass: bool) -> list[float]:
-        found = []
-        for head in WITH_SINK:
-            mine = [x for x in with_law if (x["head"], x["noise_from"]) == (head, low)]
-            y = [x["logit"] - given_mass * x["odds"] for x in mine]
-            found.append(statistics.slope(np.log([x["length"] for x in mine]), y).value)
-        return found
-
-    def most(name: str, *heads: str) -> float:
-        return max((x[name] for x in records if x["head"] in heads), default=np.nan)
-
-    held = {
-        "the law gives every trained logit to 0.1 at its mass": all(
-            abs(x["logit"] - x["law"]) <= 0.1 for x in with_law
-        )
-    }
-    expected = {-1.0: (0.2, 0.8), 0.0: (0.6, 1.2)}
-    for low in sorted({x["noise_from"] for x in with_law}):
-        least, largest = expected[low]
-        held |= {
-            f"noise from {low:g}: at the same mass the slope is 1 ± 0.1": all(
-                abs(x - 1) <= 0.1 for x in slopes(low, True)
-            ),
-            f"noise from {low:g}: the slope of b − β̂ is {least} to {largest}": all(
-                least <= x <= largest for x in slopes(low, False)
-            ),
-        }
-    return held | {
-        "relu/n, the sigmoid and sparsemax leak less than 10⁻³": most("leak", *OTHERS[1:]) < 1e-3,
-        "softmax without a sink leaves a quarter at each kind of query": all(
-            abs(x[name] - 0.25) <= 0.05
-            for x in records
-            if x["head"] == OTHERS[0]
-            for name in ("error", "leak")
-        ),
-        "without its sink a head leaks 0.5 to 1.5": all(
-            0.5 <= x["leak_without_first"] <= 1.5 for x in with_law
-        ),
-    }
 
 
 def draw(records: list[Record], figure: Figure) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,23 @@ def verdicts(held: dict[str, bool]) -> list[str]:
     return [f"- {'Held' if came else '**Failed**'}: {words}." for words, came in held.items()]
 
 
+def refutations(met: dict[str, bool]) -> list[str]:
+    """Return a line for each thing that was to refute the prediction and was met."""
+    lines = [f"Refuted by its own rule: {words}." for words, came in met.items() if came]
+    none = "Of what was to refute the prediction nothing was met."
+    return [part for line in lines or [none] for part in ("", line)]
+
+
+RULES_CAME_AFTER = (
+    "The prediction was written before the results; the rules by which these lines read it, as "
+    "numbers and tolerances that it does not name, were written after them."
+)
+RULES_CAME_LATER = (
+    "The rules by which these lines read the prediction, as tolerances that it does not name, were "
+    "written after it, and some of them after the results."
+)
+
+
 class Interval(NamedTuple):
     """A number and the ends of its 95 % interval."""
 
@@ -50,15 +68,47 @@ def mean(x: Any) -> Interval:
     return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
 
 
-def rank_correlation(x: Any, y: Any) -> Interval:
-    """Return Spearman's ρ with its interval by the bootstrap over cells."""
+def rank_correlation(x: Any, y: Any, groups: Any = None) -> Interval:
+    """Return Spearman's ρ with its interval by the bootstrap.
+
+    Args:
+        x: a number for each cell.
+        y: another one.
+        groups: what each cell belongs to. Cells of a group (a kernel, a model) are not independent,
+            so that whole groups are drawn. Without groups every cell is one.
+    """
     x, y = np.asarray(x, float), np.asarray(y, float)
-    rng, found = np.random.default_rng(SEED), []
-    for drawn in rng.integers(len(x), size=(DRAWS, len(x))):
-        if np.ptp(x[drawn]) and np.ptp(y[drawn]):
-            found.append(_spearman(x[drawn], y[drawn]))
-    low, high = np.quantile(found, (0.025, 0.975))
-    return Interval(_spearman(x, y), float(low), float(high))
+    found = [_spearman(x[i], y[i]) for i in _drawn(groups, len(x)) if _vary(x[i], y[i])]
+    return Interval(_spearman(x, y), *_ends(found))
+
+
+def rank_advantage(x: Any, rival: Any, y: Any, groups: Any = None) -> Interval:
+    """Return by how much ρ of x with y exceeds that of a rival; both see the same draws."""
+    x, rival, y = (np.asarray(each, float) for each in (x, rival, y))
+
+    def advantage(i: Any) -> float:
+        return _spearman(x[i], y[i]) - _spearman(rival[i], y[i])
+
+    drawn = _drawn(groups, len(x))
+    found = [advantage(i) for i in drawn if _vary(x[i], rival[i], y[i])]
+    return Interval(advantage(slice(None)), *_ends(found))
+
+
+def _drawn(groups: Any, count: int) -> Iterator[np.ndarray]:
+    """Yield the cells of each draw of the bootstrap, whole groups of them."""
+    names = np.arange(count) if groups is None else np.asarray(groups)
+    members = [np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())]
+    for drawn in np.random.default_rng(SEED).integers(len(members), size=(DRAWS, len(members))):
+        yield np.concatenate([members[i] for i in drawn])
+
+
+def _vary(*columns: np.ndarray) -> bool:
+    return all(np.ptp(column) > 0 for column in columns)
+
+
+def _ends(found: list[float]) -> tuple[float, float]:
+    low, high = np.quantile(found, (0.025, 0.975)) if found else (np.nan, np.nan)
+    return float(low), float(high)
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:

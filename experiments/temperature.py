@@ -23,9 +23,10 @@ from matplotlib.figure import Figure
 import sparsity
 from experiments import statistics, training
 from experiments.frame import Experiment, Record
+from experiments.temperature_verdict import BOUNDED, BY, CLASSES, INVERSE, PLAIN, TRAINED, judge
 from experiments.weights import row_weights
 
-CLASSES, HIDDEN, TRAINED = 10, 32, 16
+HIDDEN = 32
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,12 @@ def factors(length: int, n_eff: float) -> dict[str, float]:
     ratio = length / TRAINED
     gaussian = gaussian_spread(length, n_eff) / gaussian_spread(TRAINED, n_eff)
     return {
-        "as trained": 1.0,
+        PLAIN: 1.0,
         "log-n": math.log(length) / math.log(TRAINED),
         "floor-log": 1 + 0.1 * math.log(math.floor(ratio)),
         "constant n_eff, Gaussian": gaussian,
-        "constant n_eff, bounded": ratio,
-        "control: its inverse": 1 / ratio,
+        BOUNDED: ratio,
+        INVERSE: 1 / ratio,
         "largest score": math.inf,
     }
 
@@ -140,7 +141,7 @@ def measure(settings: Settings, name: str, model: Any, rng: np.random.Generator)
             return float(np.concatenate([right for right, _ in found]).mean()), float(n_eff.mean())
 
         at_16 = at_16 or round(reading(1.0)[1], 3)
-        rules = factors(length, at_16) if name == "exp" else {"as trained": 1.0}
+        rules = factors(length, at_16) if name == "exp" else {PLAIN: 1.0}
         for rule, factor in rules.items():
             accuracy, n_eff = reading(factor)
             told = {"length": length, "rule": rule, "factor": factor}
@@ -167,84 +168,6 @@ def run(settings: Settings, cell: Record) -> list[Record]:
 
 
 # --- what came out of it -------------------------------------------------------------------------
-
-BY = ("map", "rule", "length")
-
-
-def judge(records: list[Record]) -> str:
-    """Return the accuracy of every rule at every length, and what the longest rows say."""
-    by_cell = statistics.mean_over_seeds(records, BY)
-    lengths = sorted({each["length"] for each in by_cell})
-    most, seeds = lengths[-1], len({record["seed"] for record in records})
-    lines = ["| weights, rule | " + " | ".join(f"n = {n:,}" for n in lengths) + " |"]
-    lines.append("|---" * (len(lengths) + 1) + "|")
-    for name, rule in dict.fromkeys((each["map"], each["rule"]) for each in by_cell):
-        of = {
-            each["length"]: each for each in by_cell if (each["map"], each["rule"]) == (name, rule)
-        }
-        shown = (
-            f"{of[n]['accuracy']:.2f} ± {of[n]['spread']:.2f}; {of[n]['n_eff']:.3g}"
-            for n in lengths
-        )
-        lines.append(f"| {name}, {rule} | " + " | ".join(shown) + " |")
-    of_exp = {(each["rule"], each["length"]): each for each in by_cell if each["map"] == "exp"}
-    start = of_exp["as trained", lengths[0]]
-    lines += [
-        "",
-        f"Share of rows read out right ± standard deviation over {seeds} seeds; mean n_eff.",
-        "",
-        f"At n = {most:,} the factor n/{TRAINED} keeps "
-        f"{of_exp['constant n_eff, bounded', most]['accuracy']:.2f} of the rows right with n_eff "
-        f"{of_exp['constant n_eff, bounded', most]['n_eff']:.2f} (at {lengths[0]}: "
-        f"{start['accuracy']:.2f} with {start['n_eff']:.2f}), the factor of Gaussian scores "
-        f"{of_exp['constant n_eff, Gaussian', most]['accuracy']:.2f} with "
-        f"{of_exp['constant n_eff, Gaussian', most]['n_eff']:.3g}, log-n "
-        f"{of_exp['log-n', most]['accuracy']:.2f}, floor-log "
-        f"{of_exp['floor-log', most]['accuracy']:.2f}, none "
-        f"{of_exp['as trained', most]['accuracy']:.2f}; the largest score alone "
-        f"{of_exp['largest score', most]['accuracy']:.2f}. Control: the inverse factor "
-        f"{of_exp['control: its inverse', most]['accuracy']:.2f}; chance is {1 / CLASSES:.2f}.",
-    ]
-    accuracy = {key: each["accuracy"] for key, each in of_exp.items()}
-    log_rules = ("log-n", "floor-log", "constant n_eff, Gaussian")
-    bounded = "constant n_eff, bounded"
-    plain = {
-        each["map"]: each
-        for each in by_cell
-        if each["rule"] == "as trained" and each["length"] == most
-    }
-    ranked = sorted(plain, key=lambda name: -plain[name]["accuracy"])
-    behind = max(accuracy["largest score", n] - accuracy[bounded, n] for n in lengths)
-    n_eff = [of_exp[bounded, n]["n_eff"] / start["n_eff"] for n in lengths]
-    held = {
-        "under n/16 n_eff stays within a tenth": max(abs(x - 1) for x in n_eff) <= 0.1,
-        "and the accuracy within 0.05 of that of the largest score": behind <= 0.05,
-        "rules in ln n read out less than half of the longest rows": all(
-            accuracy[rule, most] < 0.5 for rule in log_rules
-        ),
-        "rules in ln n have an n_eff above 100 there": all(
-            of_exp[rule, most]["n_eff"] > 100 for rule in log_rules
-        ),
-        "as trained: sparsemax ahead of entmax-1.5 ahead of softmax": (
-            ranked == ["sparsemax", "entmax1.5", "exp"]
-        ),
-        "and none above 0.6": max(each["accuracy"] for each in plain.values()) <= 0.6,
-    }
-    return "\n".join([*statistics.verdicts(held), "", *lines, "", *_growth(by_cell, lengths)])
-
-
-def _growth(by_cell: list[Record], lengths: list[int]) -> list[str]:
-    """Return how n_eff of each map grows as trained: its power of n over the longer rows."""
-    found = []
-    for name in dict.fromkeys(each["map"] for each in by_cell):
-        mine = [x for x in by_cell if (x["map"], x["rule"]) == (name, "as trained")]
-        log_n, log_n_eff = np.log([(x["length"], x["n_eff"]) for x in mine]).T
-        half = len(lengths) // 2
-        power = np.polyfit(log_n[half:], log_n_eff[half:], 1)[0] if len(lengths) > 3 else np.nan
-        found.append(f"{name} {power:.2f}")
-    return [
-        f"Power of n with which n_eff grows as trained, over the longer half: {', '.join(found)}."
-    ]
 
 
 def draw(records: list[Record], figure: Figure) -> None:

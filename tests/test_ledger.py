@@ -72,7 +72,7 @@ OF_EXPERIMENTS = {  # and theirs in test_recorded.py
     "focus-decides-recall": "refined",
     "trained-sink-grows": "refined",
     "softmax-needs-a-sink": "confirmed",
-    "softmax-disperses": "confirmed",
+    "softmax-disperses": "refined",
     "log-n-extrapolates": "refined",
     "coca-reads-further": "refined",
 }

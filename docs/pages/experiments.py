@@ -16,12 +16,15 @@ Theory says how sharply a mechanism can focus. These experiments ask what comes 
 trained here, and real ones measured, beside the laws of this library. They stand in the folder
 `experiments/`, outside the package, each one module that uses the library as a user would.
 
-What was expected of each was committed before its results, with what would refute it, and is never
-changed: what did not come so is told as failed. Each has a negative control, and several seeds or
-texts. `python -m experiments` runs all of them, or those that are named. A run that is cut short
-goes on where it was, and the same seeds give the same numbers. Claims that an experiment judges are
-marked *trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their
-numbers as they are recorded, and run no experiment.
+What was expected of each was committed before its results, with what would refute it, and is not
+changed after them (that of CoCA was changed twice before): what did not come so is told as failed,
+and what was to refute a prediction and was met is named. The rules by which a page reads its
+prediction were in part written after the results, as it says. Each is of one task, or of one model,
+and has a negative control and several seeds or texts.
+`python -m experiments` runs all of them, or those that are named. A run that is cut short goes on
+where it was, and the same seeds give the same numbers. Claims that an experiment judges are marked
+*trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their numbers as
+they are recorded, and run no experiment.
 
 Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of that
 on recall from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
@@ -53,6 +56,8 @@ def _section(path: Path, records) -> str:
     held = sum(verdict == "Held" for verdict, _ in came)
     failed = [words.rstrip(".") for verdict, words in came if verdict != "Held"]
     missed = f" Not so: {plain('; '.join(failed))}." if failed else ""
+    met = re.findall(r"^Refuted by its own rule: (.*)$", text, re.MULTILINE)
+    missed += "".join(f" Refuted by its own rule: {plain(words)}" for words in met)
     beside = _NOT_MEASURED if name == "real_sinks" else ""
     claims = "".join(
         f"- [{record['key']}](claims.md), **{record['verdict']}**: {plain(record['claim'])} "

@@ -23,9 +23,9 @@ REAL_SINKS = Recorded(
     failed=(
         "hidden late, at most half as many heads have one",
         "the first key hidden costs at least 0.5 nats in every text",
-        "muted, the first key costs less than a fifth of what it costs hidden",
+        "muted, the first key costs less than a fifth of what it costs hidden, in the mean",
         "(a) at equal mass too, further than without ordinary keys, which moves no further",
-        "without sinks n_eff of the median head at least doubles",
+        "without sinks n_eff of the median head at least doubles, in the mean",
     ),
     numbers={
         "texts": 8,
@@ -33,49 +33,49 @@ REAL_SINKS = Recorded(
             {
                 "condition": "first key hidden",
                 "mass": 0.3045,
-                "cost": [0.9131, 0.447, 1.379],
+                "cost": [0.9146, 0.4477, 1.382],
                 "moved": [1.624, 1.28, 2.062],
             },
             {
                 "condition": "all sinks hidden",
                 "mass": 0.4238,
-                "cost": [1.573, 1.251, 1.895],
+                "cost": [1.577, 1.253, 1.9],
                 "moved": [1.829, 1.466, 2.282],
             },
             {
                 "condition": "one ordinary key hidden",
                 "mass": 0.001524,
-                "cost": [6.25e-05, -0.004359, 0.004484],
+                "cost": [7.5e-05, -0.004368, 0.004518],
                 "moved": [1.004, 0.9992, 1.009],
             },
             {
                 "condition": "first key muted",
                 "mass": 0.3045,
-                "cost": [0.5454, 0.3735, 0.7173],
+                "cost": [0.5424, 0.3714, 0.7134],
                 "moved": [0.9675, 0.9156, 1.022],
             },
             {
                 "condition": "all sinks muted",
                 "mass": 0.4238,
-                "cost": [0.7065, 0.5881, 0.8248],
+                "cost": [0.7037, 0.5848, 0.8226],
                 "moved": [0.8703, 0.8239, 0.9193],
             },
             {
                 "condition": "first key muted, where no sink",
                 "mass": 0.002494,
-                "cost": [0.002588, -0.0002593, 0.005434],
+                "cost": [0.002625, -0.0001895, 0.005439],
                 "moved": [1.003, 0.997, 1.01],
             },
             {
                 "condition": "first key hidden, equal mass",
                 "mass": 0.08743,
-                "cost": [0.1277, 0.06982, 0.1855],
+                "cost": [0.1273, 0.06941, 0.1851],
                 "moved": [0.9596, 0.8967, 1.027],
             },
             {
                 "condition": "ordinary keys, equal mass",
                 "mass": 0.08222,
-                "cost": [0.06189, 0.04188, 0.0819],
+                "cost": [0.06184, 0.042, 0.08167],
                 "moved": [1.031, 0.9419, 1.129],
             },
         ],
@@ -86,16 +86,16 @@ REAL_SINKS = Recorded(
         "equal_mass": [0.9307, 0.8164, 1.061],
         "equal_mass_further": 1,
         "norms": {"value_norm": 0.2243, "written_norm": 0.212},
-        "less_when_muted": {"first": [0.3676, -0.03622, 0.7715], "sinks": [0.8668, 0.5512, 1.182]},
+        "less_when_muted": {"first": [0.3722, -0.0341, 0.7786], "sinks": [0.8729, 0.5538, 1.192]},
         "texts_less": {"first": 6, "sinks": 8},
         "cosines": {"alike": [0.9979, 0.0003948], "alike_others": [0.4372, 0.155]},
         "windows": [
-            {"condition": "window", "cost": [1.231, 1.025, 1.437]},
-            {"condition": "window, first token kept", "cost": [0.1835, 0.08343, 0.2836]},
-            {"condition": "window, first 4 kept", "cost": [0.1727, 0.07882, 0.2666]},
-            {"condition": "window, next 4 kept", "cost": [1.193, 1.047, 1.339]},
+            {"condition": "window", "cost": [1.235, 1.027, 1.442]},
+            {"condition": "window, first token kept", "cost": [0.1844, 0.08408, 0.2847]},
+            {"condition": "window, first 4 kept", "cost": [0.1734, 0.0793, 0.2675]},
+            {"condition": "window, next 4 kept", "cost": [1.197, 1.05, 1.343]},
         ],
-        "window_recovered": [0.9898, 0.0357],
+        "window_recovered": [0.9896, 0.03539],
     },
 )
 _FIRST, _SINKS, _ONE = "first key hidden", "all sinks hidden", "one ordinary key hidden"
@@ -165,8 +165,9 @@ def no_op(found: Mapping[str, Any]) -> Judged:
             "key’s, median over layers and texts",
             max(norms.values()) < 0.5,
         ),
-        core(
-            f"all sinks cost less muted than hidden: {interval(of[_SINKS_MUTED]['cost'])} and "
+        instead(
+            "all sinks (a condition added after the first run, predicted by nobody) cost less "
+            f"muted than hidden: {interval(of[_SINKS_MUTED]['cost'])} and "
             f"{interval(of[_SINKS]['cost'])} nats, less in {fewer['sinks']} of {texts} texts "
             "(95 % intervals over texts)",
             less["sinks"][1] > 0,
@@ -178,7 +179,8 @@ def no_op(found: Mapping[str, Any]) -> Judged:
             muted[0] < first[0] / 5,
         ),
         instead(
-            "what it writes carries nothing of the text, yet the model needs it: of BOS and of the "
+            "what it writes carries next to nothing of the text, yet the model needs it (measured "
+            "after the first run): of BOS and of the "
             "text’s own first token heads write the same direction, cosine "
             f"{constant[0]:.3f} (of neighbours in the text, a control, {neighbours[0]:.3f} ± "
             f"{neighbours[1]:.3f})",
