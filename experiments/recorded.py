@@ -2,15 +2,14 @@
 
     python -m experiments.recorded [NAME …]
 
-prints them as they stand in `sparsity/claims_ledger/recorded/NAME.py`, to be copied there after a
-new run. A test compares the two. An experiment whose numbers the ledger is to carry has a function
-here, from the rows of its table to numbers, and an entry in `NUMBERS`.
+writes them to `sparsity/claims_ledger/recorded/NAME.json`, after a new run whose results are to be
+committed. A test compares the two. An experiment whose numbers the ledger is to carry has a
+function here, from the rows of its table to numbers, and an entry in `NUMBERS`.
 """
 
 from __future__ import annotations
 
 import csv
-import pprint
 import re
 import sys
 from collections.abc import Callable
@@ -33,8 +32,10 @@ from experiments import sink_conditions as conditions
 from experiments.frame import Record
 from experiments.readings import AS_TRAINED, NTK, TRAINED, Readings, spread
 from experiments.real_sinks_shown import Table, window_share
+from sparsity.output import json_text, write
 
 RESULTS = Path(__file__).parent / "results"
+LEDGER = Path(__file__).parents[1] / "sparsity/claims_ledger/recorded"
 DIGITS = 4  # of a number in the ledger
 
 
@@ -299,5 +300,5 @@ def numbers(name: str, folder: Path = RESULTS) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for asked in sys.argv[1:] or NUMBERS:
-        print(f"{asked}:")  # noqa: T201
-        pprint.pp(numbers(asked), width=100)
+        write(LEDGER / f"{asked}.json", json_text(numbers(asked)))
+        print(LEDGER / f"{asked}.json")  # noqa: T201

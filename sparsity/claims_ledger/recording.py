@@ -1,18 +1,27 @@
 """What an experiment found, as the ledger carries it: recorded, and not run again to judge a claim.
 
 The experiments train or measure models for minutes, and stand in the folder `experiments/` beside
-the package. So the package has their numbers as data, copied from their committed tables; a test
-computes each of them from these tables again. A verdict still follows from the numbers: an outcome
-finds something in them, by the same rule as a judge.
+the package. So the package has their numbers as data, which `python -m experiments.recorded` takes
+from their committed tables and writes; a test computes each of them from these tables again. A
+verdict still follows from the numbers: an outcome finds something in them, by the same rule as a
+judge.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from typing import Any
 
 from sparsity.claims_ledger.findings import MEASURED, TRAINED, Finding, Judged
+
+
+def read_numbers(name: str) -> Mapping[str, Any]:
+    """Return the numbers of an experiment, from its file among `recorded`."""
+    folder = resources.files("sparsity.claims_ledger").joinpath("recorded")
+    return json.loads(folder.joinpath(f"{name}.json").read_text("utf-8"))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.recording import Outcome, Recorded, nothing_computed
+from sparsity.claims_ledger.recording import Outcome, Recorded, nothing_computed, read_numbers
 
 COCA = Recorded(
     name="coca",
@@ -28,80 +28,7 @@ COCA = Recorded(
         "n_eff grows by less than 1.5 with ALiBi",
         "the law without n is off by more than 4 with RoPE, CoCA and no positions",
     ),
-    numbers={
-        "trained": 64,
-        "multiples": [2, 4, 8, 16, 32, 64],
-        "read": [
-            {
-                "rule": "RoPE",
-                "reading": "as trained",
-                "ratio": [1.342, 3.362, 3.744, 3.818, 3.923, 4.002],
-                "spread": [0.0874, 0.5194, 0.5044, 0.5656, 0.5277, 0.5221],
-                "loss": [1.731, 2.024, 2.935, 3.045, 3.063, 3.091, 3.112],
-                "n_eff": [2.589, 3.397, 4.731, 5.917, 8.059, 10.86, 14.75],
-            },
-            {
-                "rule": "RoPE",
-                "reading": "dynamic NTK",
-                "ratio": [1.049, 1.567, 3.518, 3.906, 4.002, 4.022],
-                "spread": [0.006912, 0.1551, 0.6499, 0.6299, 0.7394, 0.775],
-                "loss": [1.731, 1.779, 2.177, 2.976, 3.084, 3.106, 3.11],
-                "n_eff": [2.589, 3.29, 4.949, 6.629, 8.887, 11.92, 17.15],
-            },
-            {
-                "rule": "CoCA",
-                "reading": "as trained",
-                "ratio": [1.103, 1.522, 2.444, 2.852, 3.461, 3.682],
-                "spread": [0.04161, 0.05318, 0.5011, 0.6893, 0.8277, 0.8868],
-                "loss": [1.8, 1.897, 2.22, 2.68, 2.83, 3.024, 3.084],
-                "n_eff": [3.856, 4.798, 7.46, 10.6, 15.52, 23.45, 35.01],
-            },
-            {
-                "rule": "CoCA",
-                "reading": "dynamic NTK",
-                "ratio": [1.075, 1.274, 1.883, 2.479, 3.099, 3.339],
-                "spread": [0.007052, 0.04778, 0.2543, 0.7339, 0.8982, 1.009],
-                "loss": [1.8, 1.872, 2.042, 2.427, 2.681, 2.905, 2.977],
-                "n_eff": [3.856, 4.795, 6.417, 10.3, 15.44, 23.04, 37.09],
-            },
-            {
-                "rule": "CoCA slack",
-                "reading": "as trained",
-                "ratio": [1.222, 1.6, 2.235, 2.508, 2.867, 2.913],
-                "spread": [0.06838, 0.1573, 0.1663, 0.1963, 0.3045, 0.388],
-                "loss": [1.846, 2.046, 2.313, 2.648, 2.764, 2.895, 2.909],
-                "n_eff": [2.776, 3.727, 5.616, 8.587, 10.94, 19.73, 27.59],
-            },
-            {
-                "rule": "CoCA slack",
-                "reading": "dynamic NTK",
-                "ratio": [1.125, 1.477, 1.768, 2.244, 2.594, 2.618],
-                "spread": [0.01289, 0.1694, 0.1173, 0.3233, 0.4328, 0.3043],
-                "loss": [1.846, 1.963, 2.232, 2.414, 2.647, 2.79, 2.804],
-                "n_eff": [2.776, 3.778, 5.165, 8.153, 12.03, 17.71, 23.83],
-            },
-            {
-                "rule": "ALiBi",
-                "reading": "as trained",
-                "ratio": [1.006, 1.009, 1.011, 1.011, 1.011, 1.011],
-                "spread": [0.001106, 0.00204, 0.002616, 0.002639, 0.002596, 0.002596],
-                "loss": [1.868, 1.874, 1.877, 1.879, 1.879, 1.879, 1.879],
-                "n_eff": [11.12, 14.69, 17.9, 20.46, 21.71, 21.91, 21.92],
-            },
-            {
-                "rule": "no positions",
-                "reading": "as trained",
-                "ratio": [1.108, 1.165, 1.198, 1.214, 1.222, 1.229],
-                "spread": [0.01441, 0.01597, 0.009172, 0.0066, 0.01552, 0.01507],
-                "loss": [2.222, 2.325, 2.375, 2.403, 2.417, 2.423, 2.429],
-                "n_eff": [8.307, 12.6, 24.55, 46.45, 92.33, 175.4, 344.0],
-            },
-        ],
-        "seeds_helped": [2, 3, 3, 3, 3, 3],
-        "seeds_ahead": [[3, 3, 3], [3, 3, 3], [3, 3, 3], [3, 2, 3], [2, 2, 3], [2, 1, 3]],
-        "unigram": 3.061,
-        "published_at_twice": {"RoPE": 20.9, "CoCA": 1.66},
-    },
+    numbers=read_numbers("coca"),
 )
 _ROPE, _COCA, _SLACK, _ALIBI, _NONE = "RoPE", "CoCA", "CoCA slack", "ALiBi", "no positions"
 _PLAIN, _NTK = "as trained", "dynamic NTK"

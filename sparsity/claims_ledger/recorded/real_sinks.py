@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparsity.claims_ledger.findings import MEASURED, Judged, core, instead, letter
-from sparsity.claims_ledger.recording import Outcome, Recorded, interval
+from sparsity.claims_ledger.recording import Outcome, Recorded, interval, read_numbers
 
 REAL_SINKS = Recorded(
     name="real_sinks",
@@ -27,76 +27,7 @@ REAL_SINKS = Recorded(
         "(a) at equal mass too, further than without ordinary keys, which moves no further",
         "without sinks n_eff of the median head at least doubles, in the mean",
     ),
-    numbers={
-        "texts": 8,
-        "keys": [
-            {
-                "condition": "first key hidden",
-                "mass": 0.3045,
-                "cost": [0.9146, 0.4477, 1.382],
-                "moved": [1.624, 1.28, 2.062],
-            },
-            {
-                "condition": "all sinks hidden",
-                "mass": 0.4238,
-                "cost": [1.577, 1.253, 1.9],
-                "moved": [1.829, 1.466, 2.282],
-            },
-            {
-                "condition": "one ordinary key hidden",
-                "mass": 0.001524,
-                "cost": [7.5e-05, -0.004368, 0.004518],
-                "moved": [1.004, 0.9992, 1.009],
-            },
-            {
-                "condition": "first key muted",
-                "mass": 0.3045,
-                "cost": [0.5424, 0.3714, 0.7134],
-                "moved": [0.9675, 0.9156, 1.022],
-            },
-            {
-                "condition": "all sinks muted",
-                "mass": 0.4238,
-                "cost": [0.7037, 0.5848, 0.8226],
-                "moved": [0.8703, 0.8239, 0.9193],
-            },
-            {
-                "condition": "first key muted, where no sink",
-                "mass": 0.002494,
-                "cost": [0.002625, -0.0001895, 0.005439],
-                "moved": [1.003, 0.997, 1.01],
-            },
-            {
-                "condition": "first key hidden, equal mass",
-                "mass": 0.08743,
-                "cost": [0.1273, 0.06941, 0.1851],
-                "moved": [0.9596, 0.8967, 1.027],
-            },
-            {
-                "condition": "ordinary keys, equal mass",
-                "mass": 0.08222,
-                "cost": [0.06184, 0.042, 0.08167],
-                "moved": [1.031, 0.9419, 1.129],
-            },
-        ],
-        "further": 8,
-        "further_than_muted": 8,
-        "equal_loss": [1.434, 1.072, 1.918],
-        "equal_loss_further": 7,
-        "equal_mass": [0.9307, 0.8164, 1.061],
-        "equal_mass_further": 1,
-        "norms": {"value_norm": 0.2243, "written_norm": 0.212},
-        "less_when_muted": {"first": [0.3722, -0.0341, 0.7786], "sinks": [0.8729, 0.5538, 1.192]},
-        "texts_less": {"first": 6, "sinks": 8},
-        "cosines": {"alike": [0.9979, 0.0003948], "alike_others": [0.4372, 0.155]},
-        "windows": [
-            {"condition": "window", "cost": [1.235, 1.027, 1.442]},
-            {"condition": "window, first token kept", "cost": [0.1844, 0.08408, 0.2847]},
-            {"condition": "window, first 4 kept", "cost": [0.1734, 0.0793, 0.2675]},
-            {"condition": "window, next 4 kept", "cost": [1.197, 1.05, 1.343]},
-        ],
-        "window_recovered": [0.9896, 0.03539],
-    },
+    numbers=read_numbers("real_sinks"),
 )
 _FIRST, _SINKS, _ONE = "first key hidden", "all sinks hidden", "one ordinary key hidden"
 _MUTED, _SINKS_MUTED = "first key muted", "all sinks muted"

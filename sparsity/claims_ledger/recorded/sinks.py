@@ -7,7 +7,13 @@ from typing import Any
 
 from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.recording import Outcome, Recorded, interval, nothing_computed
+from sparsity.claims_ledger.recording import (
+    Outcome,
+    Recorded,
+    interval,
+    nothing_computed,
+    read_numbers,
+)
 
 SINKS = Recorded(
     name="sinks",
@@ -22,56 +28,7 @@ SINKS = Recorded(
         "sparsemax with BOS leaks less than 10⁻³",
         "without its sink a head leaks 0.5 to 1.5",
     ),
-    numbers={
-        "lengths": [8, 16, 32, 64, 128, 256],
-        "slopes": [
-            {
-                "head": "softmax, BOS, noise from -1",
-                "slope": [0.6019, 0.5092, 0.6945],
-                "slope_of_odds": [-0.4026, -0.4952, -0.31],
-                "slope_at_mass": [1.004, 1.001, 1.008],
-                "off": 0.001817,
-                "off_spread": 0.002233,
-            },
-            {
-                "head": "softmax, sink logit, noise from -1",
-                "slope": [0.661, 0.5978, 0.7242],
-                "slope_of_odds": [-0.3396, -0.4032, -0.2759],
-                "slope_at_mass": [1.001, 0.9988, 1.002],
-                "off": 0.001194,
-                "off_spread": 0.002507,
-            },
-            {
-                "head": "softmax, BOS, noise from 0",
-                "slope": [0.6928, 0.5749, 0.8108],
-                "slope_of_odds": [-0.3798, -0.4897, -0.2698],
-                "slope_at_mass": [1.073, 1.033, 1.112],
-                "off": 0.02222,
-                "off_spread": 0.01935,
-            },
-            {
-                "head": "softmax, sink logit, noise from 0",
-                "slope": [0.9945, 0.8906, 1.098],
-                "slope_of_odds": [-0.1038, -0.1754, -0.03222],
-                "slope_at_mass": [1.098, 1.048, 1.149],
-                "off": 0.02911,
-                "off_spread": 0.03694,
-            },
-        ],
-        "largest_off": 0.125,
-        "heads": [
-            {"weights": "softmax with a sink", "error": 0.0006226, "leak": 1.112e-05},
-            {"weights": "softmax, no sink", "error": 0.2519, "leak": 0.2504},
-            {"weights": "relu/n", "error": 3.14e-11, "leak": 0.0},
-            {"weights": "sigmoid(s − ln n)", "error": 1.124e-07, "leak": 4.841e-05},
-            {"weights": "sparsemax, BOS", "error": 0.7895, "leak": 4.127e-05},
-        ],
-        "no_sink_range": [0.2274, 0.2562],
-        "sparsemax_error_to_32": 2.622e-09,
-        "leak_without_first": [0.6045, 0.9899, 2.763],
-        "relu_first_mass": 0.0,
-        "sigmoid_first_share": 1.007,
-    },
+    numbers=read_numbers("sinks"),
 )
 
 

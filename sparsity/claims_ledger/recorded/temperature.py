@@ -7,7 +7,13 @@ from typing import Any
 
 from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.recording import Outcome, Recorded, interval, nothing_computed
+from sparsity.claims_ledger.recording import (
+    Outcome,
+    Recorded,
+    interval,
+    nothing_computed,
+    read_numbers,
+)
 
 TEMPERATURE = Recorded(
     name="temperature",
@@ -22,81 +28,7 @@ TEMPERATURE = Recorded(
         "rules in ln n have an n_eff above 100 there",
         "as trained n_eff of sparsemax grows like n^0.5, within the interval of its power",
     ),
-    numbers={
-        "trained": 16,
-        "lengths": [16, 64, 256, 1024, 4096, 16384],
-        "read": [
-            {
-                "weights": "exp",
-                "rule": "as trained",
-                "accuracy": [0.9961, 0.9759, 0.7786, 0.4062, 0.2103, 0.1543],
-                "spread": [0.0, 0.00813, 0.02765, 0.01034, 0.0207, 0.01033],
-                "n_eff": [1.253, 1.943, 5.322, 19.31, 76.99, 306.4],
-            },
-            {
-                "weights": "exp",
-                "rule": "log-n",
-                "accuracy": [0.9961, 0.9811, 0.9069, 0.6393, 0.3086, 0.1901],
-                "spread": [0.0, 0.006858, 0.009835, 0.05795, 0.01172, 0.01804],
-                "n_eff": [1.253, 1.616, 3.052, 7.937, 25.44, 84.92],
-            },
-            {
-                "weights": "exp",
-                "rule": "floor-log",
-                "accuracy": [0.9961, 0.9785, 0.8353, 0.4915, 0.2513, 0.1732],
-                "spread": [0.0, 0.006767, 0.01751, 0.02426, 0.0233, 0.02289],
-                "n_eff": [1.253, 1.822, 4.321, 13.72, 49.46, 180.2],
-            },
-            {
-                "weights": "exp",
-                "rule": "constant n_eff, Gaussian",
-                "accuracy": [0.9961, 0.9805, 0.8789, 0.5703, 0.2741, 0.1836],
-                "spread": [0.0, 0.00586, 0.01525, 0.03711, 0.01814, 0.0155],
-                "n_eff": [1.253, 1.686, 3.531, 10.32, 36.07, 129.8],
-            },
-            {
-                "weights": "exp",
-                "rule": "constant n_eff, bounded",
-                "accuracy": [0.9961, 0.985, 0.9479, 0.7917, 0.487, 0.2318],
-                "spread": [0.0, 0.004065, 0.02142, 0.03157, 0.09057, 0.1121],
-                "n_eff": [1.253, 1.222, 1.224, 1.175, 1.131, 1.055],
-            },
-            {
-                "weights": "exp",
-                "rule": "control: its inverse",
-                "accuracy": [0.9961, 0.7871, 0.2194, 0.1315, 0.1074, 0.1009],
-                "spread": [0.0, 0.03251, 0.0299, 0.01466, 0.0155, 0.006858],
-                "n_eff": [1.253, 5.236, 76.65, 836.0, 4037.0, 16370.0],
-            },
-            {
-                "weights": "exp",
-                "rule": "largest score",
-                "accuracy": [0.9974, 0.9857, 0.9486, 0.791, 0.487, 0.2318],
-                "spread": [0.001132, 0.004913, 0.01897, 0.0307, 0.09057, 0.1121],
-                "n_eff": [1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
-            },
-            {
-                "weights": "sparsemax",
-                "rule": "as trained",
-                "accuracy": [0.9954, 0.9779, 0.8867, 0.6224, 0.3392, 0.1914],
-                "spread": [0.002257, 0.002257, 0.01188, 0.02519, 0.01241, 0.01924],
-                "n_eff": [1.19, 1.603, 2.772, 5.09, 9.649, 16.63],
-            },
-            {
-                "weights": "entmax1.5",
-                "rule": "as trained",
-                "accuracy": [0.9948, 0.9772, 0.8398, 0.5384, 0.2832, 0.1699],
-                "spread": [0.001126, 0.001132, 0.007042, 0.02106, 0.008515, 0.01188],
-                "n_eff": [1.216, 1.718, 3.447, 7.947, 19.39, 46.13],
-            },
-        ],
-        "powers": {
-            "exp": [0.9973, 0.9327, 1.062],
-            "sparsemax": [0.4269, 0.3927, 0.4611],
-            "entmax1.5": [0.6343, 0.5884, 0.6803],
-        },
-        "seeds_log_n_ahead": 1,
-    },
+    numbers=read_numbers("temperature"),
 )
 _PLAIN, _LOG_N, _LINEAR = "as trained", "log-n", "constant n_eff, bounded"
 _LARGEST, _INVERSE = "largest score", "control: its inverse"
