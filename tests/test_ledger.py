@@ -166,7 +166,7 @@ def test_table_shows_every_claim_and_finding(records):
         for f in r["evidence"]["findings"]:
             assert f["statement"] in text
     assert (
-        "46 claims: 20 confirmed, 23 refined, 1 reported, 2 refuted; "
+        "46 claims: 19 confirmed, 24 refined, 1 reported, 2 refuted; "
         "10 rest on recorded experiments, not run again here"
     ) in text
     assert max(map(len, ledger.table(records, width=60).splitlines())) <= 60
