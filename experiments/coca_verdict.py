@@ -68,8 +68,8 @@ def judge(records: list[Record]) -> str:
     multiples = [f"× {n // TRAINED}" for n in found.longer]
     lines = [
         *statistics.verdicts(_held(found, explained)),
+        *statistics.refutations(_refutations(found)),
         "",
-        *_refuted(found),
         *table("loss, nats a byte", lengths, loss),
         "",
         *table("perplexity over that at 64", [*multiples, "published, × 2"], ratio),
@@ -95,17 +95,20 @@ def judge(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
-def _refuted(found: Readings) -> list[str]:
-    """Return what the prediction said would refute it, where it came so."""
+def _refutations(found: Readings) -> dict[str, bool]:
+    """Return what the prediction said would refute it, and whether it came so."""
+    coca, rope, with_ntk = (
+        found.mean_ratio(*of) if of in found.series else np.full(len(found.longer), np.nan)
+        for of in ((lm.COCA, AS_TRAINED), (lm.ROPE, AS_TRAINED), (lm.COCA, NTK))
+    )
     first, others = found.farthest_off("off_first"), found.farthest_off("off_rest")
-    if first <= 1.5 and others <= 2.5:
-        return []
-    return [
-        "Refuted by its own rule: heads whose n_eff does not follow the law were to refute the "
-        f"prediction, and they are off it by a factor of {first:.2f} in the first layer and "
-        f"{others:.2f} in the other, the median of heads and rows where it is farthest.",
-        "",
-    ]
+    return {
+        "RoPE is ahead of CoCA from twice the length on": bool(np.all(rope < coca)),
+        "dynamic NTK does not help CoCA": bool(np.all(with_ntk >= coca)),
+        "heads whose n_eff does not follow the law were to refute the prediction, and they are off "
+        f"it by a factor of {first:.2f} in the first layer and {others:.2f} in the other, the "
+        "median of heads and rows where it is farthest": first > 1.5 or others > 2.5,
+    }
 
 
 def table(first: str, columns: list[Any], rows: dict[str, list[str]]) -> list[str]:

@@ -228,22 +228,26 @@ def judge(records: list[Record]) -> str:
         losses = [table.of(name, "loss")[i] for name in (AS_IS, FIRST, MUTED)]
         shown = [f"{x:.2f}" for x in (*losses, *np.exp([*moved, equal[i]]))]
         lines.append(f"| {text} | {table.hashes[text]} | {' | '.join(shown)} |")
-    return "\n".join([*statistics.verdicts(held(table)), "", *_refuted(table), *lines])
+    verdicts = statistics.verdicts(held(table)), statistics.refutations(refutations(table))
+    return "\n".join([*verdicts[0], *verdicts[1], "", *lines])
 
 
-def _refuted(table: Table) -> list[str]:
-    """Return what the prediction said would refute it, where it came so."""
+def refutations(table: Table) -> dict[str, bool]:
+    """Return what the prediction said would refute it, and whether it came so."""
     first, ordinary = (table.moves(name) for name in (FIRST_MATCHED, ORDINARY_MATCHED))
-    if first.mean() > ordinary.mean():
-        return []
-    return [
-        "Refuted by its own rule: for the claim that sinks reduce mixing, a changed word that "
-        "moves as much when ordinary keys of equal mass are hidden was to refute it. It moves "
-        f"{factor(first)} times as far without the first key and {factor(ordinary)} without "
-        f"ordinary keys of its mass, further without the first in {(first > ordinary).sum()} of "
-        f"{len(first)} texts. (Of the mass that it takes, a part can be matched: below.)",
-        "",
-    ]
+    return {
+        "the changed word moves no more when the first key is hidden": bool(
+            table.moves(FIRST).mean() <= 0
+        ),
+        "for the claim that sinks reduce mixing, a changed word that moves as much when ordinary "
+        f"keys of equal mass are hidden was to refute it. It moves {factor(first)} times as far "
+        f"without the first key and {factor(ordinary)} without ordinary keys of its mass, further "
+        f"without the first in {(first > ordinary).sum()} of {len(first)} texts (of the mass that "
+        "it takes, a part can be matched: below)": bool(first.mean() <= ordinary.mean()),
+        "muting costs as much as hiding": bool(
+            table.costs(MUTED).mean() >= table.costs(FIRST).mean()
+        ),
+    }
 
 
 def _explained(table: Table) -> list[str]:

@@ -5,7 +5,8 @@ What was given passes through the modules so:
     kernels, rows ──> requests   the curves asked for: rows, and values along the abscissa
                   ──> curves     their numbers: exact law, limit, sampled points
     a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
-    both          ──> drawing    a `Chart`, drawn on Matplotlib axes
+    both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them, and `colors`,
+                                 `labels` and `key` tell its curves apart
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sparsity.attention.describe import Description
-    from sparsity.plots.drawing import Chart, View, Words
+    from sparsity.plots.drawing import Chart, Words
+    from sparsity.plots.scales import View
     from sparsity.rows.row import Row
 
 _LONGEST_NAME = 28  # of a kernel in a title; that of a longer formula says "a formula"
@@ -203,7 +205,8 @@ def chart(
         sampling = Sampling(**settings, progress=progress)
         places = sampled_places(montecarlo, x, values)
         curves = compute_curves(asked, quantity, x, values, places, sampling, names, limit)
-        from sparsity.plots.drawing import Chart, is_log  # with Matplotlib, which is loaded by now
+        from sparsity.plots.drawing import Chart  # with Matplotlib, which is loaded by now
+        from sparsity.plots.scales import is_log
 
         words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
         log_x = is_log(values, control, x == LENGTH.name)
@@ -222,7 +225,7 @@ def _view(xscale: Any, yscale: Any, xlim: Any, ylim: Any) -> View:
     Raises:
         InputError: no scale, or no two ends, or ends that a logarithmic axis cannot have.
     """
-    from sparsity.plots.drawing import View
+    from sparsity.plots.scales import View
 
     ends = []
     for axis, scale, given in (("x", xscale, xlim), ("y", yscale, ylim)):

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb, to_rgba
 
 from sparsity.figures import plotting
+from sparsity.figures.plotting import LOOKS, Look
 
 # Contrast of WCAG 2: its least for text, and that of the palest of the figures' colours on white.
 TEXT, LINE = 4.5, 2.7
@@ -112,3 +113,9 @@ class Palette(NamedTuple):
         rules = ("axes.edgecolor", "xtick.color", "ytick.color")
         colors = dict.fromkeys(text, self.ink) | dict.fromkeys(rules, self.soft)
         return plotting.STYLE | colors | {"savefig.facecolor": "auto"}
+
+
+def look_of(i: int, palette: Palette) -> Look:
+    """Return the look of the i-th curve, which is solid: dashes are limits."""
+    color = curve_color(i, palette.ground)
+    return Look(color, "-", LOOKS[i % len(LOOKS)].marker, palette.ground)

@@ -301,3 +301,16 @@ def _with_points(curve: Curve, places: np.ndarray, drawn: Sequence[Estimate]) ->
     pairs = zip(places.tolist(), drawn, strict=True)
     doubts = {x: found.warning for x, found in pairs if found.warning is not None}
     return replace(curve, exact=replace(line, **filled, method=drawn[0].method, doubts=doubts))
+
+
+def limit_alone(curves: Sequence[Curve]) -> bool:
+    """Tell whether limits are all the theory there is: they are solid then, as any theory."""
+    return all(np.isnan(curve.exact.theory).all() for curve in curves)
+
+
+def common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
+    """Return the least value that a row of any curve can have; None where one has no floor."""
+    # Curves may have points at different x, of samples asked for there: no common floor, then.
+    floors = [curve.floor for curve in curves if curve.floor is not None]
+    same = all(np.array_equal(curve.exact.x, curves[0].exact.x) for curve in curves)
+    return np.min(floors, axis=0) if len(floors) == len(curves) and same else None

@@ -20,8 +20,9 @@ from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.figures.figure import Series
 from sparsity.plots.curves import Curve, floor_of_rows
-from sparsity.plots.drawing import Chart, Words, is_log, ordinate_label
+from sparsity.plots.drawing import Chart, Words, ordinate_label
 from sparsity.plots.requests import MOST_CURVES, read_values, short, symbol
+from sparsity.plots.scales import is_log
 from sparsity.plots.typesetting import typeset_name, typeset_weight
 
 if TYPE_CHECKING:

@@ -7,46 +7,34 @@ of the curves where these are apart (`labels`), in colours that the ground asks 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.path import Path
 
 from sparsity import quantities
 from sparsity.axes import quantity_axis
-from sparsity.axes.controls import CONTROLS, LOG, NINES, Control
+from sparsity.axes.controls import CONTROLS, NINES, Control
 from sparsity.errors import InputError
 from sparsity.figures import plotting
-from sparsity.figures.plotting import DASHED, LOOKS, Look
+from sparsity.figures.plotting import DASHED, Look
 from sparsity.kernels.parameters import LENGTH
-from sparsity.output import power_of_ten
-from sparsity.plots.colors import Palette, curve_color
-from sparsity.plots.curves import Curve
+from sparsity.plots.colors import Palette, look_of
+from sparsity.plots.curves import Curve, common_floor, limit_alone
+from sparsity.plots.key import draw_key, key_handles, make_room
 from sparsity.plots.labels import CurveLabels
+from sparsity.plots.scales import View, ends_of_ordinate, set_log_ticks
 from sparsity.quantities import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sparsity.figures.figure import Series
 
 SIZE = (7.2, 4.6)  # inches, as the figures
 _LEFT, _RIGHT, _BELOW = 0.83, 0.22, 0.6  # inches around the axes, for ticks and labels
 # Characters of a label beside its curve: longer ones would take more than a third of the width, and
 # go to the key. A character is 0.09 inches wide.
 _LONGEST_LABEL, _CHARACTER = 26, 0.09
-# Of the ends of an ordinate: one value near 0 would press all the others against the top.
-_MOST_RATIO_SHOWN = 1e6
-_LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
-_LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is logarithmic
-# Of S, which is drawn on a linear axis unless all curves fall below the first number, where they
-# could not be told from 0, and none below the second, which a logarithmic axis of few decades has.
-_S_IS_SMALL, _S_IS_NOTHING = 0.05, 1e-3
-_UNEVEN = 0.25  # of a step, that values of an even grid may be off: they are rounded to whole ones
-_MOST_HEADROOM = 0.6  # of the axes, for a key
 
 
 class Words(NamedTuple):
@@ -63,22 +51,6 @@ class Words(NamedTuple):
     subtitle: str
     x: str
     y: str
-
-
-class View(NamedTuple):
-    """What a user says of the axes; what is None goes by what is drawn.
-
-    Args:
-        xscale: "linear" or "log".
-        yscale: likewise.
-        xlim: the ends of the abscissa, ascending.
-        ylim: likewise of the ordinate.
-    """
-
-    xscale: str | None = None
-    yscale: str | None = None
-    xlim: tuple[float, float] | None = None
-    ylim: tuple[float, float] | None = None
 
 
 class Chart(NamedTuple):
@@ -125,8 +97,8 @@ class Chart(NamedTuple):
         handles = self._draw(ax, palette)
         place = {"bbox_to_anchor": (0.02, 1 - depth / height), "loc": "upper left"}
         place |= {"bbox_transform": figure.transFigure, "borderaxespad": 0}
-        every = _key_handles(ax, self.curves, handles, palette, not self._named_beside)
-        legend = _draw_key(ax, every, palette, 0.97 * figure.bbox.width, **place)
+        every = key_handles(ax, self.curves, handles, palette, not self._named_beside)
+        legend = draw_key(ax, every, palette, 0.97 * figure.bbox.width, **place)
         above = depth + legend.get_window_extent().height / figure.dpi + 0.12
         leave(_RIGHT, above)
         ax.yaxis.set_label_coords((0.3 - _LEFT) / max(width - _LEFT - _RIGHT, 0.5), 0.5)
@@ -148,10 +120,10 @@ class Chart(NamedTuple):
         figure: Any = ax.get_figure(root=True)
         palette = Palette.of(figure.get_facecolor(), ax.get_facecolor())
         handles = self._draw(ax, palette)
-        every = _key_handles(ax, self.curves, handles, palette, len(self.curves) > 1)
-        legend = _draw_key(ax, every, palette, 0.8 * ax.bbox.width, loc="best")
+        every = key_handles(ax, self.curves, handles, palette, len(self.curves) > 1)
+        legend = draw_key(ax, every, palette, 0.8 * ax.bbox.width, loc="best")
         if self.view.ylim is None:
-            _make_room(ax, legend)
+            make_room(ax, legend)
 
     def _draw(self, ax: Axes, palette: Palette) -> list[Line2D]:
         """Draw the exact law as lines, limits dashed, what was sampled or measured as points.
@@ -169,18 +141,18 @@ class Chart(NamedTuple):
         left, right = ax.get_xlim() if view.xlim is None else view.xlim
         if view.yscale is None and self.control is CONTROLS[LENGTH.name] and not self.log_x:
             view = view._replace(yscale="linear")  # n_eff along n: both axes in tokens, or neither
-        bottom, top, log_y = _ends_of_ordinate(curves, self.of, view, left, right)
+        bottom, top, log_y = ends_of_ordinate(curves, self.of, view, left, right)
         ax.set(yscale="log" if log_y else "linear", ylim=(bottom, top))
         if log_y:
-            _set_log_ticks(ax.yaxis, bottom, top)
-        floor, x = _common_floor(curves), curves[0].exact.x
+            set_log_ticks(ax.yaxis, bottom, top)
+        floor, x = common_floor(curves), curves[0].exact.x
         if floor is not None and (floor > bottom).any():
             # Down to 0 but on a logarithmic axis, which has none.
             under = max(bottom * 1e-3, 1e-300) if log_y else min(bottom, 0.0)
             ax.fill_between(x, under, floor, color=palette.shade, zorder=0, linewidth=0)
             ax.plot(x, floor, color=palette.soft, lw=1, zorder=1)
-        alone = _limit_alone(curves)
-        looks = [_look(i, palette) for i in range(len(curves))]
+        alone = limit_alone(curves)
+        looks = [look_of(i, palette) for i in range(len(curves))]
         return [_draw_curve(ax, *pair, alone) for pair in zip(curves, looks, strict=True)]
 
     def _set_abscissa(self, ax: Axes) -> None:
@@ -206,7 +178,7 @@ class Chart(NamedTuple):
         if low < high:
             ax.set_xlim(low, high)
         if log:
-            _set_log_ticks(ax.xaxis, low, high)
+            set_log_ticks(ax.xaxis, low, high)
 
 
 def ordinate_label(quantity: Quantity) -> str:
@@ -216,36 +188,6 @@ def ordinate_label(quantity: Quantity) -> str:
     if quantity is quantities.n_eff:
         return plotting.TOKENS
     return quantity_axis.named(quantity.name).label
-
-
-def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
-    """Tell whether an abscissa is logarithmic: a grid with even steps is not.
-
-    Args:
-        values: the values along it, ascending.
-        control: the panel's control of it; None where there is none.
-        whole: whether its values are lengths.
-    """
-    if values[0] <= 0 or len(values) < 2:
-        return False
-    even = np.linspace(values[0], values[-1], len(values))
-    step = even[1] - even[0]
-    if len(values) > 2 and np.abs(values - even).max() < _UNEVEN * step:
-        return False
-    scale = None if control is None else control.scale
-    wide = values[-1] / values[0] >= _LEAST_RATIO_OF_LOG
-    return scale is LOG or whole or (wide and scale is not NINES)
-
-
-def _look(i: int, palette: Palette) -> Look:
-    """Return the look of the i-th curve, which is solid: dashes are limits."""
-    color = curve_color(i, palette.ground)
-    return Look(color, "-", LOOKS[i % len(LOOKS)].marker, palette.ground)
-
-
-def _limit_alone(curves: Sequence[Curve]) -> bool:
-    """Tell whether limits are all the theory there is: they are solid then, as any theory."""
-    return all(np.isnan(curve.exact.theory).all() for curve in curves)
 
 
 def _draw_curve(ax: Axes, curve: Curve, look: Look, alone: bool) -> Line2D:
@@ -267,168 +209,3 @@ def _draw_curve(ax: Axes, curve: Curve, look: Look, alone: bool) -> Line2D:
         if not line and shown:
             return shown[0]
     return ax.lines[before]
-
-
-def _common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
-    """Return the least value that a row of any curve can have; None where one has no floor."""
-    # Curves may have points at different x, of samples asked for there: no common floor, then.
-    floors = [curve.floor for curve in curves if curve.floor is not None]
-    same = all(np.array_equal(curve.exact.x, curves[0].exact.x) for curve in curves)
-    return np.min(floors, axis=0) if len(floors) == len(curves) and same else None
-
-
-def _ends_of_ordinate(
-    curves: Sequence[Curve], of: str, view: View, left: float, right: float
-) -> tuple[float, float, bool]:
-    """Return the ends of the ordinate, and whether it is logarithmic."""
-    # A limit may leave the chart, where it is far from rows of n, unless it is all there is.
-    shown, floor = [], _common_floor(curves)
-    for curve in curves:
-        alone = curve.limit is not None and np.isnan(curve.exact.theory).all()
-        seen = [(curve.exact, "theory"), (curve.exact, "estimate")]
-        seen += [(curve.limit, "theory")] if alone and curve.limit else []
-        found = [getattr(s, name)[(s.x >= left) & (s.x <= right)] for s, name in seen]
-        values = np.concatenate(found)
-        shown.append(values[np.isfinite(values)])
-    values = np.concatenate(shown)
-    low, high, log = _ends_of_values(values, [v for v in shown if len(v)], of, view.yscale, floor)
-    return (*(view.ylim or (low, high)), log)
-
-
-def _ends_of_values(
-    values: np.ndarray,
-    by_curve: Sequence[np.ndarray],
-    of: str,
-    scale: str | None,
-    floor: np.ndarray | None,
-) -> tuple[float, float, bool]:
-    """Return the ends of the ordinate for these values, and whether it is logarithmic."""
-    if scale == "log" and (values > 0).any():
-        values = values[values > 0]
-    if not len(values):
-        return 0.0, 1.0, False
-    low, high = float(values.min()), float(values.max())
-    share = low >= 0 and high <= 1.0
-    log = low > 0 and high / low >= _LEAST_RATIO_OF_LOG
-    if share:  # whose charts compare on a linear axis; S alone may be small everywhere
-        small = all(each.min() < _S_IS_SMALL for each in by_curve)
-        log = of.startswith("S") and small and low >= _S_IS_NOTHING
-    if scale is not None:
-        log = scale == "log" and low > 0
-    # The shaded floor is in sight, so that one sees how far from it the curves are.
-    ground = low if floor is None else min(low, float(floor.min()))
-    if log:
-        ground = max(ground, high / _MOST_RATIO_SHOWN)
-        room = (high / ground) ** 0.06 if high > ground else 2.0  # 6 % of the height, as below
-        return ground / room, high * room, True
-    # A share or an S is shown on 0 … 1 once it reaches half of that: charts of it compare.
-    if share:
-        return 0.0, 1.03 if high > 0.5 else 1.15 * high or 1.0, False
-    room = 0.06 * (high - min(low, 0.0)) or 1.0
-    return (0.0 if low >= 0 else low - room), high + room, False
-
-
-def _set_log_ticks(axis: Any, low: float, high: float) -> None:
-    """Set ticks at powers of ten, named as in the figures; between them only where few."""
-    # The 1e−9 keeps the end of an axis among its ticks where log10 of it rounds past the power.
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    step = max(1, math.ceil((last - first) / 7))
-    ticks = [10.0**k for k in range(first, last + 1, step)]
-    if len(ticks) < 3:
-        every = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
-        ticks = [t for t in every if low * (1 - 1e-9) <= t <= high * (1 + 1e-9)]
-    powers = map(math.log10, ticks)
-    small = (p if p < -2 and abs(p - round(p)) < 1e-9 else None for p in powers)  # written as 10⁻³
-    labels = [
-        plotting.tick_label(t) if p is None else power_of_ten(round(p))
-        for t, p in zip(ticks, small, strict=True)
-    ]
-    plotting.plain_ticks(axis, ticks, labels)
-
-
-def _in_sight(line: Series | None, ax: Axes) -> bool:
-    """Tell whether a line comes into the axes, above the thickness of the lower one."""
-    if line is None:
-        return False
-    at = np.isfinite(line.theory)
-    inside = (ax.transData - ax.transAxes).transform(np.c_[line.x, line.theory][at])
-    return bool(at.any()) and inside[:, 1].min() <= 1 and inside[:, 1].max() >= _LEAST_HEIGHT_SEEN
-
-
-def _key_handles(
-    ax: Axes, curves: Sequence[Curve], lines: Sequence[Line2D], palette: Palette, each: bool
-) -> list[Any]:
-    """Return what the key shows: with `each` every curve; then each kind of line that is there."""
-    # Kinds of lines are told apart by dash and marker, curves by colour: grey is that of any curve.
-    handles: list[Any] = []
-    size = {"markeredgecolor": palette.ground, "markersize": 6}
-
-    def add(label: str, **style: Any) -> None:
-        handles.append(Line2D([], [], label=label, **style))
-
-    if each and len(curves) > 1:
-        for i, (curve, line) in enumerate(zip(curves, lines, strict=True)):
-            marker = _look(i, palette).marker
-            points = {"marker": marker, **size} if curve.exact.sampled.any() else {}
-            add(curve.exact.label, color=line.get_color(), **points)
-    color = str(lines[0].get_color()) if len(curves) == 1 else palette.soft
-    measured = any(curve.measured for curve in curves)
-    if measured:
-        add("measured", color=color, marker=".", ls="none", ms=6)
-    if any(np.isfinite(curve.exact.theory).any() for curve in curves):
-        of_rows = any(curve.floor is not None or curve.limit is not None for curve in curves)
-        said = "exact law, rows of n" if of_rows else "exact law"
-        add("exact law at the row's own γ" if measured else said, color=color)
-    if any(_in_sight(curve.limit, ax) for curve in curves):
-        how: dict[str, Any] = {} if _limit_alone(curves) else {"lw": 1.3, "ls": DASHED}
-        add("limit of long rows", color=color, **how)
-    if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in curves):
-        add("Monte Carlo ± 95 %", color=color, marker="o", ls="none", **size)
-    if any(curve.exact.doubted.any() for curve in curves):
-        hollow = plotting.hollow(Look(color, "-", "o", palette.ground))
-        add("Monte Carlo, error bar not known", **hollow)
-    floor = _common_floor(curves)
-    if floor is not None and (floor > ax.get_ylim()[0]).any():
-        least = "1" if (floor == 1).all() else "1/√n"
-        style = {"fc": palette.shade, "ec": palette.soft, "lw": 0.6}
-        handles.append(Patch(label=f"no row is below {least}", **style))
-    return handles
-
-
-def _draw_key(ax: Axes, handles: list[Any], palette: Palette, room: float, **place: Any) -> Any:
-    """Draw the key in as many columns as have room, in pixels."""
-    box = {"frameon": True, "facecolor": palette.ground, "edgecolor": "none", "framealpha": 0.85}
-    style: dict[str, Any] = {
-        "fontsize": 9.5,
-        "labelcolor": palette.soft,
-        "handlelength": 1.8,
-        "columnspacing": 1,
-    }
-    legend: Any = None
-    most = len(handles) if "bbox_to_anchor" in place else 1 + (len(handles) > 4)
-    for columns in range(most, 0, -1):
-        legend = ax.legend(handles=handles, ncols=columns, **style, **box, **place)
-        for text in legend.get_texts():  # a user's own label is no formula
-            text.set_parse_math(False)
-        if legend.get_window_extent().width <= room:
-            break
-    legend.set_zorder(4)
-    return legend
-
-
-def _make_room(ax: Axes, legend: Any) -> None:
-    """Raise the upper end of the ordinate where the key would cover a curve everywhere."""
-    box = legend.get_window_extent()
-    paths = [
-        line.get_transform().transform_path(Path(line.get_xydata()))
-        for line in ax.lines
-        if np.size(line.get_xdata()) and line.get_transform().contains_branch(ax.transData)
-    ]
-    if not any(path.intersects_bbox(box, filled=False) for path in paths):
-        return
-    share = min((box.height + 12) / ax.bbox.height, _MOST_HEADROOM)
-    low, high = ax.get_ylim()
-    if ax.get_yscale() == "log":
-        ax.set_ylim(low, low * (high / low) ** (1 / (1 - share)))
-    else:
-        ax.set_ylim(low, low + (high - low) / (1 - share))

@@ -1,0 +1,126 @@
+"""Scales, ends and ticks of a chart's axes: by what is drawn, unless the user says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsity.axes.controls import LOG, NINES, Control
+from sparsity.figures import plotting
+from sparsity.output import power_of_ten
+from sparsity.plots.curves import Curve, common_floor
+
+# Of the ends of an ordinate: one value near 0 would press all the others against the top.
+_MOST_RATIO_SHOWN = 1e6
+_LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is logarithmic
+# Of S, which is drawn on a linear axis unless all curves fall below the first number, where they
+# could not be told from 0, and none below the second, which a logarithmic axis of few decades has.
+_S_IS_SMALL, _S_IS_NOTHING = 0.05, 1e-3
+_UNEVEN = 0.25  # of a step, that values of an even grid may be off: they are rounded to whole ones
+
+
+class View(NamedTuple):
+    """What a user says of the axes; what is None goes by what is drawn.
+
+    Args:
+        xscale: "linear" or "log".
+        yscale: likewise.
+        xlim: the ends of the abscissa, ascending.
+        ylim: likewise of the ordinate.
+    """
+
+    xscale: str | None = None
+    yscale: str | None = None
+    xlim: tuple[float, float] | None = None
+    ylim: tuple[float, float] | None = None
+
+
+def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
+    """Tell whether an abscissa is logarithmic: a grid with even steps is not.
+
+    Args:
+        values: the values along it, ascending.
+        control: the panel's control of it; None where there is none.
+        whole: whether its values are lengths.
+    """
+    if values[0] <= 0 or len(values) < 2:
+        return False
+    even = np.linspace(values[0], values[-1], len(values))
+    step = even[1] - even[0]
+    if len(values) > 2 and np.abs(values - even).max() < _UNEVEN * step:
+        return False
+    scale = None if control is None else control.scale
+    wide = values[-1] / values[0] >= _LEAST_RATIO_OF_LOG
+    return scale is LOG or whole or (wide and scale is not NINES)
+
+
+def ends_of_ordinate(
+    curves: Sequence[Curve], of: str, view: View, left: float, right: float
+) -> tuple[float, float, bool]:
+    """Return the ends of the ordinate, and whether it is logarithmic."""
+    # A limit may leave the chart, where it is far from rows of n, unless it is all there is.
+    shown, floor = [], common_floor(curves)
+    for curve in curves:
+        alone = curve.limit is not None and np.isnan(curve.exact.theory).all()
+        seen = [(curve.exact, "theory"), (curve.exact, "estimate")]
+        seen += [(curve.limit, "theory")] if alone and curve.limit else []
+        found = [getattr(s, name)[(s.x >= left) & (s.x <= right)] for s, name in seen]
+        values = np.concatenate(found)
+        shown.append(values[np.isfinite(values)])
+    values = np.concatenate(shown)
+    low, high, log = _ends_of_values(values, [v for v in shown if len(v)], of, view.yscale, floor)
+    return (*(view.ylim or (low, high)), log)
+
+
+def _ends_of_values(
+    values: np.ndarray,
+    by_curve: Sequence[np.ndarray],
+    of: str,
+    scale: str | None,
+    floor: np.ndarray | None,
+) -> tuple[float, float, bool]:
+    """Return the ends of the ordinate for these values, and whether it is logarithmic."""
+    if scale == "log" and (values > 0).any():
+        values = values[values > 0]
+    if not len(values):
+        return 0.0, 1.0, False
+    low, high = float(values.min()), float(values.max())
+    share = low >= 0 and high <= 1.0
+    log = low > 0 and high / low >= _LEAST_RATIO_OF_LOG
+    if share:  # whose charts compare on a linear axis; S alone may be small everywhere
+        small = all(each.min() < _S_IS_SMALL for each in by_curve)
+        log = of.startswith("S") and small and low >= _S_IS_NOTHING
+    if scale is not None:
+        log = scale == "log" and low > 0
+    # The shaded floor is in sight, so that one sees how far from it the curves are.
+    ground = low if floor is None else min(low, float(floor.min()))
+    if log:
+        ground = max(ground, high / _MOST_RATIO_SHOWN)
+        room = (high / ground) ** 0.06 if high > ground else 2.0  # 6 % of the height, as below
+        return ground / room, high * room, True
+    # A share or an S is shown on 0 … 1 once it reaches half of that: charts of it compare.
+    if share:
+        return 0.0, 1.03 if high > 0.5 else 1.15 * high or 1.0, False
+    room = 0.06 * (high - min(low, 0.0)) or 1.0
+    return (0.0 if low >= 0 else low - room), high + room, False
+
+
+def set_log_ticks(axis: Any, low: float, high: float) -> None:
+    """Set ticks at powers of ten, named as in the figures; between them only where few."""
+    # The 1e−9 keeps the end of an axis among its ticks where log10 of it rounds past the power.
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    step = max(1, math.ceil((last - first) / 7))
+    ticks = [10.0**k for k in range(first, last + 1, step)]
+    if len(ticks) < 3:
+        every = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
+        ticks = [t for t in every if low * (1 - 1e-9) <= t <= high * (1 + 1e-9)]
+    powers = map(math.log10, ticks)
+    small = (p if p < -2 and abs(p - round(p)) < 1e-9 else None for p in powers)  # written as 10⁻³
+    labels = [
+        plotting.tick_label(t) if p is None else power_of_ten(round(p))
+        for t, p in zip(ticks, small, strict=True)
+    ]
+    plotting.plain_ticks(axis, ticks, labels)
