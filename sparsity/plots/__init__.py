@@ -5,7 +5,7 @@ What was given passes through the modules so:
     kernels, rows ──> requests   the curves asked for: rows, and values along the abscissa
                   ──> curves     their numbers: exact law, limit, sampled points
     a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
-    both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them, and `colors`,
+    both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them; `colors`,
                                  `labels` and `key` tell its curves apart
 """
 
