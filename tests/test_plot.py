@@ -17,9 +17,8 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures, plotting
 from sparsity.cli import cli
-from sparsity.figures import plotting
 from sparsity.plots import chart, colors, curves, requests
 
 matplotlib.use("agg")

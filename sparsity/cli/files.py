@@ -24,7 +24,7 @@ def check_chart_file(out: str) -> None:
         InputError: it is of no kind that is drawn, it or the table beside it cannot be written, or
             a table stands there that is not one of a chart.
     """
-    from sparsity.figures.figure import TABLE_HEADER
+    from sparsity.series import TABLE_HEADER
 
     if Path(out).suffix.lower() not in _PLOT_SUFFIXES:
         fix = f"give a name that ends in .svg, .png or .pdf, such as {Path(out).stem or 'f'}.svg"
@@ -54,9 +54,9 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     Returns:
         The series of its curves, and the name of the data's file.
     """
-    from sparsity.figures import plotting
-    from sparsity.figures.figure import csv_of_curves
+    from sparsity import plotting
     from sparsity.plots.drawing import SIZE
+    from sparsity.series import csv_of_curves
 
     series, words = [each for curve in made.curves for each in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
