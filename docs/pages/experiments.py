@@ -22,7 +22,10 @@ and what was to refute a prediction and was met is named. The rules by which a p
 prediction were in part written after the results, as it says. Each is of one task, or of one model,
 and has a negative control and several seeds or texts.
 `python -m experiments` runs all of them, or those that are named. A run that is cut short goes on
-where it was, and the same seeds give the same numbers. Claims that an experiment judges are marked
+where it was, and the same seeds give the same numbers on the same processor. On another one sums
+round otherwise, in the last digit, which training may amplify: of two processors the tables of
+recall, sinks and temperature were equal, those of the real model and of RoPE differed in the last
+of five digits, and trained CoCA by less than its seeds do. Claims that an experiment judges are marked
 *trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their numbers as
 they are recorded, and run no experiment.
 
