@@ -25,9 +25,9 @@ and has a negative control and several seeds or texts.
 where it was, and the same seeds give the same numbers on the same processor. On another one sums
 round otherwise, in the last digit, which training may amplify: of two processors the tables of
 recall, sinks and temperature were equal, those of the real model and of RoPE differed in the last
-of five digits, and trained CoCA by less than its seeds do. Claims that an experiment judges are marked
-*trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their numbers as
-they are recorded, and run no experiment.
+of five digits, and the means of trained CoCA by less than the spread of its seeds. Claims that an
+experiment judges are marked *trained here* or *measured here*; `sparsity claims` and `sparsity
+reproduce` take their numbers as they are recorded, and run no experiment.
 
 Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of that
 on recall from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
