@@ -28,6 +28,7 @@ from sparsity.limit.preview import preview
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 
+_POWERS_OF_S = {"S": 1.0, "n_eff": 2.0, "participation": 2.0}  # n_eff = n·S², and one over it
 _MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick: its cost grows with the keys
 
 
@@ -238,12 +239,13 @@ def bounded_limit(
 
 def _bounded(spec: Spec, log_S: Any, bound: Any, n: Any) -> tuple[Any, Any]:
     """Return a limit that is a function of S, and the bound on its relative error."""
-    # The error of log S times the slope of the logarithm: 2 for n_eff = n·S², 1 for S. Where S
-    # underflows the slope is that of a small S.
-    step, at = 1e-4, np.maximum(log_S, -300.0)
-    here, near = (_limit_from_S(spec.quantity, x, n) for x in (at, at - step))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.abs(np.log(near / here)) / step
+    # The error of log S times the slope of the logarithm. Where S underflows, that of a small S.
+    slope = _POWERS_OF_S.get(spec.of)
+    if slope is None:
+        step, at = 1e-4, np.maximum(log_S, -300.0)
+        here, near = (_limit_from_S(spec.quantity, x, n) for x in (at, at - step))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.abs(np.log(near / here)) / step
     return _limit_from_S(spec.quantity, log_S, n), slope * bound
 
 

@@ -132,7 +132,8 @@ class Panel(anywidget.AnyWidget):
         content, data = picture(state, self._store)
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
-        content |= {"state": _summary(state), "python": self.python()}
+        content |= {"state": _summary(state), "python": python_source(state)}
+        content["plot"] = plot_source(state)
         if whole:
             content["setting"] = _setting(state)
             content["formulas"] = self._formulas(state)

@@ -420,7 +420,7 @@ def test_old_points_vanish_when_the_question_is_another(panel, name, value, beta
 # Keeps, of each chart that is drawn from now on, what it asks and how much is left of old ones.
 _EVERY_CHART = """(selector) => {
   const root = document.querySelector('.sparsity-panel'), plot = root.querySelector('.plot');
-  const words = () => [...root.querySelectorAll('.title-x, .title-y, pre.code')]
+  const words = () => [...root.querySelectorAll('.title-x, .title-y, pre.code:first-child')]
     .map((part) => part.textContent).join();
   const look = () => window.charts.push([words(), plot.querySelectorAll(selector).length]);
   window.charts = [];

@@ -233,15 +233,17 @@ function build(root, setting, talk, id) {
     table: h("div", { class: "numbers", role: "region", tabindex: 0, "aria-label": "Numbers at the marker" }),
     formulas: h("div", { class: "formulas", role: "region", tabindex: 0, "aria-label": "Formulas" }),
     code: h("pre", { class: "code", tabindex: 0, "aria-label": "The Python call" }),
+    chart: h("pre", { class: "code", tabindex: 0, "aria-label": "The call that draws this chart" }),
   };
   parts.copy = button("Copy the Python call",
     "The calls that compute these numbers and draw this chart", async () => {
-    const done = await copyText(parts.code.textContent, parts.code);
+    const done = await copyText(parts.whole(), parts.codes);
     parts.spoken.textContent = parts.copied.textContent = done ? "copied" : "select it and copy";
     clearTimeout(parts.forget); // of an earlier copy
     parts.forget = setTimeout(() => { parts.copied.textContent = ""; }, 3000);
   });
   parts.copied = h("span", { class: "soft" });
+  parts.codes = h("div", {}, parts.code, parts.chart);
   parts.pin = button("Pin these curves", "Keep them for comparison", () => talk.edit("pin", true));
   parts.reset = button("Reset", "Back to the start; unpins all", () => {
     Object.values(parameters).forEach((p) => p.say(""));
@@ -264,7 +266,7 @@ function build(root, setting, talk, id) {
     h("div", { class: "stage" },
       h("div", { class: "picture" }, parts.stage, parts.key, parts.status),
       parts.table, parts.formulas,
-      parts.code, h("div", { class: "buttons" }, parts.copy, parts.svg, parts.csv, parts.copied),
+      parts.codes, h("div", { class: "buttons" }, parts.copy, parts.svg, parts.csv, parts.copied),
       parts.spoken));
   return parts;
 }
@@ -448,6 +450,8 @@ function render({ model, el }) {
     [picture, data] = [message, next];
     apply(picture.state);
     parts.code.textContent = picture.python;
+    clearTimeout(parts.writing); // while a slider moves, layout of a long text would hold up curves
+    parts.writing = setTimeout(() => { parts.chart.textContent = picture.plot; }, 100);
     if (!talk.waiting) parts.status.textContent = picture.working ? `${picture.working} …` : "";
     showFormulas();
     draw();
@@ -483,6 +487,7 @@ function render({ model, el }) {
     ].map(([d, dash, width, title]) => `<span><svg width="27" height="10" viewBox="0 0 27 10"><path d="${
       d}" fill="${title.startsWith("M") ? "currentColor" : "none"}" stroke="currentColor" stroke-width="${width}" stroke-dasharray="${
       dash}"/></svg>${title}</span>`).join(""); };
+    parts.whole = () => `${picture.python}\n\n${picture.plot}`;
     parts.saveSVG = () => {
       const lines = picture.curves.map((c) => ({
         words: `${c.letter}  ${c.title}`, color: c.look.light }));
