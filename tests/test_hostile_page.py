@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -101,6 +102,23 @@ def test_a_drawing_with_more_around_it_is_refused(old, new):
 
 def test_the_list_of_drawings_is_complete():
     assert len(INSIDE) + len(AROUND) == 57
+
+
+def test_what_a_drawing_says_of_itself_is_text():
+    """Its description becomes an attribute, whatever it holds; the drawing is without it."""
+    from sparsity.figures import Plate
+
+    said = "\"'><script>alert(1)</script><img src=x onerror='a()'>"
+    escaped = said.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    svg = re.sub("<dc:description>.*?<", f"<dc:description>{escaped}<", HONEST, flags=re.DOTALL)
+    assert svg != HONEST
+    files = {"svg": svg.encode(), "csv": b"series,x\n"}
+    block = report.figure_block(Plate("relu2", "Title", "Caption", "Alt", files), 1)
+    honest = report.figure_block(
+        Plate("relu2", "Title", "Caption", "Alt", files | {"svg": HONEST.encode()}), 1
+    )
+    assert Tags(block).found == Tags(honest).found
+    assert "<script" not in block
 
 
 class Tags(HTMLParser):

@@ -26,7 +26,7 @@ from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
 from sparsity.panel import background
-from sparsity.panel.export import csv_table, python_source
+from sparsity.panel.export import csv_table, plot_source, python_source
 from sparsity.panel.picture import picture
 from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store
@@ -50,7 +50,9 @@ class Panel(anywidget.AnyWidget):
         state: the state that it starts in, and returns to on a reset.
     """
 
-    _esm = "\n".join((_FRONT / name).read_text("utf-8") for name in ("chart.js", "panel.js"))
+    _esm = "\n".join(
+        (_FRONT / name).read_text("utf-8") for name in ("chart.js", "hover.js", "panel.js")
+    )
     _css = (_FRONT / "panel.css").read_text("utf-8")
 
     def __init__(self, state: State) -> None:
@@ -67,7 +69,8 @@ class Panel(anywidget.AnyWidget):
         return self._state
 
     def python(self) -> str:
-        return python_source(self._state)
+        """Return the calls that compute the numbers shown, then the one that draws the chart."""
+        return f"{python_source(self._state)}\n\n{plot_source(self._state)}"
 
     def csv(self) -> str:
         return csv_table(self._state, self._store)
@@ -130,6 +133,7 @@ class Panel(anywidget.AnyWidget):
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
         content |= {"state": _summary(state), "python": python_source(state)}
+        content["plot"] = plot_source(state)
         if whole:
             content["setting"] = _setting(state)
             content["formulas"] = self._formulas(state)
