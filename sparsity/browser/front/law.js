@@ -12,13 +12,15 @@ const NODES_OF_PANEL = 16;
 // How far log f² may vary over a panel, in e-folds; the width of a panel at a zero of f that is left
 // out; where in a step of u the grids begin; and below which x powers stand for e^(−x). φ is analytic
 // in log x in a strip of π/2: a rule of 16 nodes is off by about 1e−10 where log f² varies by 3.5, by
-// 1e−8 at 4.5; a step of ln 2 in u by 1e−5, of half of it by 1e−10. A number is of the FINE set, and
+// 1e−8 at 4.5; a step of ln 2 in u by 1e−5, of half of it by 1e−10. S is
+// an integral over z to `reach`: where it has mass beyond, two of them differ. A number is of the FINE set, and
 // is shown where the COARSE one has it too; what is drawn need be right to a pixel only.
-const FINE = { variation: 3.5, sliver: 1e-11, shifts: [0, 0.5], light: 1e-6 };
-const COARSE = { variation: 4.5, sliver: 1e-11, shifts: [0], light: 1e-6 };
-const DRAWN = { variation: 6, sliver: 1e-6, shifts: [0], light: 1e-3 };
+const FINE = { variation: 3.5, sliver: 1e-11, shifts: [0, 0.5], light: 1e-6, reach: 14 };
+const COARSE = { variation: 4.5, sliver: 1e-11, shifts: [0], light: 1e-6, reach: 10 };
+const DRAWN = { variation: 6, sliver: 1e-6, shifts: [0], light: 1e-3, reach: 10 };
 const SAME = 1e-7; // relative, of the two sets: the finer one is off by far less
 const SAME_STEP = 1e-4; // of a step of ln 2 in u and half of it, whose error is the square of that
+const LEAST = -1320; // log f²: below, f has no digits in float64 (`port.py`)
 const MOST_NODES = 20000, MOST_STEPS = 20000; // milliseconds of work; what takes more is not resolved
 
 function gaussRule(count) {
@@ -52,6 +54,7 @@ function erfc(x) {
   for (let k = 60; k >= 1; k--) fraction = x + k / 2 / fraction;
   return Math.exp(-x * x) / Math.sqrt(Math.PI) / fraction;
 }
+const erfcOfMinus = (x) => erfc(-x);
 
 // Closed forms of log S; `sparsity/limit/closed_form.py` has where they come from.
 function logSofRelu2(z) {
@@ -96,31 +99,14 @@ function logSofDecay({ decay, length }) {
   return 0.5 * (logXCoth(half) - logXCoth(half * length));
 }
 
-// Where f is not 0 between its zeros and kinks: a place to count from, and how far to either side.
-function regionsOf(kernel) {
-  if (kernel.regions) return kernel.regions;
-  const found = [], kinks = kernel.kinks;
-  const add = (anchor, low, high) => {
-    const far = (end) => Math.max(-50, Math.min(50, end));
-    const tries = [0.01, 0.2, 0.5, 0.8, 0.99].map((part) => far(low) + part * (far(high) - far(low)));
-    if (tries.some((d) => kernel.f(anchor + d) !== 0)) found.push({ anchor, low, high });
-  };
-  add(kinks[0], -Infinity, 0);
-  for (let k = 0; k + 1 < kinks.length; k++) {
-    const half = (kinks[k + 1] - kinks[k]) / 2;
-    add(kinks[k], 0, half);
-    add(kinks[k + 1], -half, 0);
-  }
-  add(kinks[kinks.length - 1], 0, Infinity);
-  return (kernel.regions = found);
-}
-
-// Nodes of the score where f ≠ 0: log f², and weights over e^scale. Null where f is beyond float64
-// or asks for too many.
+// Nodes of the score where f ≠ 0: log f², and weights over e^scale; `blind` is the mass where f is so
+// small that float64 has no digits of it. Null where f is beyond float64 or asks for too many.
 function nodesOf(kernel, beta, gamma, reach, { variation, sliver }) {
   const { f } = kernel, l = [], w = [];
-  const regions = regionsOf(kernel).map(({ anchor, low, high }) =>
-    ({ anchor, low: low / gamma, high: high / gamma, at: (anchor - beta) / gamma }));
+  let blind = 0;
+  // Where f ≠ 0 between its zeros and kinks: offsets from one of them, in units of γ.
+  const regions = kernel.regions.map(([anchor, low, high]) => ({ anchor, low: (low ?? -Infinity) / gamma,
+    high: (high ?? Infinity) / gamma, at: (anchor - beta) / gamma }));
   // The nearest z with f ≠ 0: of a law far out the density there is the scale of the weights.
   const nearest = Math.min(...regions.map(({ low, high, at }) =>
     at + low > 0 ? at + low : at + high < 0 ? -at - high : 0));
@@ -141,9 +127,12 @@ function nodesOf(kernel, beta, gamma, reach, { variation, sliver }) {
       const center = 2 * Math.log(Math.abs(f(anchor + gamma * middle)));
       const right = 2 * Math.log(Math.abs(f(anchor + gamma * (b - 1e-9 * half))));
       const least = Math.min(left, center, right), largest = Math.max(left, center, right);
-      if (largest === -Infinity) continue; // f = 0, or below float64
+      if (largest < LEAST && b - a < 0.1) {
+        blind += (b - a) * Math.exp(constant - middle * (at + middle / 2));
+        continue;
+      }
       if (!(largest < Infinity)) return null; // or NaN, which `Math.max` hands on
-      if (largest - least > variation) {
+      if (largest - least > variation || largest < LEAST) {
         if (b - a < sliver) continue;
         const steep = center - least > 2 * variation; // towards a zero
         const cut = a + (b - a) * (!steep ? 0.5 : left < right ? 0.25 : 0.75);
@@ -152,14 +141,14 @@ function nodesOf(kernel, beta, gamma, reach, { variation, sliver }) {
       }
       for (let k = 0; k < NODES_OF_PANEL; k++) {
         const d = middle + RULE.nodes[k] * half, log = 2 * Math.log(Math.abs(f(anchor + gamma * d)));
-        if (log === -Infinity) continue;
+        if (!(log >= LEAST)) continue;
         l.push(log);
         w.push(RULE.weights[k] * half * Math.exp(constant - d * (at + d / 2)));
       }
       if (l.length > MOST_NODES) return null;
     }
   }
-  return { l, w, scale };
+  return { l, w, scale, blind };
 }
 
 // z beyond which less than 1e−13 of a token is left in rows of n.
@@ -173,7 +162,7 @@ function transforms(kernel, beta, gamma, least, most, rule) {
   if (!nodes || !nodes.l.length) return null;
   const order = Uint32Array.from(nodes.l.keys()).sort((i, j) => nodes.l[j] - nodes.l[i]);
   const l = Float64Array.from(order, (i) => nodes.l[i]), w = Float64Array.from(order, (i) => nodes.w[i]);
-  const c = Math.exp(nodes.scale), mass = w.reduce((a, b) => a + b), light = lightSums(l, w);
+  const c = Math.exp(nodes.scale), { blind } = nodes, mass = w.reduce((a, b) => a + b), light = lightSums(l, w);
   const [first, second] = [light[0][0], light[1][0]], top = l[0];
   // P(row ≠ 0) over the scale; where the scale is below float64, n times that of one token.
   const rows = (n) => c * n < 1e-17 ? n * mass : -Math.expm1(n * Math.log1p(-Math.min(c * mass, 1))) / c;
@@ -187,7 +176,7 @@ function transforms(kernel, beta, gamma, least, most, rule) {
     if (!grid) return null;
     grids.push(grid);
   }
-  return { grids, c, rows };
+  return { grids, c, rows, blind: c * blind };
 }
 
 // Of each node and those below it, Σ w (f²)^(k/2) over its own, for k from 1 to 4.
@@ -254,7 +243,8 @@ function tokensOf(found, n) {
     return sum * LN2 / found.rows(n);
   });
   const value = sums.reduce((a, b) => a + b) / sums.length;
-  return { value: Math.min(Math.max(value, 1), n), first: sums[0] };
+  const unseen = found.blind ** n / Math.min(1, found.c * found.rows(n));
+  return { value: Math.min(Math.max(value, 1), n), first: sums[0], unseen };
 }
 
 // n_eff where it is resolved, else NaN: two sets of nodes agree, and so do two steps of u.
@@ -262,14 +252,15 @@ function checkedTokens(kernel, beta, gamma, n) {
   if (n === 1) return 1;
   const [fine, coarse] = [FINE, COARSE].map((rule) => tokensOf(transforms(kernel, beta, gamma, n, n, rule), n));
   const nodes = Math.abs(fine.first - coarse.first), step = Math.abs(fine.first - fine.value);
-  return nodes <= SAME * fine.value && step <= SAME_STEP * fine.value ? fine.value : NaN;
+  // Rows whose tokens are all too small for float64 are not in the mean.
+  const seen = fine.unseen * n < SAME && Number.isFinite(fine.value);
+  return seen && nodes <= SAME * fine.value && step <= SAME_STEP * fine.value ? fine.value : NaN;
 }
 
 // log S by quadrature. E f² of a weight that grows like e^s has its mass about z = 2γ.
 function quadratureLogS(kernel, beta, gamma, rule) {
-  const grows = Math.abs(kernel.f(60)) > 1e9 * Math.abs(kernel.f(30));
-  const falls = Math.abs(kernel.f(-60)) > 1e9 * Math.abs(kernel.f(-30));
-  const nodes = nodesOf(kernel, beta, gamma, 9 + (grows || falls ? 2 * gamma : 0), rule);
+  const grows = [1, -1].some((sign) => Math.abs(kernel.f(60 * sign)) > 1e9 * Math.abs(kernel.f(30 * sign)));
+  const nodes = nodesOf(kernel, beta, gamma, rule.reach + (grows ? 2 * gamma : 0), rule);
   if (!nodes || !nodes.l.length) return NaN;
   let first = 0, second = 0;
   const top = nodes.l.reduce((a, b) => Math.max(a, b));
