@@ -31,9 +31,9 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.output import write
 
-__all__ = ["PARAMETERS", "SUFFIXES", "VIEWS", "Pin", "Start", "check_file", "html", "save"]
+__all__ = ["PARAMETERS", "QUERIES", "SUFFIX", "VIEWS", "Pin", "Start", "check_file", "html", "save"]
 
-SUFFIXES = (".html", ".htm")
+SUFFIX = ".html"
 PARAMETERS = ("beta", "gamma", "length", "decay", "ratio", "dim")  # each with a slider
 VIEWS = ("S", "log S", "n_eff")
 QUERIES = ("uniform", "one-hot")
@@ -48,11 +48,13 @@ class Pin:
     Args:
         kernel: the kernel.
         values: its parameters by name; where it has none, the page's at the start.
+        query: of nonnegative features.
         grows: whether the spread of its scores is γ√d.
     """
 
-    kernel: Kernel
+    kernel: Kernel | RowMap
     values: Mapping[str, float]
+    query: str = "uniform"
     grows: bool = False
 
 
@@ -90,8 +92,9 @@ def check_file(path: Any) -> Path:
         InputError: it does not end in .html.
     """
     found = read_path("out", path, "give a path")
-    if found.suffix.lower() not in SUFFIXES and not found.is_dir():
-        raise InputError("out", path, f"is a page; give a name that ends in .html, such as {found.stem}.html")
+    if found.suffix.lower() != SUFFIX and not found.is_dir():
+        fix = f"is a page; give a name that ends in .html, such as {found.stem}.html"
+        raise InputError("out", path, fix)
     return found
 
 
@@ -116,6 +119,7 @@ def _refuse_unknown(start: Start) -> None:
         ("x", start.x, PARAMETERS),
         ("y", start.y, VIEWS),
         ("query", start.query, QUERIES),
+        *(("query", pin.query, QUERIES) for pin in start.pins),
     ):
         if value not in allowed:
             raise InputError(name, value, f"a page has {', '.join(allowed)}")
@@ -199,7 +203,12 @@ def html(start: Start) -> str:
         "controls": controls,
         "y": {name: _view_record(name) for name in VIEWS},
         "pins": [
-            {"kernel": pin.kernel.name, "values": dict(pin.values), "grows": pin.grows}
+            {
+                "kernel": pin.kernel.name,
+                "values": dict(pin.values),
+                "query": pin.query,
+                "grows": pin.grows,
+            }
             for pin in start.pins
         ],
         "start": {
@@ -233,8 +242,8 @@ def _document(title: str, setting: dict[str, Any], weights: list[str]) -> str:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
-style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 <link rel="icon" href="data:,">
 <title>{escape(title)}</title>
 <style>
@@ -249,9 +258,9 @@ chart to read values.</p>
 </header>
 <main class="sparsity-holder"><div class="sparsity-panel" id="page"></div></main>
 <footer><p>Made by sparsity {__version__}. Everything is computed in this page: closed forms, \
-quadrature and the exact law of rows of n. Lines are right to the eye. A number is right to 1e−6 of \
-itself, or the page says “not resolved” in its place. The link in the address bar brings this view \
-back.</p></footer>
+quadrature and the exact law of rows of n. Lines are right to the eye. A number is right to 1e−6 \
+of itself, or the page says “not resolved” in its place. The link in the address bar brings this \
+view back.</p></footer>
 <script type="application/json" id="setting">{data}</script>
 <script>
 "use strict";

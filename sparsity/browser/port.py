@@ -41,8 +41,7 @@ _OTHER_LAWS = {kernels.nonnegative.weight: "features", kernels.decayed.weight: "
 _ERFC_OF_MINUS = sympy.Function("erfcOfMinus")
 _FUNCTIONS = {"erf": "erf", "erfc": "erfc", "erfcOfMinus": "erfcOfMinus"}
 _FUNCTIONS |= {
-    name: f"Math.{name}"
-    for name in ("expm1", "log1p", "sinh", "cosh", "tanh", "sign", "atan")
+    name: f"Math.{name}" for name in ("expm1", "log1p", "sinh", "cosh", "tanh", "sign", "atan")
 }
 _SAME = 1e-9  # of log|f|, of a port and the definition; a page promises 1e-6
 # Where they are compared: scores of γ up to 20 reach to 200. Next to a zero log|f| has fewer digits
@@ -108,7 +107,7 @@ def _keep_digits(kernel: Kernel) -> Any:
 def _in_javascript(kernel: Kernel, expression: Any) -> str:
     settings = {"user_functions": _FUNCTIONS, "strict": True}
     try:
-        return " ".join(JavascriptCodePrinter(settings).doprint(expression).split())
+        return " ".join(str(JavascriptCodePrinter(settings).doprint(expression)).split())
     except Exception:  # noqa: BLE001 - SymPy raises what it likes of what it cannot print
         _refuse(kernel, "uses a function that JavaScript does not have")
 
@@ -157,6 +156,8 @@ def _kinks(kernel: Kernel, known: tuple[float, ...]) -> tuple[float, ...]:
         InputError: there are too many.
     """
     weight, found = kernel.weight, list(known)
+    if weight.has(sympy.floor, sympy.ceiling):
+        _refuse(kernel, "has more kinks than a page cuts at")
     switches = [weight, *(part.args[0] for part in weight.atoms(sympy.Abs))]
     switches += [part.lhs - part.rhs for part in weight.atoms(Relational)]
     for part in weight.atoms(sympy.Max, sympy.Min):

@@ -68,7 +68,7 @@ function shown({ log, tokens }, n) {
 function curvesShown() {
   const live = SETTING.kernels.filter(({ name }) => state.shown.includes(name)).map((kernel) =>
     ({ id: `live ${kernel.name}`, kernel, values: state.values, query: state.query, grows: state.grows, pin: null }));
-  const pins = SETTING.pins.map((pin, k) => ({ id: `pin ${k}`, kernel: KERNEL[pin.kernel], query: "uniform",
+  const pins = SETTING.pins.map((pin, k) => ({ id: `pin ${k}`, kernel: KERNEL[pin.kernel], query: pin.query,
     values: { ...SETTING.start.values, ...pin.values }, grows: pin.grows, pin: k }));
   return [...live, ...pins].map((curve, k) => ({ ...curve, look: LOOKS[k], letter: String.fromCharCode(65 + k),
     moves: usedBy(curve).includes(state.x) }));
