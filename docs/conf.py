@@ -58,7 +58,7 @@ html_theme_options = {"show_toc_level": 2, "use_download_button": False}
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static", str(mathjax.folder())]
 html_css_files = ["site.css"]
-html_extra_path = ["_root"]
+html_extra_path = ["_root", "generated/root"]
 html_copy_source = html_show_sourcelink = False
 mathjax_path = "tex-svg.js"
 

@@ -1,7 +1,7 @@
 """Pages to send: one file that computes its curves itself, without Python and without a network.
 
     panel (`explore(…).save`) ─┐
-    cli (`plot --out x.html`) ─┼─> Start ──> html: setting (JSON) · weights (port) · front/*.js
+    cli (`plot --out x.html`) ─┼─> Start ──> html: setting (JSON) · log f² (ports) · front/*.js
     report (`reproduce`) ──────┘
 
 `front/law.js` has closed forms and the law of n_eff, `front/page.js` what is seen; the chart is the
@@ -26,7 +26,7 @@ from sparsity._version import __version__
 from sparsity.arguments import path as read_path
 from sparsity.axes import quantity_axis
 from sparsity.axes.controls import CONTROLS, LINEAR, LOG, Control
-from sparsity.browser.port import port
+from sparsity.browser.ports import port
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.output import write
@@ -220,10 +220,10 @@ def html(start: Start) -> str:
             "values": values,
         },
     }
-    return _document(start.title or _TITLE, setting, [each.weight for each in ported])
+    return _document(start.title or _TITLE, setting, [each.size for each in ported])
 
 
-def _document(title: str, setting: dict[str, Any], weights: list[str]) -> str:
+def _document(title: str, setting: dict[str, Any], sizes: list[str]) -> str:
     home = resources.files("sparsity")
     # The chart and its style are the panel's, read as the texts that they are.
     script = "\n".join(
@@ -236,7 +236,7 @@ def _document(title: str, setting: dict[str, Any], weights: list[str]) -> str:
     )
     # Names are a user's: in JSON, no character of theirs can end the script.
     data = json.dumps(setting, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
-    ported = ",\n".join(f"(s) => {weight}" for weight in weights)
+    ported = ",\n".join(f"(s) => {size}" for size in sizes)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -264,7 +264,7 @@ view back.</p></footer>
 <script type="application/json" id="setting">{data}</script>
 <script>
 "use strict";
-const WEIGHTS = [
+const SIZES = [
 {ported},
 ];
 {script}</script>

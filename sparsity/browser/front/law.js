@@ -20,7 +20,6 @@ const COARSE = { variation: 4.5, sliver: 1e-11, shifts: [0], light: 1e-6, reach:
 const DRAWN = { variation: 6, sliver: 1e-6, shifts: [0], light: 1e-3, reach: 10 };
 const SAME = 1e-7; // relative, of the two sets: the finer one is off by far less
 const SAME_STEP = 1e-4; // of a step of ln 2 in u and half of it, whose error is the square of that
-const LEAST = -1320; // log f²: below, f has no digits in float64 (`port.py`)
 const MOST_NODES = 20000, MOST_STEPS = 20000; // milliseconds of work; what takes more is not resolved
 
 function gaussRule(count) {
@@ -100,9 +99,9 @@ function logSofDecay({ decay, length }) {
 }
 
 // Nodes of the score where f ≠ 0: log f², and weights over e^scale; `blind` is the mass where f is so
-// small that float64 has no digits of it. Null where f is beyond float64 or asks for too many.
+// small that float64 has no digits of it (`ports.py`). Null where f is beyond float64 or asks for too many.
 function nodesOf(kernel, beta, gamma, reach, { variation, sliver }) {
-  const { f } = kernel, l = [], w = [];
+  const { size } = kernel, least = kernel.least ?? -Infinity, l = [], w = [];
   let blind = 0;
   // Where f ≠ 0 between its zeros and kinks: offsets from one of them, in units of γ.
   const regions = kernel.regions.map(([anchor, low, high]) => ({ anchor, low: (low ?? -Infinity) / gamma,
@@ -123,25 +122,25 @@ function nodesOf(kernel, beta, gamma, reach, { variation, sliver }) {
     while (todo.length) {
       const b = todo.pop(), a = todo.pop(), middle = (a + b) / 2, half = (b - a) / 2;
       // The ends themselves may be zeros or the far side of a jump: a hair inside.
-      const left = 2 * Math.log(Math.abs(f(anchor + gamma * (a + 1e-9 * half))));
-      const center = 2 * Math.log(Math.abs(f(anchor + gamma * middle)));
-      const right = 2 * Math.log(Math.abs(f(anchor + gamma * (b - 1e-9 * half))));
-      const least = Math.min(left, center, right), largest = Math.max(left, center, right);
-      if (largest < LEAST && b - a < 0.1) {
+      const left = size(anchor + gamma * (a + 1e-9 * half)), right = size(anchor + gamma * (b - 1e-9 * half));
+      const center = size(anchor + gamma * middle);
+      const smallest = Math.min(left, center, right), largest = Math.max(left, center, right);
+      if (largest < least && b - a < 0.1) {
         blind += (b - a) * Math.exp(constant - middle * (at + middle / 2));
         continue;
       }
       if (!(largest < Infinity)) return null; // or NaN, which `Math.max` hands on
-      if (largest - least > variation || largest < LEAST) {
+      if (largest - smallest > variation || largest < least) {
         if (b - a < sliver) continue;
-        const steep = center - least > 2 * variation; // towards a zero
+        const steep = center - smallest > 2 * variation; // towards a zero
         const cut = a + (b - a) * (!steep ? 0.5 : left < right ? 0.25 : 0.75);
         todo.push(a, cut, cut, b);
         continue;
       }
       for (let k = 0; k < NODES_OF_PANEL; k++) {
-        const d = middle + RULE.nodes[k] * half, log = 2 * Math.log(Math.abs(f(anchor + gamma * d)));
-        if (!(log >= LEAST)) continue;
+        const d = middle + RULE.nodes[k] * half, log = size(anchor + gamma * d);
+        if (Number.isNaN(log)) return null;
+        if (!(log > -Infinity && log >= least)) continue;
         l.push(log);
         w.push(RULE.weights[k] * half * Math.exp(constant - d * (at + d / 2)));
       }
@@ -259,7 +258,7 @@ function checkedTokens(kernel, beta, gamma, n) {
 
 // log S by quadrature. E f² of a weight that grows like e^s has its mass about z = 2γ.
 function quadratureLogS(kernel, beta, gamma, rule) {
-  const grows = [1, -1].some((sign) => Math.abs(kernel.f(60 * sign)) > 1e9 * Math.abs(kernel.f(30 * sign)));
+  const grows = [1, -1].some((sign) => kernel.size(60 * sign) - kernel.size(30 * sign) > 40);
   const nodes = nodesOf(kernel, beta, gamma, rule.reach + (grows ? 2 * gamma : 0), rule);
   if (!nodes || !nodes.l.length) return NaN;
   let first = 0, second = 0;

@@ -2,7 +2,7 @@
 // here, and nothing is asked of anybody. The fragment of its address is the state.
 
 const SETTING = JSON.parse(document.getElementById("setting").textContent);
-SETTING.kernels.forEach((kernel, k) => { kernel.f = WEIGHTS[k]; });
+SETTING.kernels.forEach((kernel, k) => { kernel.size = SIZES[k]; });
 const KERNEL = Object.fromEntries(SETTING.kernels.map((kernel) => [kernel.name, kernel]));
 const CONTROL = Object.fromEntries(SETTING.controls.map((control) => [control.name, control]));
 const POINTS = 65; // of a line, 2^k + 1; every fourth first, then what lies between
@@ -152,7 +152,9 @@ function pictureOf(curves, whole) {
     const points = recordOf(curve).points.filter(Boolean);
     const heights = points.map((point) => [point.u, shown(point, point.n)[kind]]);
     if (heights[0][1] === null) return null;
+    while (heights.length > 1 && Number.isNaN(heights.at(-1)[1])) heights.pop(); // the letter is at its end
     const level = curve.moves ? heights : [[0, heights[0][1]], [1, heights[0][1]]];
+    if (Number.isNaN(level.at(-1)[1])) return null;
     return line(smooth(level.map(([u, v]) => [u, y.place(v)])), whole);
   };
   const picture = {
@@ -266,7 +268,8 @@ function build() {
   parts.stage.addEventListener("pointermove", hover);
   parts.stage.addEventListener("pointerdown", hover);
   parts.stage.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hide(); });
-  parts.stage.addEventListener("click", (event) => change(state.x, valueUnder(event)));
+  // The place that the values stand for: a click has whole pixels only.
+  parts.stage.addEventListener("pointerup", (event) => change(state.x, valueUnder(event)));
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   const themed = () => { root.dataset.theme = scheme.matches ? "dark" : "light"; draw(); };
   scheme.addEventListener("change", themed);
@@ -389,11 +392,13 @@ function hover(event) {
     const curves = curvesShown(), theme = root.dataset.theme;
     parts.stage.querySelector(".hair")?.remove();
     svg.append(node("path", { class: "hair", d: `M${place},${at.top}v${at.h}`, stroke: INKS[theme].soft, "stroke-dasharray": "2 3" }));
-    parts.tip.replaceChildren(make("b", { "data-x": x }, `${control.symbol} = ${show(x, 6)}`), ...curves.map((curve) => {
-      const r = readAt(curve, { ...curve.values, [state.x]: x });
-      return make("div", { "data-curve": curve.id, "data-exact": String(r.exact ?? ""), "data-limit": String(r.limit ?? "") },
-        make("span", { style: `color:${curve.look[theme]};font-weight:700` }, curve.letter), ` ${words(curve, r)}`);
-    }));
+    const seen = curves.map((curve) => [curve, readAt(curve, { ...curve.values, [state.x]: x })]);
+    const cell = (of, value) => make("td", { "data-of": of, "data-value": String(value ?? "") }, show(value));
+    parts.tip.replaceChildren(make("table", { "data-x": x }, make("tr", {}, ...[["", ""], [`${control.symbol} = ${show(x, 6)}`, "x"],
+      ["rows of n", ""], ["long rows", ""]].map(([text, kind]) => make("th", { scope: "col", class: kind }, text))),
+    ...seen.map(([curve, r]) => make("tr", { "data-curve": curve.id },
+      make("th", { scope: "row", style: `color:${curve.look[theme]}` }, curve.letter), make("td", { class: "name" }, curve.kernel.name),
+      cell("exact", r.exact), cell("limit", r.limit)))));
     parts.tip.hidden = false;
     const room = parts.stage.clientWidth - parts.tip.offsetWidth;
     const side = place + 14 > room && place - 14 - parts.tip.offsetWidth > 0 ? place - 14 - parts.tip.offsetWidth : place + 14;

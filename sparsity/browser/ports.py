@@ -49,7 +49,7 @@ _SAME = 1e-9  # of log|f|, of a port and the definition; a page promises 1e-6
 _OFFSETS = np.geomspace(1e-4, 300.0, 400)
 # Where zeros and kinks are looked for that the definition does not know, and how many are kept.
 _LOOKED_AT, _MOST_KINKS = np.linspace(-60.0, 60.0, 2401) + 1e-4, 24
-_LEAST, _LARGEST = -660.0, 700.0  # log|f| that float64 holds; law.js asks for no digits below
+_LEAST, _LARGEST = -660.0, 700.0  # log|f| that float64 holds, and the page asks for
 
 
 class Port(NamedTuple):
@@ -57,11 +57,11 @@ class Port(NamedTuple):
 
     Args:
         record: name, law, regions and words, in JSON's types.
-        weight: f(s), as a JavaScript expression of s.
+        size: log f², as a JavaScript expression of s.
     """
 
     record: dict[str, Any]
-    weight: str
+    size: str
 
 
 def port(kernel: Kernel | RowMap) -> Port:
@@ -87,20 +87,24 @@ def port(kernel: Kernel | RowMap) -> Port:
         "regions": [],
     }
     if law != "score":
-        return Port(record, "NaN")
-    expression = _keep_digits(kernel)
+        return Port(record | {"least": None}, "NaN")
+    # The exponent of e^g never overflows, and has digits where the weight has none.
+    exponential = isinstance(kernel.weight, sympy.exp)
+    expression = _keep_digits(kernel.weight.args[0] if exponential else kernel.weight)
     text = _in_javascript(kernel, expression)
-    return Port(record | {"regions": _hold_against_definition(kernel, expression)}, text)
+    record["regions"] = _hold_against_definition(kernel, expression, exponential)
+    record["least"] = None if exponential else 2 * _LEAST
+    return Port(record, f"2 * ({text})" if exponential else f"2 * Math.log(Math.abs({text}))")
 
 
-def _keep_digits(kernel: Kernel) -> Any:
-    """Return the weight with expm1, log1p and erfc where they lose nothing."""
+def _keep_digits(weight: Any) -> Any:
+    """Return an expression with expm1, log1p and erfc where they lose nothing."""
 
     def cancels(part: Any) -> bool:
         two = part.is_Add and len(part.args) == 2
         return two and part.args[0] == 1 and isinstance(part.args[1], sympy.erf)
 
-    kept = kernel.weight.replace(cancels, lambda part: _ERFC_OF_MINUS(part.args[1].args[0]))
+    kept = weight.replace(cancels, lambda part: _ERFC_OF_MINUS(part.args[1].args[0]))
     return optimize(kept, optims_c99)
 
 
@@ -112,8 +116,15 @@ def _in_javascript(kernel: Kernel, expression: Any) -> str:
         _refuse(kernel, "uses a function that JavaScript does not have")
 
 
-def _hold_against_definition(kernel: Kernel, expression: Any) -> list[list[float | None]]:
+def _hold_against_definition(
+    kernel: Kernel, expression: Any, exponential: bool
+) -> list[list[float | None]]:
     """Return the regions where f ≠ 0, each [anchor, low, high] with offsets from the anchor.
+
+    Args:
+        kernel: the kernel.
+        expression: its weight, or of an exponential its logarithm.
+        exponential: which of the two.
 
     Raises:
         InputError: the expression in float64 is not the definition.
@@ -130,7 +141,8 @@ def _hold_against_definition(kernel: Kernel, expression: Any) -> list[list[float
         truth = own.values_at(anchor, Approx(side * offsets)).log
         seen = (truth > _LEAST) & (truth < _LARGEST)
         with np.errstate(all="ignore"):
-            drawn = np.log(np.abs(f(anchor + side * offsets) + 0.0 * offsets))
+            drawn = f(anchor + side * offsets) + 0.0 * offsets
+            drawn = drawn if exponential else np.log(np.abs(drawn))
             differs = ~(np.abs(drawn - truth) <= _SAME)  # NaN too
             off = np.where(seen, differs, (truth == -np.inf) & (drawn > _LEAST))
         if off.any():
