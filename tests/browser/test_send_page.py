@@ -23,7 +23,7 @@ GO = """(link) => {
 READ = """() => Object.fromEntries(
   [...document.querySelectorAll(".numbers tr[data-curve]")].map((row) =>
     [row.dataset.curve.slice(5), Object.fromEntries(
-      [...row.querySelectorAll("[data-of]")].map((cell) => [cell.dataset.of, cell.dataset.value]))]))"""
+      [...row.querySelectorAll("[data-of]")].map(({ dataset: d }) => [d.of, d.value]))]))"""
 CUT = """() => [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility()
   && !e.closest("pre, .numbers, svg") && e.getBoundingClientRect().right > innerWidth + 1)
   .map((e) => e.outerHTML.slice(0, 80))"""
