@@ -4,8 +4,9 @@
     cli (`plot --out x.html`) ─┼─> Start ──> html: setting (JSON) · log f² (ports) · front/*.js
     report (`reproduce`) ──────┘
 
-`front/law.js` has closed forms and the law of n_eff, `front/page.js` what is seen; the chart is the
-panel's. A test holds the numbers of a page against the package.
+`front/law.js` has closed forms and the law of n_eff, `curves.js` the curves of a state, `page.js`
+what is seen and changed; the chart is the panel's. A test holds the numbers of a page against the
+package.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _refuse_unknown(start: Start) -> None:
     for name, value in start.values.items():
         if name not in PARAMETERS:
             raise InputError(name, value, f"a page has sliders for {', '.join(PARAMETERS)}")
-    count = len(start.shown) + len(start.pins)
+    count = len(dict.fromkeys(kernel.name for kernel in start.shown)) + len(start.pins)
     if count > _MOST_CURVES:
         raise InputError("curves", count, f"at most {_MOST_CURVES} on a page; give fewer")
 
@@ -228,7 +229,10 @@ def _document(title: str, setting: dict[str, Any], sizes: list[str]) -> str:
     # The chart and its style are the panel's, read as the texts that they are.
     script = "\n".join(
         home.joinpath(*place.split("/")).read_text("utf-8")
-        for place in ("panel/front/chart.js", "browser/front/law.js", "browser/front/page.js")
+        for place in (
+            "panel/front/chart.js",
+            *(f"browser/front/{name}.js" for name in ("law", "curves", "page")),
+        )
     )
     style = "\n".join(
         home.joinpath(*place.split("/")).read_text("utf-8")
@@ -256,6 +260,7 @@ script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 and n_eff = E[(Σ|a|)²/Σa²] counts the keys of a row of n that matter. Move a slider; point at the \
 chart to read values.</p>
 </header>
+<noscript><p>This page computes in your browser, and needs JavaScript for that.</p></noscript>
 <main class="sparsity-holder"><div class="sparsity-panel" id="page"></div></main>
 <footer><p>Made by sparsity {__version__}. Everything is computed in this page: closed forms, \
 quadrature and the exact law of rows of n. Lines are right to the eye. A number is right to 1e−6 \

@@ -159,7 +159,7 @@ const reachOf = (n) => Math.sqrt(2 * Math.log(n) + 58);
 function transforms(kernel, beta, gamma, least, most, rule) {
   const nodes = nodesOf(kernel, beta, gamma, reachOf(most), rule);
   if (!nodes || !nodes.l.length) return null;
-  const order = Uint32Array.from(nodes.l.keys()).sort((i, j) => nodes.l[j] - nodes.l[i]);
+  const order = descending(nodes.l);
   const l = Float64Array.from(order, (i) => nodes.l[i]), w = Float64Array.from(order, (i) => nodes.w[i]);
   const c = Math.exp(nodes.scale), { blind } = nodes, mass = w.reduce((a, b) => a + b), light = lightSums(l, w);
   const [first, second] = [light[0][0], light[1][0]], top = l[0];
@@ -176,6 +176,15 @@ function transforms(kernel, beta, gamma, least, most, rule) {
     grids.push(grid);
   }
   return { grids, c, rows, blind: c * blind };
+}
+
+// The places of numbers in descending order, to about 1e−9. Sorting without a function of one's own
+// takes a tenth of the time: the place stands in the last bits of the number.
+function descending(numbers) {
+  const keys = Float64Array.from(numbers, (x) => -x), words = new Uint32Array(keys.buffer);
+  for (let j = 0; j < keys.length; j++) words[2 * j] = (words[2 * j] & 0xffff0000) | j; // j < 2^16
+  keys.sort();
+  return Uint32Array.from(keys, (_, j) => words[2 * j] & 0xffff);
 }
 
 // Of each node and those below it, Σ w (f²)^(k/2) over its own, for k from 1 to 4.
