@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import sympy
@@ -26,6 +27,12 @@ def test_a_page_is_the_same_twice_and_names_no_address():
     assert text == browser.html(browser.Start())
     assert len(text.encode()) < 1.5e6
     assert set(re.findall(r"https?://[^\s\"']+", text)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_the_committed_page_is_that_of_this_version():
+    page = Path(__file__).resolve().parents[1] / "figures" / "explore.html"
+    current = page.read_text("utf-8") == browser.html(browser.Start())
+    assert current, "run `sparsity reproduce --page`"
 
 
 def test_every_named_function_of_a_score_has_a_port():

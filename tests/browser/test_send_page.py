@@ -127,6 +127,8 @@ def test_what_is_not_resolved_is_not_shown(every):
     every.evaluate(GO, "kernel=softpick&gamma=20&length=64")
     assert every.evaluate(READ)["softpick"]["S"] == "NaN"
     assert every.locator("[data-of=S]").inner_text() == "not resolved"
+    every.evaluate(GO, "kernel=relu2&beta=-6&gamma=0.05&length=64")  # log S = −3605
+    assert every.locator("[data-of=S]").inner_text() == "below 10⁻³⁰⁷"
 
 
 ANSWER = """(k) => {

@@ -70,6 +70,8 @@ function show(value, digits = 7) {
   }
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
+// No quantity here is 0: what is below float64 is said to be.
+const showPositive = (value) => value !== null && value < 1e-307 ? "below 10⁻³⁰⁷" : show(value);
 
 // --- curves ------------------------------------------------------------------------------------
 
@@ -145,8 +147,8 @@ function readAt(curve, v) {
     ...shown({ log, tokens }, v.length),
   };
 }
-const wordsOf = ({ limit, exact }) => [exact === null ? "" : `${show(exact)} in rows of n`,
-  limit === null ? "" : `${show(limit)} in long rows`].filter(Boolean).join(", ");
+const wordsOf = ({ limit, exact }) => [exact === null ? "" : `${showPositive(exact)} in rows of n`,
+  limit === null ? "" : `${showPositive(limit)} in long rows`].filter(Boolean).join(", ");
 
 // --- the picture, as chart.js takes it ------------------------------------------------------------
 

@@ -167,7 +167,7 @@ function fill(curves, read, theme) {
   const head = ["", "curve", "S, long rows", "√(n_eff/n), rows of n", "n_eff"];
   const cell = (of, value) => make("td", { "data-of": of, "data-value": value === null ? "" : String(value),
     class: Number.isNaN(value) ? "soft" : undefined, title: Number.isNaN(value)
-      ? "two ways to compute it differ here: ask the package" : undefined }, show(value));
+      ? "two ways to compute it differ here: ask the package" : undefined }, showPositive(value));
   const body = curves.map((curve, k) => {
     const r = read[k], letter = make("th", { scope: "row", style: `color:${curve.look[theme]}` }, curve.letter);
     const notes = [curve.moves ? "" : `does not depend on ${CONTROL[state.x].label}`].filter(Boolean);
@@ -205,7 +205,7 @@ function hover(event) {
     parts.stage.querySelector(".hair")?.remove();
     svg.append(node("path", { class: "hair", d: `M${place},${at.top}v${at.h}`, stroke: INKS[theme].soft, "stroke-dasharray": "2 3" }));
     const seen = curves.map((curve) => [curve, readAt(curve, { ...curve.values, [state.x]: x })]);
-    const cell = (of, value) => make("td", { "data-of": of, "data-value": String(value ?? "") }, show(value));
+    const cell = (of, value) => make("td", { "data-of": of, "data-value": String(value ?? "") }, showPositive(value));
     parts.tip.replaceChildren(make("table", { "data-x": x }, make("tr", {}, ...[["", ""], [`${control.symbol} = ${show(x, 6)}`, "x"],
       ["rows of n", ""], ["long rows", ""]].map(([text, kind]) => make("th", { scope: "col", class: kind }, text))),
     ...seen.map(([curve, r]) => make("tr", { "data-curve": curve.id },
