@@ -19,7 +19,7 @@ project = "sparsity"
 author = "The sparsity authors"
 copyright = author
 version = release = sparsity.__version__
-html_title = "sparsity"
+html_title = f"sparsity {version}"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 root_doc = "docs/index"
@@ -54,7 +54,11 @@ python_maximum_signature_line_length = 80
 add_module_names = False
 
 html_theme = "sphinx_book_theme"
-html_theme_options = {"show_toc_level": 2, "use_download_button": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "use_download_button": False,
+    "navbar_persistent": [],  # the sidebar has the one search box
+}
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static", str(mathjax.folder())]
 html_css_files = ["site.css"]

@@ -25,7 +25,7 @@ def check_chart_file(out: str) -> None:
         InputError: it is of no kind that is drawn, it or the table beside it cannot be written, or
             a table stands there that is not one of a chart.
     """
-    from sparsity.figures.figure import TABLE_HEADER
+    from sparsity.series import TABLE_HEADER
 
     if Path(out).suffix.lower() not in _PLOT_SUFFIXES:
         such = f"such as {Path(out).stem or 'f'}.svg"
@@ -56,9 +56,9 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     Returns:
         The series of its curves, and the name of the data's file.
     """
-    from sparsity.figures import plotting
-    from sparsity.figures.figure import csv_of_curves
+    from sparsity import plotting
     from sparsity.plots.drawing import SIZE
+    from sparsity.series import csv_of_curves
 
     series, words = [each for curve in made.curves for each in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
@@ -159,7 +159,7 @@ def plot(
     check_chart_file(out)
     from sparsity.kernels import named
     from sparsity.plots import chart, figure_size
-    from sparsity.plots.requests import check_abscissa
+    from sparsity.plots.requests import check_x_axis
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all
     # kernels; a β that nobody gave is 0, as the charts of kernels have it.
@@ -170,7 +170,7 @@ def plot(
             names = {p.name for p in named(kernel).parameters}
             own = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, own)
-    check_abscissa(rows, x)
+    check_x_axis(rows, x)
     size = None if figsize is None else figure_size(_pair("figsize", figsize))
     view = {"xscale": xscale, "yscale": yscale}
     view |= {"xlim": xlim and _pair("xlim", xlim), "ylim": ylim and _pair("ylim", ylim)}

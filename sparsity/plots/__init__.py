@@ -2,7 +2,7 @@
 
 What was given passes through the modules so:
 
-    kernels, rows ──> requests   the curves asked for: rows, and values along the abscissa
+    kernels, rows ──> requests   the curves asked for: rows, and values along the x-axis
                   ──> curves     their numbers: exact law, limit, sampled points
     a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
     both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them; `colors`,
@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import choice, flag, instance, several, text, vector
+from sparsity.arguments import (
+    check_budget,
+    check_seed,
+    choice,
+    flag,
+    float_type,
+    instance,
+    several,
+    text,
+    vector,
+)
 from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from sparsity.plots.drawing import Chart, Words
     from sparsity.plots.scales import View
     from sparsity.rows.row import Row
+    from sparsity.sampling import Sampling
 
 _LONGEST_NAME = 28  # of a kernel in a title; that of a longer formula says "a formula"
 LENGTHS_OF_A_MODEL = "1024:1048576:21:log"  # where rows by name are drawn, if nothing else is said
@@ -196,16 +207,17 @@ def chart(
         made = chart_of_dataset(what, x, of, limit, parameters)
     else:
         from sparsity.plots.curves import compute_curves, sampled_places
-        from sparsity.sampling import Sampling
 
         asked, values = requests.read_curves(what, x, parameters)
         quantity = _quantity(of, asked, x)
         names, common = _labels(asked)
         montecarlo = settings.pop("montecarlo")
-        sampling = Sampling(**settings, progress=progress)
         places = sampled_places(montecarlo, x, values)
-        curves = compute_curves(asked, quantity, x, values, places, sampling, names, limit)
-        from sparsity.plots.drawing import Chart  # with Matplotlib, which is loaded by now
+        sampling = _settings_of_sampling(settings, len(places) > 0)
+        curves = compute_curves(
+            asked, quantity, x, values, places, sampling, names, limit, progress
+        )
+        from sparsity.plots.drawing import Chart  # with Matplotlib, while the curves are checked
         from sparsity.plots.scales import is_log
 
         words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
@@ -268,6 +280,23 @@ def figure_size(given: Any) -> tuple[float, float]:
 _SAMPLING = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
 
 
+def _settings_of_sampling(settings: Mapping[str, Any], sampled: bool) -> Sampling | None:
+    """Return how points are sampled, None where none are; all settings are checked in both cases.
+
+    Raises:
+        InputError: a bad setting.
+    """
+    if sampled:
+        from sparsity.sampling import Sampling  # with JAX: a chart of theory alone never loads it
+
+        return Sampling(**settings)
+    check_budget(settings["rel_error"], settings["max_samples"])
+    check_seed(settings["seed"])
+    if settings["dtype"] is not None:
+        float_type(settings["dtype"])
+    return None
+
+
 def _refuse_sampling(given: dict[str, Any]) -> None:
     """Refuse settings of the sampling for a dataset, which is drawn as it is.
 
@@ -310,7 +339,7 @@ def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
 
 def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
     """Return the texts of the chart; `common` is what all curves hold fixed."""
-    from sparsity.plots.drawing import Words, ordinate_label
+    from sparsity.plots.drawing import Words, y_axis_label
     from sparsity.plots.typesetting import typeset_weight
 
     titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
@@ -331,7 +360,7 @@ def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: s
         said += "; with γ held fixed nothing depends on d"
     label = requests.axis_label(curves, x)
     title = f"{drawn}{of} against {label.split('  ')[0]}"
-    return Words(title, said, label, ordinate_label(quantity))
+    return Words(title, said, label, y_axis_label(quantity))
 
 
 def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:

@@ -1,12 +1,12 @@
 """The numbers of a chart: the exact law, the limit of long rows, and sampled points.
 
 `capabilities` says which of them there are. Where an instrument takes an array of lengths or of
-parameters, a curve is one call; elsewhere it is a row for each value along the abscissa.
+parameters, a curve is one call; elsewhere it is a row for each value along the x-axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,11 +25,11 @@ from sparsity.plots.requests import CurveRequest, with_value
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
-from sparsity.sampling import Sampling, draw
+from sparsity.series import Series
 from sparsity.sweeps.variables import cell_seed
 
 if TYPE_CHECKING:
-    from sparsity.figures.figure import Series
+    from sparsity.sampling import Sampling
 
 _THREADS = 2  # one compiles while another samples; more would share the same cores
 # Tokens of sampled rows, unless they are asked for: one token has n_eff = 1 without sampling, and a
@@ -71,21 +71,23 @@ def compute_curves(
     x: str,
     values: np.ndarray,
     places: np.ndarray,
-    sampling: Sampling,
+    sampling: Sampling | None,
     labels: Sequence[str],
     limits: bool,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Curve, ...]:
     """Compute everything that is drawn; the theory while the points are sampled.
 
     Args:
         requests: the curves.
         quantity: the quantity that is drawn.
-        x: the name of the parameter along the abscissa.
+        x: the name of the parameter along the x-axis.
         values: the values of x at which theory is computed, ascending.
         places: the values of x at which the curves are sampled.
-        sampling: the settings of the sampling; its callback counts curves and points.
+        sampling: the settings of the sampling; None where nothing is sampled.
         labels: the labels of the curves.
         limits: whether limits are drawn where there is an exact law.
+        progress: called with (curves and points done, all of them).
 
     Raises:
         InputError: nothing is known of the quantity here and nothing is sampled, or a value outside
@@ -97,8 +99,8 @@ def compute_curves(
     def tick() -> None:
         nonlocal done
         done += 1
-        if sampling.progress is not None:
-            sampling.progress(done, every)
+        if progress is not None:
+            progress(done, every)
 
     # JAX and XLA let go of the interpreter while they compile and sample: threads are enough.
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -126,7 +128,7 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
 
     Args:
         montecarlo: whether to sample; or how many points, or their places.
-        x: the name of the parameter along the abscissa.
+        x: the name of the parameter along the x-axis.
         values: the values of x at which theory is computed, ascending.
 
     Raises:
@@ -159,16 +161,18 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
 
 
 def _sample(
-    request: CurveRequest, quantity: Quantity, x: str, place: float, sampling: Sampling
+    request: CurveRequest, quantity: Quantity, x: str, place: float, sampling: Sampling | None
 ) -> Estimate:
     """Sample one point, from a stream of its own."""
+    from sparsity.sampling import draw  # with JAX: a chart of theory alone never loads it
+
+    assert sampling is not None  # or there would be no point to sample
     ((row, n),) = _rows_along(request, *request.moved(x, np.array([place])))
     n = None if n is None else int(n)
     dim: dict[str, Any] = {} if request.spread is None else {x: int(place)}  # whole keys are drawn
     # By what is sampled, not by its number: a point keeps its draws when others are added.
     seed = cell_seed(sampling.seed, repr(row), n, quantity.name, *dim.values())
-    # Without the callback: progress counts whole points here.
-    return draw(row, replace(sampling, seed=seed, progress=None), length=n, of=quantity, **dim)
+    return draw(row, replace(sampling, seed=seed), length=n, of=quantity, **dim)
 
 
 def _theory(
@@ -185,8 +189,6 @@ def _theory(
     Raises:
         InputError: a law is refused or not known, and there are no points to draw without it.
     """
-    from sparsity.figures.figure import Series  # with Matplotlib: while the samplers compile
-
     at_all = np.unique(np.concatenate([values, places]))
     of_rows, of_long = np.full(at_all.shape, np.nan), None
     moved, along = request.moved(x, at_all)
@@ -224,7 +226,7 @@ def _rows_along(request: CurveRequest, x: str, values: np.ndarray) -> list[tuple
 
 
 def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.ndarray) -> np.ndarray:
-    """Return the exact law along the abscissa; NaN where none is known, or without a length."""
+    """Return the exact law along the x-axis; NaN where none is known, or without a length."""
     row, n, kernel = request.row, request.length, request.row.kernel
     # S of nonnegative features is defined by long rows: there is no other law of it.
     if kernel.law is Law.FEATURES and quantity is quantities.S:
@@ -244,7 +246,7 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
 def _limit(
     request: CurveRequest, quantity: Quantity, x: str, values: np.ndarray
 ) -> np.ndarray | None:
-    """Return the limit of long rows along the abscissa; None where there is none."""
+    """Return the limit of long rows along the x-axis; None where there is none."""
     row, n = request.row, values if x == LENGTH.name else request.length
     # What is drawn of these as the exact law is the limit already.
     if row.kernel.law in (Law.FEATURES, Law.POSITION):

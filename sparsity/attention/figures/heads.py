@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity import metric
+from sparsity import metric, plotting
 from sparsity.attention.figures.record import Picture, Rows, longest, plain, words
 from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.measurement.sinks import spell_token
-from sparsity.figures import plotting
-from sparsity.figures.plotting import BLUE, GREY, INK, ORANGE, VERMILLION
+from sparsity.plotting import BLUE, GREY, INK, ORANGE, VERMILLION
 
 if TYPE_CHECKING:
     import xarray
@@ -86,7 +85,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
             xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T"
         )
         plotting.plain_ticks(ax.xaxis, ticks)
-    # Left panel: the ordinate ends at a power of two, so that its ticks are whole numbers of
+    # Left panel: the y-axis ends at a power of two, so that its ticks are whole numbers of
     # tokens.
     first, second, third = axes
     first.set_yscale("log")
