@@ -175,7 +175,10 @@ function transforms(kernel, beta, gamma, least, most, rule) {
     if (!grid) return null;
     grids.push(grid);
   }
-  return { grids, c, rows, blind: c * blind };
+    // The share of rows whose tokens are all 0 or too small to be seen, and not all 0.
+  const none = Math.max(1 - c * mass, 0);
+  const lost = (n) => c * n < 1e-17 ? n * blind : (none ** n - Math.max(none - c * blind, 0) ** n) / c;
+  return { grids, c, rows, unseen: (n) => lost(n) / rows(n) };
 }
 
 // The places of numbers in descending order, to about 1e−9. Sorting without a function of one's own
@@ -251,8 +254,7 @@ function tokensOf(found, n) {
     return sum * LN2 / found.rows(n);
   });
   const value = sums.reduce((a, b) => a + b) / sums.length;
-  const unseen = found.blind ** n / Math.min(1, found.c * found.rows(n));
-  return { value: Math.min(Math.max(value, 1), n), first: sums[0], unseen };
+  return { value: Math.min(Math.max(value, 1), n), first: sums[0], unseen: found.unseen(n) };
 }
 
 // n_eff where it is resolved, else NaN: two sets of nodes agree, and so do two steps of u.
@@ -260,7 +262,7 @@ function checkedTokens(kernel, beta, gamma, n) {
   if (n === 1) return 1;
   const [fine, coarse] = [FINE, COARSE].map((rule) => tokensOf(transforms(kernel, beta, gamma, n, n, rule), n));
   const nodes = Math.abs(fine.first - coarse.first), step = Math.abs(fine.first - fine.value);
-  // Rows whose tokens are all too small for float64 are not in the mean.
+  // Rows whose tokens float64 does not see are not in the mean.
   const seen = fine.unseen * n < SAME && Number.isFinite(fine.value);
   return seen && nodes <= SAME * fine.value && step <= SAME_STEP * fine.value ? fine.value : NaN;
 }
