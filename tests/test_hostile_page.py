@@ -201,7 +201,8 @@ def test_no_text_of_a_record_becomes_markup(monkeypatch):
             tags = Tags(text)
             assert {tag for tag, _ in tags.found} <= elements, where
             assert not [n for _, names in tags.found for n in names if n.startswith("on")], where
-            assert all(x.startswith("data:,") for x in tags.addresses), where
+            addresses = {x for x in tags.addresses if not x.startswith("data:,")}
+            assert addresses == {reproduction.EXPLORE}, where
             shown += PAYLOAD not in text and "script src" in text
     assert shown >= 90
     assert refused >= 60

@@ -154,7 +154,8 @@ def problems(page):
         for name, value in attributes.items():
             value = value or ""
             if name.split(":")[-1] in {"href", "src", "srcset", "data", "action", "poster"}:
-                if not value.startswith(("#", "data:")) and value not in BESIDE.get(tag, ()):
+                beside = value in BESIDE.get(tag, ()) or (tag, value) == ("a", reproduction.EXPLORE)
+                if not value.startswith(("#", "data:")) and not beside:
                     found.append((tag, name, value))
             elif "//" in value or re.search(_OUTSIDE, value):
                 found.append((tag, name, value))

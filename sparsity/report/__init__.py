@@ -42,6 +42,10 @@ __all__ = [
 
 _TITLE = "How sharply can attention focus?"
 _OVERVIEW = "overview"
+_SLIDERS = (
+    '<p class="note">With sliders for β, γ, n, d and λ: <a href="explore.html">explore.html</a>, '
+    "a page of its own beside this one.</p>"
+)
 # Characters of a formula beyond which it no longer fits 368 pixels, the width of a phone, at full
 # size.
 _WIDE = 48
@@ -108,6 +112,7 @@ def render(
     body = [
         answer.opening(_TITLE, shown, finding, crosscheck, claims),
         contents_list(contents),
+        _SLIDERS,
         figures_section(rest, len(first) + 1),
         _formulas(),
         comparison.section_of(crosscheck),

@@ -84,6 +84,8 @@ def links(path):
     text = path.read_text("utf-8")
     inside, outside = [], []
     for address in re.findall(r'<(?:a|img|link|script)\b[^>]*?\s(?:href|src)="([^"]*)"', text):
+        if address.startswith("data:"):
+            continue  # in the page itself
         target, anchor = urldefrag(address)
         if re.match(r"[a-z]+:", target):
             outside.append(target)
