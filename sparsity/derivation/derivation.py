@@ -12,7 +12,7 @@ from typing import Any
 import sympy
 from sympy import Expr
 
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, name_with_title
 
 z = sympy.Symbol("z", real=True)  # z = β/γ, for kernels whose S depends on nothing else
 
@@ -85,7 +85,7 @@ class Derivation:
 
     def text(self) -> str:
         """Write the derivation as plain text, formulas in Unicode art."""
-        out = [f"{self.kernel.name}: {self.kernel.title}", ""]
+        out = [name_with_title(self.kernel), ""]
         out += _block("a", self.kernel.weight)
         out += [f"Assumes: {assumption}" for assumption in self.assumptions] + [""]
         for name, value in (("E|a|", self.first_moment), ("E a²", self.second_moment)):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Of a point. Draws grow like the inverse square of the error: each point costs 10,000 times what it
 # does at the default.
 MIN_REL_ERROR = 1e-5
-TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
 
