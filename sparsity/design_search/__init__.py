@@ -32,7 +32,7 @@ from sparsity.design_search.scan import CPU_SECONDS, TooLong, scan_lengths
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
-from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
@@ -43,6 +43,7 @@ LENGTHS = (64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000)
 _LONGEST = 1e12  # tokens up to which n_eff is exact to 1e-9
 
 
+@names_parameters("beta", "gamma")
 def design(
     kernel: str | Kernel | Row = "exp",
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.special import ndtr
 
 from sparsity.design_search.monotone import Reach
-from sparsity.errors import InputError
+from sparsity.errors import InputError, WrongAttribute
 from sparsity.exact_law.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity, name_with_title
 from sparsity.rows.row import Row
@@ -122,7 +122,7 @@ class Design:
     def n_eff(self) -> float:
         """The check of a wanted n_eff."""
         if self.quantity != "n_eff":
-            raise AttributeError(f"this design is of {self.quantity}; see check")
+            raise WrongAttribute(f"this design is of {self.quantity}; see check")
         return self.check
 
     def summary(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sparsity import quantities
 from sparsity.arguments import choice, flag, instance, several, text, vector
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.plots import requests
 from sparsity.plots.requests import CurveRequest
 from sparsity.quantities import Quantity
@@ -30,11 +30,19 @@ from sparsity.rows.row import RowLike
 if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from sparsity.attention.describe import Description
     from sparsity.plots.drawing import Chart, Words
     from sparsity.plots.scales import View
     from sparsity.rows.row import Row
+
+    class _ChartAxes(Axes):
+        """The axes of a whole figure, so that a type checker takes `plot(…).figure.savefig(…)`."""
+
+        @property
+        def figure(self) -> Figure: ...  # type: ignore[override]
+
 
 _LONGEST_NAME = 28  # of a kernel in a title; that of a longer formula says "a formula"
 LENGTHS_OF_A_MODEL = "1024:1048576:21:log"  # where rows by name are drawn, if nothing else is said
@@ -44,6 +52,7 @@ _SMALLEST, _LARGEST = 2.0, 100.0  # inches: on less there is no room for axes be
 __all__ = ["chart", "figure_size", "plot"]
 
 
+@names_parameters()
 def plot(
     what: RowLike | Sequence[RowLike] | Mapping[str, Row] | Description | xarray.Dataset,
     x: str = "length",
@@ -65,7 +74,7 @@ def plot(
     figsize: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
-) -> Axes:
+) -> _ChartAxes:
     """Draw a quantity of one or several rows against the row length or another parameter.
 
     The exact law is a solid line, the limit of long rows a dashed one beside it, and solid where it

@@ -53,6 +53,14 @@ class CurveRequest:
         """Return the parameter that moves in the row along the abscissa, and its values."""
         return (x, values) if self.spread is None else (GAMMA.name, self.spread(values))
 
+    def fixed(self, x: str) -> dict[str, Any]:
+        """Return what the curve holds fixed besides x, by the names of parameters."""
+        own = {"kernel": self.row.kernel.name, **self.row.params, "length": self.length}
+        if self.row.steps:
+            own["steps"] = " ".join(self.row.described()["steps"])
+        moves = {x} if self.spread is None else {x, self.moved(x, np.ones(1))[0]}
+        return {k: v for k, v in own.items() if v is not None and k not in moves}
+
     @property
     def fast(self) -> bool:
         """Whether a curve of the exact law costs little more than a point of it."""
