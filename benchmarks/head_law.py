@@ -24,6 +24,7 @@ import xarray
 from benchmarks import ahead
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
+from sparsity import plotting
 from sparsity.attention.checkpoints import smollm2
 from sparsity.attention.claims.head_evidence import LAWS, Law, gaussian_table
 from sparsity.attention.claims.heads import judge_heads
@@ -33,7 +34,6 @@ from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, l
 from sparsity.attention.measurement.heads import measure_heads, row_sparsity
 from sparsity.attention.measurement.row_laws import log_head_law
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.figures import plotting
 from sparsity.output import json_text
 
 RESULTS = Path(__file__).parent / "results"

@@ -30,16 +30,19 @@ from sparsity import (
     design,
     evaluate,
     exact,
+    quantities,
     score_kernel,
     sink_logit,
 )
 from sparsity.design_search import LENGTHS, Design, Impossible
 from sparsity.design_search.free import free_number
-from sparsity.design_search.monotone import solve_rising
+from sparsity.design_search.monotone import BY_SHARPNESS, sharpness, solve_rising
 from sparsity.design_search.scan import TooLong
+from sparsity.errors import TooFine
 from sparsity.exact_law.regimes import condensed_share, critical_spread
 from sparsity.kernels.symbols import s
 from sparsity.output import json_ready
+from sparsity.quantities.base import RowSums
 
 inverting = importlib.import_module("sparsity.design_search")
 
@@ -502,6 +505,59 @@ def test_solve_rising():
     assert solve_rising(lambda x: x, (0, 3), 2) == 0
     assert solve_rising(lambda x: x + 1, (0, 3), 2) is None
     assert solve_rising(lambda x: x - 4, (0, 3), 9) is None
+
+    def narrow(x: float) -> float:
+        if x > 1.01:
+            raise TooFine("x", x, "is too wide")
+        return x - 0.999
+
+    assert solve_rising(narrow, (0, 9), 0.0) == pytest.approx(0.999)  # steps of 0.8 would pass it
+    with pytest.raises(TooFine):
+        solve_rising(lambda x: narrow(x) - 9, (0, 9), 0.0)
+
+
+WANTED = {
+    "S": 0.3, "n_eff": 20, "entropy": 2.5, "participation": 0.2, "max_weight": 0.4, "gini": 0.5,
+    "hoyer": 0.5, "top_k_mass:4": 0.6, "top_k_mass:40": 0.9,
+}  # fmt: skip
+
+
+def test_what_goes_by_sharpness_does_so_in_every_row():
+    scores = np.random.default_rng(5).normal(size=(200, 64))
+    assert {name.partition(":")[0] for name in WANTED} == set(BY_SHARPNESS)
+
+    def values(name: str, gamma: float) -> np.ndarray:
+        quantity = quantities.named(name)
+        p = np.exp(gamma * scores)
+        p /= p.sum(-1, keepdims=True)
+        row = RowSums(64, p.sum(-1), (p * p).sum(-1), 0.0, 0.0, weights=p, one=1.0)
+        return np.asarray(quantity.of(row))
+
+    for name in WANTED:
+        sign = sharpness(quantities.named(name))
+        assert (sign * (values(name, 1.3) - values(name, 1.0)) > 0).all(), name
+    # What does not go by it in every row: the third largest weight alone, up and down.
+    third = [np.sort(np.exp(g * scores) / np.exp(g * scores).sum(-1, keepdims=True))[:, -3]
+             for g in (1.0, 1.3, 5.0)]  # fmt: skip
+    assert ((third[1] > third[0]) & (third[2] < third[1])).any()
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_one_root_is_what_a_search_finds(name, monkeypatch):
+    root = design("exp", length=64, of=name, value=WANTED[name], lengths=[256])
+    assert root.looks == 0
+    assert root.check == pytest.approx(WANTED[name], rel=1e-9)
+    monkeypatch.setattr(inverting, "sharpness", lambda quantity: 0)
+    if name != "n_eff":
+        search = design("exp", length=64, of=name, value=WANTED[name], max_seconds=60, lengths=())
+        assert search.looks > 20
+        assert search.value == pytest.approx(root.value, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("participation", 0.999), ("top_k_mass:8", 1 - 1e-9)])
+def test_beyond_a_law_that_is_resolved(name, wanted):
+    with pytest.raises(InputError, match="where the law is not resolved"):
+        design("exp", length=4096, of=name, value=wanted, lengths=())
 
 
 TURNING = [  # (row, length, free, wanted, how many values give it): n_eff turns in what is free

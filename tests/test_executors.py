@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import tiny_model
 
-from sparsity import InputError, figures, models
+from sparsity import InputError, figures, models, plotting
 from sparsity import claims_ledger as ledger
 from sparsity.attention.measurement import corpus
 from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.findings import core
-from sparsity.figures import plotting
-from sparsity.figures.figure import Series
 from sparsity.output import json_text
+from sparsity.series import Series
 from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6

@@ -14,11 +14,11 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 from scipy import stats
 
-from sparsity import InputError, evaluate, exact, figures
-from sparsity.figures import ALL, Context, plotting, render, write_all
-from sparsity.figures.figure import csv_of_curves
+from sparsity import InputError, evaluate, exact, figures, plotting
+from sparsity.figures import ALL, Context, render, write_all
 from sparsity.figures.phase import WIDEST
 from sparsity.sampling import batches
+from sparsity.series import csv_of_curves
 
 jax.config.update("jax_enable_x64", True)
 

@@ -12,7 +12,7 @@ import xarray
 from scipy import special, stats
 from softmax_apart import softmax_weights
 
-from sparsity import InputError, Row, SinkLogit, exact, measure, metric
+from sparsity import InputError, Row, SinkLogit, exact, measure, metric, plotting
 from sparsity.attention import claims as claims_model
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun, Sinks
 from sparsity.attention.measurement import (
@@ -27,7 +27,6 @@ from sparsity.attention.measurement import (
 )
 from sparsity.attention.measurement import sinks as layers_sinks
 from sparsity.attention.page import job
-from sparsity.figures import plotting
 from sparsity.rows import rotation
 from sparsity.stacks import sinks
 

@@ -17,10 +17,9 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures, plotting, sampling
 from sparsity.cli import cli
-from sparsity.figures import plotting
-from sparsity.plots import chart, colors, curves, requests
+from sparsity.plots import chart, colors, requests
 
 matplotlib.use("agg")
 HOME = Path(__file__).parents[1]
@@ -225,13 +224,13 @@ def test_points_are_drawn_alone_where_the_exact_law_is_refused():
 
 
 def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_path, capsys):
-    drawn = curves.draw
+    drawn = sampling.draw
 
-    def doubtful(row, sampling, *, length, of):
-        found = drawn(row, sampling, length=length, of=of)
+    def doubtful(row, settings, *, length, of):
+        found = drawn(row, settings, length=length, of=of)
         return replace(found, warning="few heavy draws" if length == 16 else None)
 
-    monkeypatch.setattr(curves, "draw", doubtful)
+    monkeypatch.setattr(sampling, "draw", doubtful)
     made = chart("exp", gamma=1, length=LENGTHS, montecarlo=[4, 16], rel_error=0.1)
     assert list(made.curves[0].exact.doubted) == [False, False, True, False]
     ax = Figure().add_subplot()
@@ -830,3 +829,12 @@ def test_importing_sparsity_loads_no_matplotlib():
     code = "import sys, sparsity; print(sorted({'matplotlib', 'jax', 'pandas'} & {*sys.modules}))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_a_chart_of_theory_alone_never_loads_jax(tmp_path):
+    drawn = "import sys, sparsity; sparsity.plot({}, gamma=2, length=[4, 64])"
+    for what, loaded in (("'exp'", False), ("'s + 2'", False), ("'exp', montecarlo=1", True)):
+        code = f"{drawn.format(what)}; print('jax' in sys.modules)"
+        command = [sys.executable, "-c", code]
+        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert found.stdout.strip() == str(loaded), found.stderr

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from benchmarks.bench import curves, finite, users, verdict
 from benchmarks.bench.tables import seconds as as_seconds
 from benchmarks.bench.tables import table
-from sparsity.figures import plotting
+from sparsity import plotting
 from sparsity.output import folder, json_ready, json_text, power_of_ten, write_together
 
 _LOW, _HIGH = 1e-5, 1e9  # seconds shown; what takes longer stands at the right, with its number

@@ -96,7 +96,7 @@ def draw(folder: Path) -> None:
     """Write each picture as plot-NAME.svg."""
     import matplotlib
 
-    from sparsity.figures import plotting
+    from sparsity import plotting
 
     matplotlib.use("Agg")
     from matplotlib import pyplot

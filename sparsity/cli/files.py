@@ -58,9 +58,9 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     Returns:
         The series of its curves, and the name of the data's file.
     """
-    from sparsity.figures import plotting
-    from sparsity.figures.figure import csv_of_curves
+    from sparsity import plotting
     from sparsity.plots.drawing import SIZE
+    from sparsity.series import csv_of_curves
 
     series, words = [each for curve in made.curves for each in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))

@@ -1,6 +1,6 @@
 """`design`: which parameter gives the wanted quantity in a row of n, by inverting the exact law.
 
-    design ──> monotone   n_eff of a kernel that is known to rise in its parameter: one root
+    design ──> monotone   what is known to rise in the parameter of a kernel: one root
            ├─> free       the number that is free in any row, and the range of it
            │     └─> scan any quantity: a look over the whole range, then every root
            └─> answer     the parameter, its check by the exact law, the reach, other lengths
@@ -27,9 +27,16 @@ from sparsity.design_search.answer import (
     sink_growth_in_words,
 )
 from sparsity.design_search.free import free_number
-from sparsity.design_search.monotone import Coordinate, Reach, rising_coordinate, solve_rising
+from sparsity.design_search.monotone import (
+    Coordinate,
+    Reach,
+    rising_coordinate,
+    sharpness,
+    solve_rising,
+    spread_of_softmax,
+)
 from sparsity.design_search.scan import CPU_SECONDS, TooLong, scan_lengths
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, names_parameters
@@ -40,6 +47,7 @@ from sparsity.rows.steps import SinkLogit
 __all__ = ["LENGTHS", "Design", "Impossible", "design"]
 
 LENGTHS = (64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000)
+_LARGEST_STEP = 1.0  # of a coordinate, most of them logarithms: wider laws take longer to resolve
 _LONGEST = 1e12  # tokens up to which n_eff is exact to 1e-9
 
 
@@ -108,7 +116,7 @@ def design(
     rises = record in (exp, relu2, identity, decayed) and quantity is quantities.n_eff
     if not of_row and free is None and rises:
         given = _check_options(record, options)
-        return _by_root(record, n, _wanted(value, quantity, n), given, others)
+        return _by_root(record, quantity, n, _wanted(value, quantity, n), given, others)
     free = free or _default_free(record, quantity, options, of_row)
     if isinstance(kernel, Row):
         row = row_of(kernel, options)
@@ -119,8 +127,9 @@ def design(
         row = Row(record, **(own | options))
     with_sink_logit = any(isinstance(step, SinkLogit) for step in row.steps)
     wanted = _wanted(value, quantity, n, with_sink_logit)
+    rises = rises or (record is exp and sharpness(quantity) != 0)
     if rises and (held := _held(row, free)) is not None:
-        return _by_root(record, n, wanted, held, others)
+        return _by_root(record, quantity, n, wanted, held, others)
     return _by_scan(row, free, n, quantity, wanted, others, max_seconds, lengths is not None)
 
 
@@ -205,48 +214,75 @@ def _held(row: Row, free: str) -> dict[str, float] | None:
 
 
 def _by_root(
-    record: Kernel, n: float, wanted: float, given: dict[str, float], others: list[float]
+    record: Kernel,
+    quantity: Quantity,
+    n: float,
+    wanted: float,
+    given: dict[str, float],
+    others: list[float],
 ) -> Design:
-    """Design the n_eff of a kernel whose reach is known, and in whose parameter n_eff rises."""
-    free = rising_coordinate(record, n, wanted, given)
+    """Design a quantity whose reach is known, and which rises in the parameter of a kernel."""
+    of_tokens = quantity is quantities.n_eff
+
+    def coordinate(length: float) -> Coordinate:
+        if of_tokens:
+            return rising_coordinate(record, length, wanted, given)
+        return spread_of_softmax(quantity, length, given)
+
+    free = coordinate(n)
     if wanted not in free.reach:
         row = Row(record, **free.parameters(min(max(free.start, free.ends[0]), free.ends[1])))
-        raise Impossible(row, n, "n_eff", wanted, free.reach)
-    x = _solve(record, n, wanted, free, free.start)
+        raise Impossible(row, n, quantity.name, wanted, free.reach)
+    x = _solve(record, quantity, n, wanted, free, free.start)
     row = Row(record, **free.parameters(x))
     rows, shift = [], x - free.start  # the first guess of a length is off as that of the last was
     for other in others:
-        there = rising_coordinate(record, other, wanted, given)
+        there = coordinate(other)
         value = None
         if wanted in there.reach:
-            near = _solve(record, other, wanted, there, there.start + shift)
+            near = _solve(record, quantity, other, wanted, there, there.start + shift)
             value, shift = there.value(near), near - there.start
         rows.append(Requirement(int(other), value, there.reach.low, there.reach.high))
     return _checked(
         row,
         n,
-        quantities.n_eff,
+        quantity,
         wanted=wanted,
-        parameter="scale" if record is exp and "gamma" in given else free.name,
+        parameter="scale" if of_tokens and record is exp and "gamma" in given else free.name,
         value=free.value(x),
         reach=free.reach,
         requirements=tuple(rows),
-        growth=growth_in_words(record, n, wanted, given, row.params),
+        growth=growth_in_words(record, n, wanted, given, row.params) if of_tokens else "",
     )
 
 
-def _solve(kernel: Kernel, length: float, wanted: float, free: Coordinate, start: float) -> float:
-    """Return the coordinate at which the kernel has the wanted n_eff."""
+def _solve(
+    kernel: Kernel,
+    quantity: Quantity,
+    length: float,
+    wanted: float,
+    free: Coordinate,
+    start: float,
+) -> float:
+    """Return the coordinate at which the kernel has the wanted value of the quantity.
+
+    Raises:
+        InputError: it is beyond where the law can be computed.
+    """
+    known = [min(max(start, free.ends[0]), free.ends[1])]
 
     def excess(x: float) -> float:
-        return math.log(exact(kernel, length=length, **free.parameters(x)).value / wanted)
+        found = exact(kernel, length=length, of=quantity, **free.parameters(x))
+        known.append(x)
+        return math.log(found.value / wanted)
 
-    found = solve_rising(excess, free.ends, start)
+    try:
+        found, reason = solve_rising(excess, free.ends, known[0], _LARGEST_STEP), "computed"
+    except TooFine as error:
+        found, reason = None, f"resolved ({error.fix})"
     if found is None:
-        here = min(max(start, free.ends[0]), free.ends[1])
-        end = free.value(free.ends[excess(here) < 0])
-        fix = f"needs {free.name} beyond {end:.3g}, where the law is not computed; "
-        raise InputError("n_eff", wanted, f"{fix}keep off the ends of {free.reach}")
+        fix = f"needs {free.name} beyond {free.value(known[-1]):.3g}, where the law is not {reason}"
+        raise InputError(quantity.name, wanted, f"{fix}; keep off the ends of {free.reach}")
     return found
 
 

@@ -1,7 +1,7 @@
 """Where a quantity is known to rise in what is free, the exact law is inverted by one root.
 
-So it is of n_eff in the parameter of four kernels, in a coordinate x in which it rises, and of the
-mass of a sink in its logit.
+So it is of n_eff in the parameter of four kernels, of all that goes by how uneven weights are in
+the spread of softmax, in a coordinate x in which it rises, and of the mass of a sink in its logit.
 """
 
 from __future__ import annotations
@@ -16,19 +16,28 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sparsity.arguments import number
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
 from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.limit.long_rows import log_sums
+from sparsity.quantities import Quantity
 from sparsity.rows.classes import classed
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
 
 # How far from where a sink begins to matter its logit is looked for: e^(−1e4) is 0 in float64.
 _FARTHEST_LOGIT = 1e4
+_MOST_HALVINGS = 5  # of a step beyond which a law is too wide: its end is known to 3 % of the step
+# Whether a quantity rises (+1) or falls (−1) as softmax gets sharper. A larger γ raises every
+# p_j = e^(γx_j)/Σ to the same power > 1, up to the sum: the new p majorizes the old one, in every
+# row. S, n_eff and entropy are Schur-concave, and the others Schur-convex (Marshall & Olkin).
+BY_SHARPNESS = {
+    **{"S": -1, "n_eff": -1, "entropy": -1, "participation": 1, "max_weight": 1, "gini": 1},
+    **{"hoyer": 1, "top_k_mass": 1},  # of a family all
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A free parameter at one length, as a coordinate x in which n_eff rises.
+    """A free parameter at one length, as a coordinate x in which the quantity rises.
 
     Args:
         name: of the kernel's parameter that is solved for.
@@ -98,6 +107,27 @@ def _spread_of_softmax(length: float, wanted: float, given: dict[str, float]) ->
         reach=Reach(1.0, length, False, False, "1 for γ → ∞, all of them for γ → 0"),
         # With γ₀ given, what is asked for is the scale s of γ = γ₀·s·ln n.
         unit=given["gamma"] * math.log(length) if "gamma" in given else 1.0,
+    )
+
+
+def sharpness(quantity: Quantity) -> int:
+    """Return 1 for what rises as softmax gets sharper, −1 for what falls, 0 where neither."""
+    return BY_SHARPNESS.get(quantity.name.partition(":")[0], 0)
+
+
+def spread_of_softmax(quantity: Quantity, length: float, given: dict[str, float]) -> Coordinate:
+    """Return γ = e^(±x) for another quantity than n_eff that goes by how uneven weights are."""
+    sign = sharpness(quantity)
+    least, most = quantity.ends(length)
+    uniform, one_hot = (least, most)[::sign]
+    why = f"{one_hot:.6g} for γ → ∞, {uniform:.6g} for γ → 0"
+    return Coordinate(
+        name="gamma",
+        parameters=lambda x: {"beta": given.get("beta", 0.0), "gamma": math.exp(sign * x)},
+        ends=tuple(sorted((sign * math.log(1e-3), sign * math.log(300.0)))),  # type: ignore[arg-type]
+        # √(½ ln n), where rows begin to condense on a few large weights
+        start=sign * 0.5 * math.log(0.5 * math.log(length)),
+        reach=Reach(least, most, False, False, why),
     )
 
 
@@ -149,7 +179,7 @@ def _decay(length: float, wanted: float) -> Coordinate:
 def rising_coordinate(
     kernel: Kernel, length: float, wanted: float, given: dict[str, float]
 ) -> Coordinate:
-    """Return the free parameter of a kernel in a row of n.
+    """Return the free parameter of a kernel in a row of n, in which its n_eff rises.
 
     Args:
         kernel: exp, relu2, identity or decayed.
@@ -163,7 +193,10 @@ def rising_coordinate(
 
 
 def solve_rising(
-    excess: Callable[[float], float], ends: tuple[float, float], start: float
+    excess: Callable[[float], float],
+    ends: tuple[float, float],
+    start: float,
+    largest_step: float = math.inf,
 ) -> float | None:
     """Find the zero of a rising function: doubling steps from `start` bracket it, Brent finds it.
 
@@ -171,20 +204,32 @@ def solve_rising(
         excess: the function.
         ends: where it may be evaluated.
         start: a first guess.
+        largest_step: from one look to the next.
 
     Returns:
         The zero; None if there is none between the ends.
+
+    Raises:
+        TooFine: the function is not resolved so far out, nor after some halvings of the step.
     """
     excess = functools.cache(excess)  # an exact law each, and ends of brackets are asked twice
     here = min(max(start, ends[0]), ends[1])
-    up, step = excess(here) < 0, 0.1
+    up, step, halvings = excess(here) < 0, 0.1, 0
     while excess(here) != 0:
         there = min(here + step, ends[1]) if up else max(here - step, ends[0])
-        if excess(here) * excess(there) <= 0:
+        try:
+            crossed = excess(here) * excess(there) <= 0
+        except TooFine:
+            if halvings == _MOST_HALVINGS:
+                raise
+            largest_step = step = step / 2
+            halvings += 1
+            continue
+        if crossed:
             return float(brentq(excess, here, there, xtol=1e-12))  # type: ignore[arg-type]
         if there in ends:
             return None
-        here, step = there, 2 * step
+        here, step = there, min(2 * step, largest_step)
     return here
 
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.signal import find_peaks
 from scipy.special import ndtri
 
 from sparsity.arguments import number
@@ -145,6 +144,8 @@ def _find_turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list
     """
     if free.step is not None or free.field not in ("beta", "gamma"):
         return []
+    from scipy.signal import find_peaks  # slow to import
+
     # Such a row is one sample that has every score once: z on a grid, each as often as the normal
     # density says, up to the score that the largest of n is likely to have. Its n_eff, up to a
     # factor, is two sums, for all values of the free number at once.

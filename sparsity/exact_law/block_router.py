@@ -20,7 +20,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy.interpolate import make_interp_spline
 from scipy.special import ndtr
 
 from sparsity.errors import InputError
@@ -152,6 +151,8 @@ class _Table:
 
     def __init__(self, v: np.ndarray, log_m: np.ndarray, every: int) -> None:
         """Fit through every so-manieth point of ln m(v) − v."""
+        from scipy.interpolate import make_interp_spline  # slow to import, and every law reads this
+
         v, log_m = v[::every], log_m[::every]
         self.low, self.high = v[0], v[-1]
         self.m = make_interp_spline(v, log_m, k=7)

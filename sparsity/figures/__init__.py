@@ -1,6 +1,7 @@
 """The figures: each a short file with its words, data and drawing, and the explicit tuple of all.
 
-`figure` has what a figure is and its curves, `plotting` the style and what is drawn in it.
+`figure` has what a figure is; its curves are records of `sparsity.series`, drawn by
+`sparsity.plotting`.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from sparsity import plotting
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import instance
 from sparsity.arguments import progress as check_progress
-from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.capacity import FIGURE as capacity
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
-from sparsity.figures.figure import Context, Data, Figure, Plate, csv_of_curves
+from sparsity.figures.figure import Context, Data, Figure, Plate
 from sparsity.figures.identity import FIGURE as identity
 from sparsity.figures.lengths import FIGURE as lengths
 from sparsity.figures.measures import FIGURE as measures
@@ -35,6 +36,7 @@ from sparsity.figures.rows import FIGURE as rows
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.figures.temperature import FIGURE as temperature
 from sparsity.output import folder, write_together
+from sparsity.series import csv_of_curves
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
 __all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]

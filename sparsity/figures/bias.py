@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series, from_sweeps
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.figures.nonnegative import noise_ratio, sample_features
 from sparsity.kernels.zoo import elu1
 from sparsity.limit.evaluation import evaluate
+from sparsity.series import Point, Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 
 SCORES = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}

@@ -33,13 +33,14 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import chi2
 
+from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.capacity import needle_capacity
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Needle
 from sparsity.sampling.first_passage import sample_capacity
+from sparsity.series import Point, Series
 
 KERNELS = {"exp": "softmax", "power4": "s⁴", "relu2": "relu²", "identity": "identity"}
 DIMS = np.unique(np.round(np.geomspace(4, 36, 13)).astype(int))

@@ -23,14 +23,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.figures.rope import matched
 from sparsity.rows.rope_scaling import DynamicNtkScaling
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sampling.row_sampling import sample_rows
+from sparsity.series import Point, Series
 
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
 SAMPLED = (64, 1024)

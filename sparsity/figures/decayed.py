@@ -19,8 +19,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.series import Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 
 DECAYS = {1.0: "1", 0.999: "0.999", 0.99: "0.99", 0.9: "0.9", 0.5: "0.5"}

@@ -24,11 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.design_search import design
 from sparsity.design_search.monotone import rising_coordinate
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.kernels import identity
+from sparsity.series import Series
 
 TOKENS = 8.0
 LENGTHS = np.unique(np.round(np.geomspace(64, 1e9, 19)))

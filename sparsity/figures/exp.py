@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.series import Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 
 BETAS = {-2.0: "−2", 0.0: "0", 2.0: "2"}

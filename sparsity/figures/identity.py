@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, from_sweeps
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.series import from_sweeps
 from sparsity.sweeps.curves import sweep
 
 BETAS = {0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2", 4.0: "4"}

@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.exact_law.exact import exact, exact_grid
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.kernels import identity, relu2
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import n_eff
 from sparsity.sampling import draw as sample
+from sparsity.series import Point, Series
 
 CURVES = (
     *((relu2, -2.0, "relu2, β = −2γ"), (relu2, 0.0, "relu2, β = 0")),

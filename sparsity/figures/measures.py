@@ -26,12 +26,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.evaluation import evaluate
 from sparsity.rows.row import Row
 from sparsity.sampling.row_sampling import draw_rows
+from sparsity.series import Point, Series
 
 LENGTH, KEYS = 512, 8
 GAMMAS = np.linspace(0.04, 6.0, 25)

@@ -25,12 +25,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias
 from sparsity.sampling.row_sampling import sample_rows
+from sparsity.series import Point, Series
 
 GAMMA, LENGTH = 2.0, 4096  # what each panel holds fixed
 LENGTHS = np.unique(np.round(2.0 ** np.arange(1, 16.1, 0.5)).astype(int))

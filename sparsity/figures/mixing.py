@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.series import Point, Series
 from sparsity.stacks.collapse import neighbours
 from sparsity.stacks.mixing import LayerSink, Stack, sampled
 from sparsity.stacks.mixing_law import average, distances

@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, from_sweeps
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.kernels import Kernel
 from sparsity.kernels.queries import named
 from sparsity.kernels.zoo import relu
 from sparsity.limit.evaluation import evaluate
 from sparsity.limit.quadrature import moment
 from sparsity.sampling import estimators
+from sparsity.series import Point, from_sweeps
 from sparsity.sweeps.curves import sweep
 
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.figures.nonnegative import sample_noisy_features
 from sparsity.limit.evaluation import evaluate
+from sparsity.series import Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 
 LENGTH = 1024  # the row whose floor is shown

@@ -21,10 +21,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from sparsity import plotting
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import critical_spread, limit_reach
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.series import Series
 
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
 LEVELS = {  # of n_eff, and the length at which a contour is named

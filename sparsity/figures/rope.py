@@ -22,12 +22,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sampling.row_sources import rotary_scores
+from sparsity.series import Point, Series
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 SLACK_AT = 4096

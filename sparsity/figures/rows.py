@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.series import Point, Series
 from sparsity.sweeps.curves import sweep
 
 GAMMAS = (1.0, 2.0, 3.0, 4.0)

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.design_search.monotone import sink_logit
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.long_rows import log_total
 from sparsity.rows.row import Row
+from sparsity.series import Series
 
 MASS = 0.5
 GAMMAS = (1.0, 2.0, 3.0, 4.0)

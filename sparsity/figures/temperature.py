@@ -27,13 +27,14 @@ from typing import Any
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.design_search import design
 from sparsity.exact_law.exact import exact
-from sparsity.figures import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure, Point, Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, LogLength, ScalableSoftmax, ScaleInvariant, Yarn
 from sparsity.sampling.row_sampling import sample_rows
+from sparsity.series import Point, Series
 
 TRAINED, GAMMA = 8192, 3.0
 LENGTHS = np.unique(np.round(np.geomspace(512, 1e7, 29)).astype(int))

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import choice, flag, instance, several, text, vector
+from sparsity.arguments import (
+    check_budget,
+    check_seed,
+    choice,
+    flag,
+    float_type,
+    instance,
+    several,
+    text,
+    vector,
+)
 from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH, names_parameters
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
     from sparsity.plots.drawing import Chart, Words
     from sparsity.plots.scales import View
     from sparsity.rows.row import Row
+    from sparsity.sampling import Sampling
 
     class _ChartAxes(Axes):
         """The axes of a whole figure, so that a type checker takes `plot(…).figure.savefig(…)`."""
@@ -205,16 +216,17 @@ def chart(
         made = chart_of_dataset(what, x, of, limit, parameters)
     else:
         from sparsity.plots.curves import compute_curves, sampled_places
-        from sparsity.sampling import Sampling
 
         asked, values = requests.read_curves(what, x, parameters)
         quantity = _quantity(of, asked, x)
         names, common = _labels(asked)
         montecarlo = settings.pop("montecarlo")
-        sampling = Sampling(**settings, progress=progress)
         places = sampled_places(montecarlo, x, values)
-        curves = compute_curves(asked, quantity, x, values, places, sampling, names, limit)
-        from sparsity.plots.drawing import Chart  # with Matplotlib, which is loaded by now
+        sampling = _settings_of_sampling(settings, len(places) > 0)
+        curves = compute_curves(
+            asked, quantity, x, values, places, sampling, names, limit, progress
+        )
+        from sparsity.plots.drawing import Chart  # with Matplotlib, while the curves are checked
         from sparsity.plots.scales import is_log
 
         words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
@@ -275,6 +287,23 @@ def figure_size(given: Any) -> tuple[float, float]:
 # The defaults of `plot`. A standard error of 2 % is about as large as a marker: less could not be
 # seen. A point in a heavy tail may not reach it, and is left at the most samples.
 _SAMPLING = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
+
+
+def _settings_of_sampling(settings: Mapping[str, Any], sampled: bool) -> Sampling | None:
+    """Return how points are sampled, None where none are; all settings are checked in both cases.
+
+    Raises:
+        InputError: a bad setting.
+    """
+    if sampled:
+        from sparsity.sampling import Sampling  # with JAX: a chart of theory alone never loads it
+
+        return Sampling(**settings)
+    check_budget(settings["rel_error"], settings["max_samples"])
+    check_seed(settings["seed"])
+    if settings["dtype"] is not None:
+        float_type(settings["dtype"])
+    return None
 
 
 def _refuse_sampling(given: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb, to_rgba
 
-from sparsity.figures import plotting
-from sparsity.figures.plotting import LOOKS, Look
+from sparsity import plotting
+from sparsity.plotting import LOOKS, Look
 
 # Contrast of WCAG 2: its least for text, and that of the palest of the figures' colours on white.
 TEXT, LINE = 4.5, 2.7

@@ -6,7 +6,7 @@ parameters, a curve is one call; elsewhere it is a row for each value along the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,11 +25,11 @@ from sparsity.plots.requests import CurveRequest, with_value
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
-from sparsity.sampling import Sampling, draw
+from sparsity.series import Series
 from sparsity.sweeps.variables import cell_seed
 
 if TYPE_CHECKING:
-    from sparsity.figures.figure import Series
+    from sparsity.sampling import Sampling
 
 _THREADS = 2  # one compiles while another samples; more would share the same cores
 # Tokens of sampled rows, unless they are asked for: one token has n_eff = 1 without sampling, and a
@@ -71,9 +71,10 @@ def compute_curves(
     x: str,
     values: np.ndarray,
     places: np.ndarray,
-    sampling: Sampling,
+    sampling: Sampling | None,
     labels: Sequence[str],
     limits: bool,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Curve, ...]:
     """Compute everything that is drawn; the theory while the points are sampled.
 
@@ -83,9 +84,10 @@ def compute_curves(
         x: the name of the parameter along the abscissa.
         values: the values of x at which theory is computed, ascending.
         places: the values of x at which the curves are sampled.
-        sampling: the settings of the sampling; its callback counts curves and points.
+        sampling: the settings of the sampling; None where nothing is sampled.
         labels: the labels of the curves.
         limits: whether limits are drawn where there is an exact law.
+        progress: called with (curves and points done, all of them).
 
     Raises:
         InputError: nothing is known of the quantity here and nothing is sampled, or a value outside
@@ -97,8 +99,8 @@ def compute_curves(
     def tick() -> None:
         nonlocal done
         done += 1
-        if sampling.progress is not None:
-            sampling.progress(done, every)
+        if progress is not None:
+            progress(done, every)
 
     # JAX and XLA let go of the interpreter while they compile and sample: threads are enough.
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -159,16 +161,18 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
 
 
 def _sample(
-    request: CurveRequest, quantity: Quantity, x: str, place: float, sampling: Sampling
+    request: CurveRequest, quantity: Quantity, x: str, place: float, sampling: Sampling | None
 ) -> Estimate:
     """Sample one point, from a stream of its own."""
+    from sparsity.sampling import draw  # with JAX: a chart of theory alone never loads it
+
+    assert sampling is not None  # or there would be no point to sample
     ((row, n),) = _rows_along(request, *request.moved(x, np.array([place])))
     n = None if n is None else int(n)
     dim: dict[str, Any] = {} if request.spread is None else {x: int(place)}  # whole keys are drawn
     # By what is sampled, not by its number: a point keeps its draws when others are added.
     seed = cell_seed(sampling.seed, repr(row), n, quantity.name, *dim.values())
-    # Without the callback: progress counts whole points here.
-    return draw(row, replace(sampling, seed=seed, progress=None), length=n, of=quantity, **dim)
+    return draw(row, replace(sampling, seed=seed), length=n, of=quantity, **dim)
 
 
 def _theory(
@@ -185,8 +189,6 @@ def _theory(
     Raises:
         InputError: a law is refused or not known, and there are no points to draw without it.
     """
-    from sparsity.figures.figure import Series  # with Matplotlib: while the samplers compile
-
     at_all = np.unique(np.concatenate([values, places]))
     of_rows, of_long = np.full(at_all.shape, np.nan), None
     moved, along = request.moved(x, at_all)

@@ -18,12 +18,12 @@ from sparsity import kernels, quantities
 from sparsity.arguments import as_float64
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
-from sparsity.figures.figure import Series
 from sparsity.plots.curves import Curve, floor_of_rows
 from sparsity.plots.drawing import Chart, Words, ordinate_label
 from sparsity.plots.requests import MOST_CURVES, read_values, short, symbol
 from sparsity.plots.scales import is_log
 from sparsity.plots.typesetting import typeset_name, typeset_weight
+from sparsity.series import Series
 
 if TYPE_CHECKING:
     import xarray

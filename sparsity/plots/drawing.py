@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib.lines import Line2D
 
-from sparsity import quantities
+from sparsity import plotting, quantities
 from sparsity.axes import quantity_axis
 from sparsity.axes.controls import CONTROLS, NINES, Control
 from sparsity.errors import InputError
-from sparsity.figures import plotting
-from sparsity.figures.plotting import DASHED, Look
 from sparsity.kernels.parameters import LENGTH
 from sparsity.plots.colors import Palette, look_of
 from sparsity.plots.curves import Curve, common_floor, limit_alone
 from sparsity.plots.key import draw_key, key_handles, make_room
 from sparsity.plots.labels import CurveLabels
 from sparsity.plots.scales import View, ends_of_ordinate, set_log_ticks
+from sparsity.plotting import DASHED, Look
 from sparsity.quantities import Quantity
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 
-from sparsity.figures import plotting
-from sparsity.figures.plotting import DASHED, Look
+from sparsity import plotting
 from sparsity.plots.colors import Palette, look_of
 from sparsity.plots.curves import Curve, common_floor, limit_alone
+from sparsity.plotting import DASHED, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sparsity.figures.figure import Series
+    from sparsity.series import Series
 
 _LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
 _MOST_HEADROOM = 0.6  # of the axes, for a key

@@ -14,7 +14,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from sparsity.figures import plotting
+from sparsity import plotting
 from sparsity.plots.colors import Palette, readable
 
 _GAP = 15.0  # points between the middles of two labels

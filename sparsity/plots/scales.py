@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.axes.controls import LOG, NINES, Control
-from sparsity.figures import plotting
 from sparsity.output import power_of_ten
 from sparsity.plots.curves import Curve, common_floor
 

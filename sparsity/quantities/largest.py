@@ -20,18 +20,24 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     P(N = i) follow from each other by the ratio (q/(1 − q))·(n − i)/(i + 1). Where the mean nq is
     at least 1, E min(k, N) = k − Σ_{i<k} (k − i)P(N = i). Below, that would cancel, and the sum
     Σ min(i, k)P(N = i) itself is taken, of so many terms that the rest is below rounding: the
-    smaller the mean, the fewer. Far above k, all rows have k weights there.
+    smaller the mean, the fewer. Where more than k are hardly ever there, it is the mean itself,
+    and far above k, all rows have k weights there.
     """
     if k == 1:  # P(N ≥ 1) = 1 − (1 − q)^n
         return -np.expm1(n * log_rest)
     q = -np.expm1(log_rest)
     mean, odds = n * q, np.minimum(np.expm1(-np.maximum(log_rest, -40.0)), 1e15)
-    found = np.full(mean.shape, float(k))
+    # E max(N − k, 0) is below meanᵏ/(k + 1)! of the mean: less than rounding up to here. Most of a
+    # table lies there, far up where hardly a weight is.
+    rare = min(math.exp((math.lgamma(k + 2) - 53 * math.log(2)) / k), 1.0)
+    found = np.where(mean < rare, mean, float(k))
     # Of a mean up to 0.01, terms from the tenth on add less than 0.01⁹/9! of the first. Up to 1,
     # those beyond 22 add less than 1/22! of it.
     last = k + 10 * math.sqrt(k) + 40  # beyond it, N < k has less than e^−50
-    for low, high, terms in ((0.0, 1e-2, 9), (1e-2, 1.0, 22), (1.0, last, k)):
+    for low, high, terms in ((rare, 1e-2, 9), (max(rare, 1e-2), 1.0, 22), (1.0, last, k)):
         here = (mean >= low) & (mean < high)
+        if not here.any():
+            continue
         x = odds[here]
         p, sums = np.exp(n * log_rest[here]), np.zeros(x.shape)
         for i in range(terms):

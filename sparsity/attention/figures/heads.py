@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity import metric
+from sparsity import metric, plotting
 from sparsity.attention.figures.record import Picture, Rows, longest, plain, words
 from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.measurement.sinks import spell_token
-from sparsity.figures import plotting
-from sparsity.figures.plotting import BLUE, GREY, INK, ORANGE, VERMILLION
+from sparsity.plotting import BLUE, GREY, INK, ORANGE, VERMILLION
 
 if TYPE_CHECKING:
     import xarray

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparsity import plotting
 from sparsity.attention.claims.head_evidence import LAWS, late_rows
 from sparsity.attention.figures.record import Picture, Rows, longest, plain, words
 from sparsity.attention.measurement import tables
-from sparsity.figures import plotting
-from sparsity.figures.plotting import GREY, LOOKS
+from sparsity.plotting import GREY, LOOKS
 
 if TYPE_CHECKING:
     import xarray

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sparsity import plotting
 from sparsity.attention.measurement import tables
-from sparsity.figures import plotting
 from sparsity.output import csv_text
 
 if TYPE_CHECKING:

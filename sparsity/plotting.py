@@ -25,7 +25,7 @@ from sparsity.output import power_of_ten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sparsity.figures.figure import Series
+    from sparsity.series import Series
 
 INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
 # In points, so that markers of different shapes look about equally large.
