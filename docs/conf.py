@@ -19,7 +19,7 @@ project = "sparsity"
 author = "The sparsity authors"
 copyright = author
 version = release = sparsity.__version__
-html_title = "sparsity"
+html_title = f"sparsity {version}"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 root_doc = "docs/index"
