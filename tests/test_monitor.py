@@ -202,9 +202,8 @@ def test_bad_input_is_refused_in_one_line(act, says):
 def test_the_page_says_what_happens_in_jax():
     page = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text("utf-8")
     names = {}
-    exec(
-        compile(re.findall(r"```python\n(.*?)```", page, re.S)[0], "docs/monitor.md", "exec"), names
-    )
+    (code,) = re.findall(r"## JAX\n.*?```python\n(.*?)```", page, re.S)
+    exec(compile(code, "docs/monitor.md", "exec"), names)
     assert {"layer0.head0/n_eff", "layer0.head0/n_eff_exact"} <= set(names["told"])
     assert np.isfinite(float(names["value"]))
     assert all(np.asarray(slope).any() for slope in names["slopes"].values())

@@ -22,9 +22,12 @@ and what was to refute a prediction and was met is named. The rules by which a p
 prediction were in part written after the results, as it says. Each is of one task, or of one model,
 and has a negative control and several seeds or texts.
 `python -m experiments` runs all of them, or those that are named. A run that is cut short goes on
-where it was, and the same seeds give the same numbers. Claims that an experiment judges are marked
-*trained here* or *measured here*; `sparsity claims` and `sparsity reproduce` take their numbers as
-they are recorded, and run no experiment.
+where it was, and the same seeds give the same numbers on the same processor. On another one sums
+round otherwise, in the last digit, which training may amplify: of two processors the tables of
+recall, sinks and temperature were equal, those of the real model and of RoPE differed in the last
+of five digits, and the means of trained CoCA by less than the spread of its seeds. Claims that an
+experiment judges are marked *trained here* or *measured here*; `sparsity claims` and `sparsity
+reproduce` take their numbers as they are recorded, and run no experiment.
 
 Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of that
 on recall from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).

@@ -355,3 +355,7 @@ def _checked(row: Row, n: float, quantity: Quantity, **found: Any) -> Design:
     law = exact(row, length=n, of=quantity)
     check, bound, p = map(float, (law.value, law.error_bound, law.p_nonzero))
     return Design(row, int(n), quantity.name, check=check, error_bound=bound, p_nonzero=p, **found)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -97,3 +97,7 @@ def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
         message = 'the panel needs the extra "notebook": pip install "sparsity[notebook]"'
         raise NotInstalled(message, name=error.name) from None
     return Panel(opened(*shown, x=x, **values))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

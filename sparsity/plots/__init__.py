@@ -387,3 +387,7 @@ def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:
         long = curve.limit and replace(curve.limit, label=f"limit, {label}")
         curves.append(replace(curve, exact=replace(curve.exact, label=str(label)), limit=long))
     return made._replace(curves=tuple(curves))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

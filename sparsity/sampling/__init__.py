@@ -256,3 +256,7 @@ def _estimate_features(
         raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
     query = named_query(own["query"]).vector(dim)
     return estimators.features(kernels.exp, query, 0.0, spread, sampling)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

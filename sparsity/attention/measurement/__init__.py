@@ -22,7 +22,7 @@ A model's q and k, or its weights, become a dataset this way:
 `texts` cuts texts into windows of tokens, `runs` keeps what is finished of a long run, `heads`
 takes the scores of heads apart, and `probing` measures mixers that form no weights. `hugging_face`
 runs models of `transformers` and measures the calls that `torch_attention` explains, or else the
-weights that they return and `returned_weights` checks.
+weights that they return and `returned_weights` checks. `head_map` draws one head, token by token.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from sparsity.arguments import progress as check_progress
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save
 from sparsity.attention.measurement.head_constants import with_head_law
+from sparsity.attention.measurement.head_map import plot_head
 from sparsity.attention.measurement.heads import measure_heads
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
 from sparsity.attention.measurement.requested import SHAPE, requested_names
@@ -55,6 +56,7 @@ __all__ = [
     "measure",
     "measure_heads",
     "measure_model",
+    "plot_head",
     "save",
     "summary",
     "text",

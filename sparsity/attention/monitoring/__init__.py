@@ -12,19 +12,24 @@ FlexAttention. PyTorch is loaded on first use.
              tensors       statistics of some rows ── watching ────────────────┘
 """
 
+from sparsity.attention.monitoring.alerts import Crossing, alert
 from sparsity.attention.monitoring.logs import log, n_eff_exact
+from sparsity.attention.monitoring.pictures import plot_training
 from sparsity.attention.monitoring.step import OF, monitor, penalty
 from sparsity.attention.monitoring.tensors import flex_n_eff, torch_monitor, torch_penalty
 from sparsity.attention.monitoring.watching import Watch
 
 __all__ = [
     "OF",
+    "Crossing",
     "Watch",
+    "alert",
     "flex_n_eff",
     "log",
     "monitor",
     "n_eff_exact",
     "penalty",
+    "plot_training",
     "torch_monitor",
     "torch_penalty",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import as_float64, reals
+from sparsity.arguments import as_float64, choice, flag, reals, several
 from sparsity.attention.largest_logit import COARSE, expected_largest
 from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
@@ -15,6 +16,8 @@ from sparsity.errors import InputError
 # Of these the largest over rows, heads and layers is logged, as one logit is enough to overflow; of
 # all others the mean.
 _BY_MAXIMUM = ("max_logit", "max_logit_exact")
+_ENDS = {"min": 0.0, "max": 1.0}  # of heads
+_QUANTILES = {"q10": 0.1, "median": 0.5, "q90": 0.9}
 
 
 def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
@@ -32,7 +35,9 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
     return n * row_laws.exact_law(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
 
 
-def log(found: Any) -> dict[str, float]:
+def log(
+    found: Any, *, heads: bool = True, of: str | Sequence[str] | None = None, last: bool = False
+) -> dict[str, float]:
     """Return what `monitor` saw as a flat dict of names and floats, for any logger that takes one.
 
     Names are "layer.head/statistic", "layer/statistic" over its heads and "all/statistic" over all.
@@ -45,21 +50,70 @@ def log(found: Any) -> dict[str, float]:
 
     Args:
         found: a dict of arrays [..., heads, rows] for each layer, in lists or dicts of any depth.
+        heads: whether each head has names of its own. Without them every layer has the least and
+            the largest value of its heads beside the mean, "layer/statistic_min" and "_max", and
+            "all" has those, "_q10", "_median" and "_q90" of all heads.
+        of: the statistics to name, such as "n_eff" and "n_eff_exact"; None for all.
+        last: whether to take only the rows with a full context, those that see as many keys as any
+            row of their layer.
 
     Raises:
-        InputError: anything else.
+        InputError: anything else, a statistic that is not there, or `last` without `length`.
     """
-    layers = {name: _by_head(name, values) for name, values in _walk_layers(found, "")}
+    heads, last = flag("heads", heads), flag("last", last)
+    parts = dict(_walk_layers(found, ""))
+    wanted = _wanted(
+        of, list(dict.fromkeys(x for part in parts.values() for x in _statistics(part)))
+    )
+    layers = {name: _by_head(name, part, wanted, last) for name, part in parts.items()}
     named: dict[str, float] = {}
+    every: dict[str, list[tuple[np.ndarray, list[float]]]] = {}
     for name, values in layers.items():
         for statistic, x in values.items():
-            for head, row in enumerate(x):
-                named[f"{name}.head{head}/{statistic}"] = _summarised(statistic, row)
+            by_head = [_summarised(statistic, row) for row in x]
+            every.setdefault(statistic, []).append((x.ravel(), by_head))
+            if heads:
+                named |= {f"{name}.head{i}/{statistic}": value for i, value in enumerate(by_head)}
             named[f"{name}/{statistic}"] = _summarised(statistic, x)
-    for statistic in dict.fromkeys(s for values in layers.values() for s in values):
-        every = [values[statistic].ravel() for values in layers.values() if statistic in values]
-        named[f"all/{statistic}"] = _summarised(statistic, np.concatenate(every))
+            if not heads:
+                named |= _spread(f"{name}/{statistic}", by_head, _ENDS)
+    for statistic, each in every.items():
+        rows, values = (list(part) for part in zip(*each, strict=True))
+        named[f"all/{statistic}"] = _summarised(statistic, np.concatenate(rows))
+        if not heads:
+            named |= _spread(f"all/{statistic}", [*itertools.chain(*values)], _ENDS | _QUANTILES)
     return {name: x for name, x in named.items() if not np.isnan(x)}
+
+
+def _spread(name: str, heads: list[float], quantiles: Mapping[str, float]) -> dict[str, float]:
+    """Return quantiles of a statistic over heads, of those that have a value."""
+    known = np.array([x for x in heads if not np.isnan(x)])
+    if not known.size:
+        return {}
+    return {f"{name}_{word}": float(np.quantile(known, q)) for word, q in quantiles.items()}
+
+
+def _statistics(values: Mapping[str, Any]) -> list[str]:
+    """Return the names of what can be said of a layer: its statistics, and the laws of its rows."""
+    names = [str(name) for name in values]
+    if {"length", "gamma"} <= set(names):
+        names.append("n_eff_exact")
+        names += ["max_logit_exact"] if "beta" in names else []
+    return names
+
+
+def _wanted(of: Any, known: Sequence[str]) -> set[str]:
+    """Return the statistics that are asked for, by name.
+
+    Raises:
+        InputError: one that no layer has; the message has those that there are.
+    """
+    if of is None:
+        return set(known)
+    names = [of] if isinstance(of, str) else several("of", of, "give names such as n_eff")
+    for name in names:
+        choice("of", name, tuple(known))
+    return set(names)
 
 
 def _walk_layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -78,11 +132,19 @@ def _walk_layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]
         yield from _walk_layers(part, f"{name}.{key}" if name else key)
 
 
-def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _by_head(
+    name: str, values: Mapping[str, Any], wanted: set[str], last: bool
+) -> dict[str, np.ndarray]:
     """Return arrays [heads, batch · rows] in float64 with the laws of their rows added.
 
     What has no value is NaN: whole numbers below 0, as `monitor` marks steps that it did not look
     at, and rows of length 0.
+
+    Args:
+        name: of the layer.
+        values: its statistics.
+        wanted: the statistics to return, where they are there.
+        last: whether to return only rows that see as many keys as any.
     """
     rows = {}
     for statistic, x in values.items():
@@ -93,11 +155,18 @@ def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         wide = np.where(x < 0, np.nan, x) if x.dtype.kind in "iu" else x.astype(np.float64)
         wide = np.where(wide == 0, np.nan, wide) if statistic == "length" else wide
         rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
-    if {"length", "gamma"} <= rows.keys():
+    if last:
+        if "length" not in rows:
+            raise InputError("last", True, f"{name} has no length; let it be measured as well")
+        full = rows["length"] == np.nanmax(rows["length"], initial=0.0)
+        rows = {statistic: np.where(full, x, np.nan) for statistic, x in rows.items()}
+    # Laws that nobody asks for are not computed: that of the largest logit takes the longest.
+    laws = wanted & set(_statistics(values))
+    if "n_eff_exact" in laws:
         rows["n_eff_exact"] = n_eff_exact(rows["length"], rows["gamma"])
-    if {"length", "gamma", "beta"} <= rows.keys():
+    if "max_logit_exact" in laws:
         rows["max_logit_exact"] = _expected_largest(rows["length"], rows["gamma"], rows["beta"])
-    return rows
+    return {statistic: x for statistic, x in rows.items() if statistic in wanted}
 
 
 def _expected_largest(n: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:

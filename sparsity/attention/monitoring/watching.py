@@ -148,10 +148,14 @@ class Watch:
         named = {f"{path}#0" if path in several else path: x for path, x in seen.items()}
         return {path: _join_calls(parts) for path, parts in named.items()}
 
-    def log(self) -> dict[str, float]:
-        """Return the same as names and floats (`sparsity.monitoring.log`); {} if nothing is new."""
+    def log(self, **options: Any) -> dict[str, float]:
+        """Return the same as names and floats; {} if nothing is new.
+
+        Args:
+            **options: heads, of, last, as `sparsity.monitoring.log` takes them.
+        """
         found = self.read()
-        return log(found) if found else {}
+        return log(found, **options) if found else {}
 
     def _learn_modules(self, opened: ExitStack) -> None:
         """Learn the modules of the model and where they find functions, and hook the new ones."""

@@ -1,0 +1,124 @@
+"""What was logged, drawn over the steps of a training, with the exact law beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.arguments import instance, several, text, vector
+from sparsity.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LAWS = {"n_eff": "n_eff_exact", "max_logit": "max_logit_exact"}
+_NAMES = {"max_logit": "largest logit", "gamma": "spread  γ̂"}
+_LOW, _HIGH = 0.1, 0.9  # of heads, between which eight of ten lie
+
+
+def plot_training(
+    logged: Sequence[Mapping[str, float]],
+    steps: Sequence[float] | None = None,
+    *,
+    of: str = "n_eff",
+    layer: str = "all",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a measured statistic over training, with the exact law of the same rows beside it.
+
+    Points are the means that were measured, at the steps that were looked at. Bars are no errors:
+    they hold eight of ten heads, or of one layer logged without its heads all of them. The line is
+    what the exact law says of rows of the measured n and γ̂, where there is one: where the points
+    are far below it, a few keys stand out.
+
+    Args:
+        logged: what `log` returned at each step, {} where a step was not looked at.
+        steps: the number of each, ascending; None for 0, 1, 2, ….
+        of: the statistic, such as "n_eff", "gamma" or "max_logit".
+        layer: the name of a layer as in the log, or "all".
+        ax: the Matplotlib axes to draw into; None makes a new pyplot figure.
+
+    Returns:
+        The axes. Nothing is shown or saved.
+
+    Raises:
+        InputError: nothing of that name was logged, or steps that do not fit.
+    """
+    fix = "give the dictionaries that log returned, one a step"
+    logs = [instance("logged", each, Mapping, fix) for each in several("logged", logged, fix)]
+    text("of", of, "give the name of a statistic, such as n_eff")
+    text("layer", layer, 'give the name of a layer, or "all"')
+    at = np.arange(len(logs)) if steps is None else vector("steps", steps, "give numbers")
+    if len(at) != len(logs) or np.any(np.diff(at) <= 0):
+        fix = f"give one for each of the {len(logs)} logs, ascending"
+        raise InputError("steps", f"{len(at)} numbers", fix)
+    name = f"{layer}/{of}"
+    seen = np.array([name in each for each in logs], bool)
+    if not seen.any():
+        known = sorted({key for each in logs for key in each if ".head" not in key})
+        fix = f"was not logged; there are {', '.join(known[:8]) or 'no numbers at all'}"
+        raise InputError("of", name, fix)
+    at, found = at[seen], [each for each in logs if name in each]
+    mean = np.array([each[name] for each in found])
+    low, high = np.transpose([_heads_between(each, layer, of) for each in found])
+
+    from sparsity.plotting import BLUE, TOKENS, VERMILLION, calm, plain_ticks
+
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.subplots(figsize=(7.2, 4.0), layout="constrained")[1]
+    calm(ax, "#8a8f9833")  # half clear: it is pale on a light ground and on a dark one
+    law = _LAWS.get(of, "")
+    exact = np.array([each.get(f"{layer}/{law}", np.nan) for each in found])
+    if np.isfinite(exact).any():
+        ax.plot(at, exact, color=BLUE, lw=2, label="exact law of Gaussian rows")
+    ends = np.array([mean - np.fmin(low, mean), np.fmax(high, mean) - mean])
+    bars = np.where(np.isnan(ends), 0.0, ends)
+    style = {"color": VERMILLION, "fmt": "o", "ms": 4, "elinewidth": 1, "label": "measured"}
+    if bars.any():
+        share = "8 of 10 heads" if _has_quantiles(found[0], name) else "all heads"
+        style["label"] = f"measured; bars hold {share}"
+    ax.errorbar(at, mean, yerr=bars if bars.any() else None, **style)
+    ax.set(xlabel="training step", ylabel=TOKENS if of == "n_eff" else _NAMES.get(of, of))
+    if of == "n_eff":
+        ax.set_yscale("log")
+        low, high = ax.get_ylim()
+        ticks = [m * 10**k for k in range(9) for m in (1, 2, 5) if low <= m * 10**k <= high]
+        plain_ticks(ax.yaxis, ticks)
+    ax.set_title(_finding(of, layer, at, mean, exact), loc="left", fontsize=11)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _has_quantiles(numbers: Mapping[str, float], name: str) -> bool:
+    layer, of = name.split("/")
+    return f"{name}_q10" in numbers or any(_heads(numbers, layer, of))
+
+
+def _heads(numbers: Mapping[str, float], layer: str, of: str) -> list[float]:
+    """Return the numbers of the heads of a layer, or of all."""
+    own = ".*" if layer == "all" else re.escape(layer)
+    pattern = re.compile(rf"{own}\.head\d+/{re.escape(of)}")
+    return [value for name, value in numbers.items() if pattern.fullmatch(name)]
+
+
+def _heads_between(numbers: Mapping[str, float], layer: str, of: str) -> tuple[float, float]:
+    """Return between which values the heads lie: eight of ten, or all of them; NaN if unknown."""
+    if heads := _heads(numbers, layer, of):
+        return float(np.quantile(heads, _LOW)), float(np.quantile(heads, _HIGH))
+    for ends in (("q10", "q90"), ("min", "max")):
+        if all(f"{layer}/{of}_{end}" in numbers for end in ends):
+            low, high = (numbers[f"{layer}/{of}_{end}"] for end in ends)
+            return low, high
+    return np.nan, np.nan
+
+
+def _finding(of: str, layer: str, at: Any, mean: Any, exact: Any) -> str:
+    """Say in a line what the picture shows."""
+    where = "all layers" if layer == "all" else layer
+    said = f"{of} of {where}: {mean[0]:.3g} at step {at[0]:g}, {mean[-1]:.3g} at step {at[-1]:g}"
+    return said + (f" (exact law {exact[-1]:.3g})" if np.isfinite(exact[-1]) else "")

@@ -1,0 +1,71 @@
+"""The page's lines for Weights & Biases and TensorBoard, run with them where they are installed."""
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import sparsity
+
+pytestmark = pytest.mark.model
+
+PAGE = Path(__file__).parents[1] / "docs" / "train.md"
+
+
+class Writer:
+    """In place of a SummaryWriter or of wandb: it keeps what it is given."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add_scalar(self, name, value, step):
+        self.rows.append((name, float(value), int(step)))
+
+    def log(self, numbers):
+        self.rows.append({str(name): float(x) for name, x in numbers.items()})
+
+
+def real(name, make):
+    """The logger itself, if it is installed."""
+    return make(importlib.import_module(name)) if importlib.util.find_spec(name) else None
+
+
+def test_the_lines_of_the_page_log_what_a_watch_saw(tmp_path, monkeypatch, capsys):
+    import torch
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"<!-- needs wandb .*?-->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+    assert code is not None
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    kept, made = Writer(), Writer()
+    own = real("wandb", lambda wandb: wandb.init(project="focus", dir=tmp_path))
+    writer = real("tensorboard", lambda _: importlib.import_module("torch.utils.tensorboard")
+                  .SummaryWriter(tmp_path))  # fmt: skip
+
+    def log(numbers):
+        kept.log(numbers)
+        if own is not None:
+            own.log(numbers)
+
+    def add_scalar(*row):
+        made.add_scalar(*row)
+        if writer is not None:
+            writer.add_scalar(*row)
+
+    batches = [torch.randn(2, 12, 16) for _ in range(101)]
+    names = {"sparsity": sparsity, "model": layer, "batches": batches, "train_step": layer}
+    names |= {"wandb": SimpleNamespace(log=log), "writer": SimpleNamespace(add_scalar=add_scalar)}
+    exec(code[1], names)
+    assert [row["step"] for row in kept.rows] == [0.0, 100.0]
+    assert all(row["all/n_eff"] > 1 for row in kept.rows)
+    assert {step for *_, step in made.rows} == {0, 100}
+    assert {name for name, *_ in made.rows} == kept.rows[0].keys() - {"step"}
+    assert not any(".head" in name for name, *_ in made.rows)
+    assert capsys.readouterr().out.count("is below") == 0  # random attention is wide
+    if writer is not None:
+        writer.close()
+        assert list(tmp_path.glob("events*"))

@@ -1,0 +1,240 @@
+"""What a monitor logs, alerts on logged numbers, and the pictures of a training and of a head."""
+
+import warnings
+
+import matplotlib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import sparsity
+from sparsity import InputError, measurement, monitor, monitoring
+from sparsity.attention.measurement.head_map import rows_beside_law
+from sparsity.attention.monitoring import alert, log, n_eff_exact, plot_training
+
+matplotlib.use("Agg")
+
+LAYERS, HEADS, TOKENS = 24, 16, 40
+
+
+def told(seed=0, layers=3, heads=4, sharper=1.0, **how):
+    """What a monitor says of random layers, all of their rows."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(layers):
+        q, k = random.normal(size=(2, 2, heads, TOKENS, 8)).astype(np.float32)
+        found.append(monitor(sharper * q, k, rows=None, **how))
+    return found
+
+
+def by_head(found, statistic, rows=slice(None)):
+    """Means over batch and rows of each head, [layers, heads]."""
+    return np.array([np.nanmean(np.asarray(x[statistic])[..., rows], (0, 2)) for x in found])
+
+
+def test_names_without_heads_are_few_and_have_the_spread_over_heads():
+    found = told(layers=LAYERS, heads=HEADS)
+    many, few = log(found), log(found, heads=False)
+    assert len(many) > 3000
+    statistics = 10  # eight, and the two laws
+    assert len(few) == LAYERS * statistics * 3 + statistics * 6
+    own = log(found, heads=False, of=["n_eff", "n_eff_exact"])
+    assert len(own) == LAYERS * 2 * 3 + 2 * 6
+    assert own == {name: x for name, x in few.items() if name.split("/")[1].startswith("n_eff")}
+    assert {"layer3/n_eff", "layer3/n_eff_min", "layer3/n_eff_max"} <= own.keys()
+    means = by_head(found, "n_eff")
+    assert_allclose(own["layer3/n_eff_min"], means[3].min(), rtol=1e-6)
+    assert_allclose(own["layer3/n_eff_max"], means[3].max(), rtol=1e-6)
+    assert_allclose(own["all/n_eff"], means.mean(), rtol=1e-6)
+    for name, q in (("min", 0), ("q10", 0.1), ("median", 0.5), ("q90", 0.9), ("max", 1)):
+        assert_allclose(own[f"all/n_eff_{name}"], np.quantile(means, q), rtol=1e-6)
+    assert {name: x for name, x in many.items() if ".head" not in name} == {
+        name: x for name, x in few.items() if name in many
+    }
+
+
+def test_full_context_rows_alone():
+    found = told()
+    own = log(found, last=True, of="n_eff")
+    assert len(own) == 3 * 5 + 1
+    last = by_head(found, "n_eff", slice(-1, None))
+    assert_allclose([own[f"layer1.head{i}/n_eff"] for i in range(4)], last[1], rtol=1e-6)
+    assert own["all/n_eff"] > log(found, of="n_eff")["all/n_eff"]  # a planted mean of all rows
+    # In a window all rows that fill it see as many keys as any.
+    window = told(window=5)
+    kept = by_head(window, "entropy", slice(4, None))
+    assert_allclose(log(window, last=True)["layer0.head2/entropy"], kept[0, 2], rtol=1e-6)
+    # Of texts of two lengths the longer one alone has a full context.
+    q, k = np.random.default_rng(3).normal(size=(2, 2, 4, TOKENS, 8)).astype(np.float32)
+    tokens = np.arange(TOKENS) < np.array([[TOKENS], [9]])
+    padded = monitor(q, k, rows=None, segments=tokens)
+    assert_allclose(
+        log(padded, last=True)["layer0.head0/n_eff"], padded["n_eff"][0, 0, -1], rtol=1e-6
+    )
+
+
+def test_a_law_that_nobody_asks_for_is_not_computed(monkeypatch):
+    from sparsity.attention.monitoring import logs
+
+    monkeypatch.setattr(logs, "expected_largest", lambda *_: 1 / 0)
+    found = told(layers=1)
+    assert "all/n_eff_exact" in log(found, of=["n_eff_exact"])
+    with pytest.raises(ZeroDivisionError):
+        log(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [({"of": "n_ef"}, "of"), ({"of": 3}, "of"), ({"of": ["gini"]}, "of"), ({"heads": 2}, "heads"),
+     ({"last": "yes"}, "last")],
+)  # fmt: skip
+def test_bad_options_of_a_log(given, match):
+    with pytest.raises(InputError, match=match):
+        log(told(layers=1), **given)
+
+
+def test_full_rows_need_lengths_and_layers_may_differ():
+    with pytest.raises(InputError, match="length"):
+        log(told(layers=1, of=["n_eff"]), last=True)
+    mixed = [told(layers=1)[0], told(layers=1, of=["n_eff"])[0]]
+    assert set(log(mixed, heads=False, of="entropy")) == {
+        *(f"layer0/entropy{end}" for end in ("", "_min", "_max")),
+        *(f"all/entropy{end}" for end in ("", "_min", "_q10", "_median", "_q90", "_max")),
+    }
+    assert log({"a": {"n_eff": np.full((2, 3), np.nan)}}, heads=False) == {}
+
+
+NUMBERS = {"layer0/n_eff": 1.5, "layer1/n_eff": 9.0, "layer1/max_logit": 120.0}
+
+
+def test_alerts_call_for_each_crossing_and_never_end_the_run():
+    seen = []
+    found = alert(NUMBERS, "*/n_eff", below=2, above=8, call=seen.append)
+    assert [str(x) for x in found] == [
+        "layer0/n_eff = 1.5 is below 2", "layer1/n_eff = 9 is above 8"
+    ]  # fmt: skip
+    assert seen == found
+    assert alert(NUMBERS, "layer1/n_eff", below=9.0, above=9.0) == []  # at a bound is not beyond
+    assert alert(NUMBERS, "layer0/*", below=2) == found[:1]
+    calls = []
+
+    def fails(crossing):
+        calls.append(crossing)
+        raise RuntimeError("no network")
+
+    with pytest.warns(UserWarning, match="no network") as told_of:
+        assert alert(NUMBERS, "*", above=8, call=fails) == [found[1], calls[1]]
+    assert len(calls) == len(told_of) == 2
+
+    def interrupted(crossing):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alert(NUMBERS, "*", above=8, call=interrupted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert alert({}, "*/n_eff", below=2) == []  # a step that was not looked at
+    with pytest.warns(UserWarning, match="no name is like 'n_eff'"):
+        assert alert(NUMBERS, "n_eff", below=2) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [({}, "below and above"), ({"below": "low"}, "below"), ({"above": np.nan}, "above"),
+     ({"below": 2, "call": "print"}, "call"), ({"below": 2, "names": 3}, "names"),
+     ({"below": 2, "numbers": [1.0]}, "numbers")],
+)  # fmt: skip
+def test_bad_alerts(given, match):
+    given = {"numbers": NUMBERS, "names": "*"} | given
+    with pytest.raises(InputError, match=match):
+        alert(given.pop("numbers"), given.pop("names"), **given)
+
+
+@pytest.mark.parametrize("heads", [True, False])
+def test_a_training_is_drawn_with_its_law(heads):
+    looks = [told(seed, sharper=s) for seed, s in enumerate((0.1, 0.5, 2.0))]
+    logged = [log(looks[0], heads=heads), {}, *(log(x, heads=heads) for x in looks[1:])]
+    ax = plot_training(logged, [0, 10, 20, 30])
+    (law,) = [line for line in ax.lines if line.get_label().startswith("exact law")]
+    assert list(law.get_xdata()) == [0, 20, 30]
+    assert law.get_marker() == "None"
+    exact = [n_eff_exact(x["length"], x["gamma"]).mean() for x in looks[1]]
+    assert_allclose(np.asarray(law.get_ydata())[1], np.mean(exact), rtol=1e-6)
+    (points,) = ax.containers
+    assert_allclose(points.lines[0].get_ydata(), [by_head(x, "n_eff").mean() for x in looks])
+    (bars,) = points.lines[2]
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    true = [np.quantile(by_head(x, "n_eff"), (0.1, 0.9)) for x in looks]
+    assert_allclose(ends, true, rtol=1e-5)
+    ax = plot_training(logged, of="gamma", layer="layer2", ax=ax)
+    assert ax.get_title(loc="left").startswith("gamma of layer2")
+    for bad in ({"of": "gini"}, {"layer": "layer9"}, {"steps": [1, 2]}, {"steps": [3, 2, 1, 0]}):
+        with pytest.raises(InputError):
+            plot_training(logged, **bad)
+    matplotlib.pyplot.close("all")
+
+
+def head(queries=30, keys=30, gamma=2.0, sink=0.0):
+    """Weights of causal rows of Gaussian logits, with a first key that stands out."""
+    logits = gamma * np.random.default_rng(1).normal(size=(queries, keys))
+    logits[:, 0] += sink
+    logits[np.arange(queries)[:, None] + keys - queries < np.arange(keys)] = -np.inf
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+
+def test_rows_of_a_head_stand_beside_their_law():
+    p = head(sink=6.0)
+    found = rows_beside_law(p)
+    assert found["n"].tolist() == list(range(1, 31))
+    for i in (1, 5, 29):
+        own = p[i, : i + 1]
+        assert_allclose(found["n_eff"][i], 1 / (own**2).sum(), rtol=1e-12)
+        gamma = np.log(own).std(ddof=1)
+        assert_allclose(found["n_eff_exact"][i], n_eff_exact(i + 1, gamma), rtol=1e-9)
+        rest = own[1:] / own[1:].sum()
+        if i > 1:
+            assert_allclose(found["n_eff_without_first"][i], 1 / (rest**2).sum(), rtol=1e-12)
+            gamma = np.log(rest).std(ddof=1)
+            law = found["n_eff_exact_without_first"][i]
+            assert_allclose(law, n_eff_exact(i, gamma), rtol=1e-9)
+    assert np.isnan(found["n_eff"][0])  # one key has no spread
+    # The sink is what keeps rows from the law: without it they agree.
+    off = np.log(found["n_eff"][9:] / found["n_eff_exact"][9:])
+    rest = np.log(found["n_eff_without_first"][9:] / found["n_eff_exact_without_first"][9:])
+    assert abs(np.median(off)) > 0.4 > 0.2 > abs(np.median(rest))
+
+
+def test_a_head_is_drawn_with_white_for_nothing():
+    p = head(queries=10)
+    figure = measurement.plot_head(p, [f"token {i}" for i in range(30)])
+    left, right = figure.axes[:2]
+    (image,) = left.images
+    assert_allclose(image.get_array(), p)
+    assert image.cmap(image.norm(0.0)) == (1.0, 1.0, 1.0, 1.0)
+    shades = image.cmap(image.norm(np.linspace(0, p.max(), 9)))[:, :3].mean(-1)
+    assert (np.diff(shades) < 0).all()
+    assert next(x.get_text() for x in left.get_yticklabels()) == "token 20"
+    measured = next(line for line in right.lines if line.get_label() == "measured")
+    assert_allclose(measured.get_xdata(), 1 / (p**2).sum(-1))
+    assert list(measured.get_ydata()) == list(range(20, 30))
+    law = next(line for line in right.lines if line.get_label() == "exact law")
+    assert law.get_marker() == "None"
+    assert "The last of 30 tokens" in figure.get_suptitle()
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    "bad", [head()[0], head()[:, :5], 2 * head(), -head(), np.full((3, 3), np.nan), "weights"]
+)
+def test_bad_heads(bad):
+    with pytest.raises(InputError, match="weights"):
+        measurement.plot_head(bad)
+    with pytest.raises(InputError, match="tokens"):
+        measurement.plot_head(head(), ["one"])
+
+
+def test_what_is_public():
+    assert {"alert", "Crossing", "plot_training"} <= set(monitoring.__all__)
+    assert "plot_head" in measurement.__all__
+    assert sparsity.monitoring.alert is alert
