@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -165,7 +165,7 @@ def plot(
             under = [made.words.subtitle] if title is None and made.words.subtitle else []
             said = "\n".join([made.words.title, *under])
             ax.set_title(said, loc="left", fontsize=11, parse_math=False)
-        return ax
+        return cast("_ChartAxes", ax)
     from matplotlib import pyplot
 
     # Outside of the style: the first figure of a notebook turns Matplotlib interactive, and leaving
@@ -173,7 +173,7 @@ def plot(
     figure = pyplot.figure(figsize=size or SIZE)
     palette = Palette.of(figure.get_facecolor(), matplotlib.rcParams["axes.facecolor"])
     with matplotlib.rc_context(palette.style):
-        return made.on(figure)
+        return cast("_ChartAxes", made.on(figure))
 
 
 def chart(
