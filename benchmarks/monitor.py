@@ -188,7 +188,7 @@ def sentence(found: dict[str, tuple[float, float, float]], turns: int) -> str:
     )
     return (
         f"In a step of {LAYERS} layers on {BATCH} texts of {LENGTH} tokens, `rows=16` of every "
-        f"text ({len(spaced(LENGTH, 16))}: the first ones fall together) took {more} more CPU time "
+        f"text ({len(spaced(LENGTH, 16))}: the first ones coincide) took {more} more CPU time "
         f"than no monitor: the ratio of the CPU time of {turns} turns of {TURN} steps each, with "
         f"and without it in turn, and its standard error. The step without a monitor took {again} "
         "more than itself."
@@ -221,7 +221,7 @@ def main() -> int:
         f"`python -m benchmarks.monitor` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{LAYERS} layers of {HEADS} heads, width {WIDTH}, {BATCH} texts of {LENGTH} tokens, "
         f"float32, Adam. {len(OF)} statistics of each row; of {LENGTH} rows, 16 log-spaced ones "
-        f"are {len(spaced(LENGTH, 16))}, since the first ones fall together. Medians of CPU time, "
+        f"are {len(spaced(LENGTH, 16))}, since the first ones coincide. Medians of CPU time, "
         "and ratios of "
         f"all of it, over {options.turns} turns of {TURN} steps each; everything that is looked at "
         "is logged as well.", "",

@@ -245,7 +245,7 @@ def measure(count: int) -> dict[str, dict[str, Any]]:
 def text(found: dict[str, dict[str, Any]], load: tuple[float, ...], presses_made: int) -> str:
     """The table, and what follows from it."""
     lines = [
-        "# The speed of the hand",
+        "# The panel's response time",
         "",
         f"`python -m benchmarks.panel`, {os.cpu_count()} cores, load average "
         f"{load[0]:.1f} before and {load[1]:.1f} after, {presses_made} presses each. "

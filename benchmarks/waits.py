@@ -1,9 +1,9 @@
-"""How long a user waits, against what is promised. Each wait in a fresh process, three times.
+"""Waiting times, against what is promised. Each wait in a fresh process, three times.
 
     python -m benchmarks.waits [--out DIR] [--tries N]
 
-Takes two minutes. Writes waits.md; exits with 1 where the median is over its promise. The panel's
-speed of the hand in a browser: panel.py. Notebooks: `pytest -m notebook -s` prints their seconds.
+Takes two minutes. Writes waits.md; exits with 1 where the median is over its promise. The panel in
+a browser: panel.py. Notebooks: `pytest -m notebook -s` prints their seconds.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def main() -> int:
     options = parser.parse_args()
     where = describe()
     lines = [
-        "# How long a user waits",
+        "# Waiting times",
         "",
         f"`python -m benchmarks.waits`, on {where['cpu']}, {where['cores']} cores, "
         f"Python {where['python']}, median of {options.tries} fresh processes each.",

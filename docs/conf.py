@@ -54,7 +54,11 @@ python_maximum_signature_line_length = 80
 add_module_names = False
 
 html_theme = "sphinx_book_theme"
-html_theme_options = {"show_toc_level": 2, "use_download_button": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "use_download_button": False,
+    "navbar_persistent": [],  # the sidebar has the one search box
+}
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static", str(mathjax.folder())]
 html_css_files = ["site.css"]

@@ -40,7 +40,7 @@ class Series:
 
     Args:
         label: what tells this curve from the others, as it may be printed.
-        x: abscissa.
+        x: x-axis.
         theory: S, or what the figure draws; NaN where none is known of a sampled point.
         log: its natural logarithm.
         estimate: the same by sampling, NaN where not sampled.
@@ -127,7 +127,7 @@ def from_sweeps(
     Args:
         lines: a sweep, for the lines.
         points: a sweep of the same curves with Monte Carlo, for the points; None for none.
-        along: the dimension on the abscissa.
+        along: the dimension on the x-axis.
         label: the fixed parameters of a curve -> its label.
     """
     # What is one value of the whole sweep is no dimension; a label may name it all the same.

@@ -390,9 +390,9 @@ def test_every_axis_that_is_offered_is_taken(command, monkeypatch):
     assert {"window", "gamma"} <= set(names)
     row = sparsity.Row("relu2", beta=0, gamma=1, steps=(sparsity.Window(8),))
     for name in names:
-        assert requests.check_abscissa(row, name) == [row]
+        assert requests.check_x_axis(row, name) == [row]
     with pytest.raises(InputError, match=r"^x = slope"):
-        requests.check_abscissa(row, "slope")
+        requests.check_x_axis(row, "slope")
 
 
 # What is wrong with a path is said before anything heavy is imported.

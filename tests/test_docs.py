@@ -158,3 +158,33 @@ def test_the_answers_shown_are_the_answers_printed(command):
         assert re.sub(NUMBER, "#", head) == re.sub(NUMBER, "#", words)
         pairs = zip(re.findall(NUMBER, head), re.findall(NUMBER, words), strict=True)
         assert all(float(a) == pytest.approx(float(b), rel=1e-10, abs=1e-11) for a, b in pairs)
+
+
+# Words that no engineer says, of messages, helps, pages, pictures and comments.
+STILTED = re.compile(
+    r"has not this|have not this|abscissa|(?<!co)(?<!co-)ordinate\b|out of reach of any row|"
+    r"error in doubt|hold the row|fall together|falls together|speed of the hand|"
+    r"how long a user waits|between the two freezings|laws part\b|so many as are asked for",
+    re.IGNORECASE,
+)
+
+
+def test_words_are_those_of_the_field():
+    home = Path(__file__).parents[1]
+    folders = ("sparsity", "docs", "notebooks", "experiments", "benchmarks", "tests")
+    files = [path for folder in folders for path in (home / folder).rglob("*.*")]
+    files += [home / "README.md", home / "CONTRIBUTING.md"]
+    kinds, not_ours = {".py", ".md", ".ipynb", ".js", ".pyi"}, {"generated", "__pycache__"}
+    files = [
+        path
+        for path in files
+        if path.suffix in kinds and not not_ours & set(path.parts) and path != Path(__file__)
+    ]
+    assert len(files) > 600
+    found = [
+        f"{path}: {hit[0]}" for path in files for hit in STILTED.finditer(path.read_text("utf-8"))
+    ]
+    assert not found
+    said = "has not this axis, the ordinate, two laws part, at most so many as are asked for"
+    assert len(STILTED.findall(said)) == 4
+    assert not STILTED.search("a coordinate, and what the laws partly say")

@@ -89,7 +89,7 @@ def test_a_wrong_curve_would_be_seen():
         (Row("sparsemax", gamma=1), "gamma", [0.5, 1.0, 2.0], "gamma"),
     ],
 )
-def test_any_number_of_a_row_is_an_abscissa(row, x, values, name):
+def test_any_number_of_a_row_is_an_x_axis(row, x, values, name):
     of, n = "n_eff" if row.kernel.name == "sparsemax" else "entropy", 8
     drawn = chart(row, x, of=of, length=n, limit=False, **{x: values}).curves[0].exact
     for value, y in zip(values, drawn.theory, strict=True):

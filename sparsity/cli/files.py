@@ -163,7 +163,7 @@ def plot(
     given = common.without_none(options)
     from sparsity.kernels import named
     from sparsity.plots import chart, figure_size
-    from sparsity.plots.requests import check_abscissa
+    from sparsity.plots.requests import check_x_axis
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all
     # kernels; a β that nobody gave is 0, as the charts of kernels have it.
@@ -174,7 +174,7 @@ def plot(
             names = {p.name for p in named(kernel).parameters}
             own = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, own)
-    check_abscissa(rows, x)
+    check_x_axis(rows, x)
     size = None if figsize is None else figure_size(_pair("figsize", figsize))
     view = {"xscale": xscale, "yscale": yscale}
     view |= {"xlim": xlim and _pair("xlim", xlim), "ylim": ylim and _pair("ylim", ylim)}

@@ -11,7 +11,7 @@ tokens. Right: the factor at which rows r times as long as 8192 tokens have the 
 three spreads, beside 1 + 0.1·ln r. Lines: the exact law of independent Gaussian scores. Points:
 Monte Carlo with whole rows; their 95 % error bars are smaller than the markers.
 
-Alt text: Three line charts with logarithmic abscissas. Top left, effective tokens against row
+Alt text: Three line charts with logarithmic x-axes. Top left, effective tokens against row
 length from 512 to ten million: without a temperature they rise from 10 to 3984; under Llama 4's
 rule they fall from 38 to 28 at 8192 tokens and then stay between 28 and 41; log-n falls to 25 and
 YaRN to 4; the scale-invariant rule stays at 2. Monte Carlo points lie on the curves. Below it the

@@ -2,7 +2,7 @@
 
 What was given passes through the modules so:
 
-    kernels, rows ──> requests   the curves asked for: rows, and values along the abscissa
+    kernels, rows ──> requests   the curves asked for: rows, and values along the x-axis
                   ──> curves     their numbers: exact law, limit, sampled points
     a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
     both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them; `colors`,
@@ -348,7 +348,7 @@ def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
 
 def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
     """Return the texts of the chart; `common` is what all curves hold fixed."""
-    from sparsity.plots.drawing import Words, ordinate_label
+    from sparsity.plots.drawing import Words, y_axis_label
     from sparsity.plots.typesetting import typeset_weight
 
     titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
@@ -369,7 +369,7 @@ def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: s
         said += "; with γ held fixed nothing depends on d"
     label = requests.axis_label(curves, x)
     title = f"{drawn}{of} against {label.split('  ')[0]}"
-    return Words(title, said, label, ordinate_label(quantity))
+    return Words(title, said, label, y_axis_label(quantity))
 
 
 def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:

@@ -1,7 +1,7 @@
 """The numbers of a chart: the exact law, the limit of long rows, and sampled points.
 
 `capabilities` says which of them there are. Where an instrument takes an array of lengths or of
-parameters, a curve is one call; elsewhere it is a row for each value along the abscissa.
+parameters, a curve is one call; elsewhere it is a row for each value along the x-axis.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def compute_curves(
     Args:
         requests: the curves.
         quantity: the quantity that is drawn.
-        x: the name of the parameter along the abscissa.
+        x: the name of the parameter along the x-axis.
         values: the values of x at which theory is computed, ascending.
         places: the values of x at which the curves are sampled.
         sampling: the settings of the sampling; None where nothing is sampled.
@@ -128,7 +128,7 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
 
     Args:
         montecarlo: whether to sample; or how many points, or their places.
-        x: the name of the parameter along the abscissa.
+        x: the name of the parameter along the x-axis.
         values: the values of x at which theory is computed, ascending.
 
     Raises:
@@ -229,7 +229,7 @@ def _rows_along(request: CurveRequest, x: str, values: np.ndarray) -> list[tuple
 
 
 def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.ndarray) -> np.ndarray:
-    """Return the exact law along the abscissa; NaN where none is known, or without a length."""
+    """Return the exact law along the x-axis; NaN where none is known, or without a length."""
     row, n, kernel = request.row, request.length, request.row.kernel
     # S of nonnegative features is defined by long rows: there is no other law of it.
     if kernel.law is Law.FEATURES and quantity is quantities.S:
@@ -249,7 +249,7 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
 def _limit(
     request: CurveRequest, quantity: Quantity, x: str, values: np.ndarray
 ) -> np.ndarray | None:
-    """Return the limit of long rows along the abscissa; None where there is none."""
+    """Return the limit of long rows along the x-axis; None where there is none."""
     row, n = request.row, values if x == LENGTH.name else request.length
     # What is drawn of these as the exact law is the limit already.
     if row.kernel.law in (Law.FEATURES, Law.POSITION):

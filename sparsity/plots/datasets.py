@@ -19,7 +19,7 @@ from sparsity.arguments import as_float64
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.plots.curves import Curve, floor_of_rows
-from sparsity.plots.drawing import Chart, Words, ordinate_label
+from sparsity.plots.drawing import Chart, Words, y_axis_label
 from sparsity.plots.requests import MOST_CURVES, read_values, short, symbol
 from sparsity.plots.scales import is_log
 from sparsity.plots.typesetting import typeset_name, typeset_weight
@@ -98,7 +98,7 @@ def chart_of_dataset(
 
     Args:
         data: the dataset, as `sweep` or `measure` returns it.
-        x: the name of the dimension along the abscissa.
+        x: the name of the dimension along the x-axis.
         of: the name of the variable, or a quantity; None for the default.
         limit: whether to draw the limit of long rows where the dataset has it.
         parameters: values of other dimensions to draw, by name; all where not given.
@@ -145,9 +145,9 @@ def _words(data: xarray.Dataset, name: str, x: str, kernel: str, held: list[str]
     """Return the texts of the chart; `held` is what all its curves hold fixed."""
     along = str(data[x].attrs.get("long_name", x))
     try:
-        y = ordinate_label(quantities.named(name))
+        y = y_axis_label(quantities.named(name))
     except InputError:
-        y = ordinate_label(quantities.S) if name.startswith("S") else name
+        y = y_axis_label(quantities.S) if name.startswith("S") else name
     weight = str(data.attrs.get("weight", ""))
     with contextlib.suppress(InputError):
         known = kernels.named(kernel)

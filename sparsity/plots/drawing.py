@@ -21,7 +21,7 @@ from sparsity.plots.colors import Palette, look_of
 from sparsity.plots.curves import Curve, common_floor, limit_alone
 from sparsity.plots.key import draw_key, key_handles, make_room
 from sparsity.plots.labels import CurveLabels
-from sparsity.plots.scales import View, ends_of_ordinate, set_log_ticks
+from sparsity.plots.scales import View, ends_of_y_axis, set_log_ticks
 from sparsity.plotting import DASHED, Look
 from sparsity.quantities import Quantity
 
@@ -42,8 +42,8 @@ class Words(NamedTuple):
     Args:
         title: the headline: what is drawn, against what.
         subtitle: the weight function, and what all curves hold fixed.
-        x: the label of the abscissa.
-        y: the label of the ordinate.
+        x: the label of the x-axis.
+        y: the label of the y-axis.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Chart(NamedTuple):
     Args:
         curves: the curves.
         words: the texts.
-        log_x: whether the abscissa is logarithmic.
+        log_x: whether the x-axis is logarithmic.
         control: the panel's control of x, whose scale a chart shares; None where there is none.
         of: the name of the quantity or variable that is drawn.
         view: what the user says of the axes.
@@ -136,11 +136,11 @@ class Chart(NamedTuple):
         curves, view = self.curves, self.view
         plotting.calm(ax, palette.grid)
         ax.set(xlabel=self.words.x, ylabel=self.words.y)
-        self._set_abscissa(ax)
+        self._set_x_axis(ax)
         left, right = ax.get_xlim() if view.xlim is None else view.xlim
         if view.yscale is None and self.control is CONTROLS[LENGTH.name] and not self.log_x:
             view = view._replace(yscale="linear")  # n_eff along n: both axes in tokens, or neither
-        bottom, top, log_y = ends_of_ordinate(curves, self.of, view, left, right)
+        bottom, top, log_y = ends_of_y_axis(curves, self.of, view, left, right)
         ax.set(yscale="log" if log_y else "linear", ylim=(bottom, top))
         if log_y:
             set_log_ticks(ax.yaxis, bottom, top)
@@ -154,8 +154,8 @@ class Chart(NamedTuple):
         looks = [look_of(i, palette) for i in range(len(curves))]
         return [_draw_curve(ax, *pair, alone) for pair in zip(curves, looks, strict=True)]
 
-    def _set_abscissa(self, ax: Axes) -> None:
-        """Set scale, limits and ticks of the abscissa."""
+    def _set_x_axis(self, ax: Axes) -> None:
+        """Set scale, limits and ticks of the x-axis."""
         x, control, view = self.curves[0].exact.x, self.control, self.view
         low, high = float(x[0]), float(x[-1])
         log = self.log_x if view.xscale is None else view.xscale == "log"
@@ -180,8 +180,8 @@ class Chart(NamedTuple):
             set_log_ticks(ax.xaxis, low, high)
 
 
-def ordinate_label(quantity: Quantity) -> str:
-    """Return the label of the ordinate of a quantity."""
+def y_axis_label(quantity: Quantity) -> str:
+    """Return the label of the y-axis of a quantity."""
     if quantity is quantities.S:
         return plotting.SPARSITY
     if quantity is quantities.n_eff:

@@ -95,7 +95,7 @@ def draw_key(ax: Axes, handles: list[Any], palette: Palette, room: float, **plac
 
 
 def make_room(ax: Axes, legend: Any) -> None:
-    """Raise the upper end of the ordinate where the key would cover a curve everywhere."""
+    """Raise the upper end of the y-axis where the key would cover a curve everywhere."""
     box = legend.get_window_extent()
     paths = [
         line.get_transform().transform_path(Path(line.get_xydata()))

@@ -1,4 +1,4 @@
-"""What a chart was asked for: curves, each a row and what it holds fixed, and the abscissa.
+"""What a chart was asked for: curves, each a row and what it holds fixed, and the x-axis.
 
 What can vary in a row are its parameters and the numbers of its steps, by the names of the panel's
 controls or of the steps' fields.
@@ -38,10 +38,10 @@ class CurveRequest:
     """One curve.
 
     Args:
-        row: the row; the parameter along the abscissa has any value for now.
-        length: n of its rows; None for long rows, or where the length is along the abscissa.
+        row: the row; the parameter along the x-axis has any value for now.
+        length: n of its rows; None for long rows, or where the length is along the x-axis.
         held: what the curve holds fixed, by name, as it is printed.
-        spread: γ at dimensions d of whole keys, where d is along the abscissa of a score kernel.
+        spread: γ at dimensions d of whole keys, where d is along the x-axis of a score kernel.
     """
 
     row: Row
@@ -50,7 +50,7 @@ class CurveRequest:
     spread: Callable[[np.ndarray], np.ndarray] | None = None
 
     def moved(self, x: str, values: np.ndarray) -> tuple[str, np.ndarray]:
-        """Return the parameter that moves in the row along the abscissa, and its values."""
+        """Return the parameter that moves in the row along the x-axis, and its values."""
         return (x, values) if self.spread is None else (GAMMA.name, self.spread(values))
 
     def fixed(self, x: str) -> dict[str, Any]:
@@ -70,18 +70,18 @@ class CurveRequest:
 def read_curves(
     what: Any, x: str, given: Mapping[str, Any]
 ) -> tuple[list[CurveRequest], np.ndarray]:
-    """Return the curves, and the values along the abscissa.
+    """Return the curves, and the values along the x-axis.
 
     Args:
         what: a kernel, a row, or a sequence of them.
-        x: the name of the parameter along the abscissa.
-        given: the values of parameters by name: of `x` those along the abscissa; of any other,
+        x: the name of the parameter along the x-axis.
+        given: the values of parameters by name: of `x` those along the x-axis; of any other,
             several values make several curves.
 
     Raises:
         InputError: an unknown name, a value outside its domain, too many curves.
     """
-    each = check_abscissa(what, x)
+    each = check_x_axis(what, x)
     for name in ("steps", "scores"):
         if name in given:
             raise InputError(name, given[name], 'give rows, such as Row("exp", gamma=2, steps=…)')
@@ -145,16 +145,16 @@ def _has_whole_keys(each: Row | Kernel | RowMap) -> bool:
 
 
 def names_on_axis(each: Row | Kernel | RowMap, steps: Sequence[Any] = ()) -> list[str]:
-    """Return what can be along the abscissa of a row, or of a kernel with steps."""
+    """Return what can be along the x-axis of a row, or of a kernel with steps."""
     names = [name for name in names_taken(each, steps) if name != QUERY.name]
     return names + ([DIM.name] if not steps and _has_whole_keys(each) else [])
 
 
-def check_abscissa(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
+def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     """Return the kernels and rows, each of which takes numbers of `x`.
 
     Raises:
-        InputError: an unknown kernel, none at all, or an abscissa that one does not take.
+        InputError: an unknown kernel, none at all, or an x-axis that one does not take.
     """
     one = isinstance(what, (str, Row, Kernel, RowMap))
     fix = "give a kernel, a Row, a list of them, or a sweep's dataset"
@@ -278,7 +278,7 @@ def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
     return found is not None and isinstance(getattr(each.steps[found[0]], found[1]), int)  # type: ignore[union-attr]
 
 
-# --- rows, what they hold fixed, and values along the abscissa ---------------------------------
+# --- rows, what they hold fixed, and values along the x-axis ---------------------------------
 
 
 def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
@@ -305,7 +305,7 @@ def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
 
 def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
     """Return what a curve holds fixed, in words, by name."""
-    # A step that moves along the abscissa is there by its name alone, without its number.
+    # A step that moves along the x-axis is there by its name alone, without its number.
     held = {"kernel": typeset_name(row.kernel)}
     for name, value in row.params.items():
         if name != x:
@@ -319,7 +319,7 @@ def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
 
 
 def _check_along(curves: Sequence[CurveRequest], x: str, values: Sequence[Any]) -> np.ndarray:
-    """Return the values along the abscissa, ascending, each in the domain of every curve.
+    """Return the values along the x-axis, ascending, each in the domain of every curve.
 
     Raises:
         InputError: one is not.
@@ -337,7 +337,7 @@ def _check_along(curves: Sequence[CurveRequest], x: str, values: Sequence[Any]) 
 
 
 def _default_along(curves: Sequence[CurveRequest], x: str) -> np.ndarray:
-    """Return the values along the abscissa where none are given."""
+    """Return the values along the x-axis where none are given."""
     fast = all(curve.fast for curve in curves)
     if x == LENGTH.name:
         return parse_grid(FAST_LENGTHS if fast else SLOW_LENGTHS, x, whole=True)
@@ -357,7 +357,7 @@ def _default_along(curves: Sequence[CurveRequest], x: str) -> np.ndarray:
 
 
 def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
-    """Return the panel's control of the abscissa; None where it has none."""
+    """Return the panel's control of the x-axis; None where it has none."""
     if x in CONTROLS:
         return CONTROLS[x]
     found = _step_number(curves[0].row, x)
@@ -366,7 +366,7 @@ def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
 
 
 def axis_label(curves: Sequence[CurveRequest], x: str) -> str:
-    """Return the label of the abscissa: the meaning of the parameter and its symbol."""
+    """Return the label of the x-axis: the meaning of the parameter and its symbol."""
     parameters = (p for curve in curves for p in (*curve.row.kernel.parameters, LENGTH, DIM))
     known = next((p for p in parameters if p.name == x), None)
     if known is not None:

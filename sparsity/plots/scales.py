@@ -13,7 +13,7 @@ from sparsity.axes.controls import LOG, NINES, Control
 from sparsity.output import power_of_ten
 from sparsity.plots.curves import Curve, common_floor
 
-# Of the ends of an ordinate: one value near 0 would press all the others against the top.
+# Of the ends of a y-axis: one value near 0 would press all the others against the top.
 _MOST_RATIO_SHOWN = 1e6
 _LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is logarithmic
 # Of S, which is drawn on a linear axis unless all curves fall below the first number, where they
@@ -28,8 +28,8 @@ class View(NamedTuple):
     Args:
         xscale: "linear" or "log".
         yscale: likewise.
-        xlim: the ends of the abscissa, ascending.
-        ylim: likewise of the ordinate.
+        xlim: the ends of the x-axis, ascending.
+        ylim: likewise of the y-axis.
     """
 
     xscale: str | None = None
@@ -39,7 +39,7 @@ class View(NamedTuple):
 
 
 def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
-    """Tell whether an abscissa is logarithmic: a grid with even steps is not.
+    """Tell whether an x-axis is logarithmic: a grid with even steps is not.
 
     Args:
         values: the values along it, ascending.
@@ -57,10 +57,10 @@ def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> 
     return scale is LOG or whole or (wide and scale is not NINES)
 
 
-def ends_of_ordinate(
+def ends_of_y_axis(
     curves: Sequence[Curve], of: str, view: View, left: float, right: float
 ) -> tuple[float, float, bool]:
-    """Return the ends of the ordinate, and whether it is logarithmic."""
+    """Return the ends of the y-axis, and whether it is logarithmic."""
     # A limit may leave the chart, where it is far from rows of n, unless it is all there is.
     shown, floor = [], common_floor(curves)
     for curve in curves:
@@ -82,7 +82,7 @@ def _ends_of_values(
     scale: str | None,
     floor: np.ndarray | None,
 ) -> tuple[float, float, bool]:
-    """Return the ends of the ordinate for these values, and whether it is logarithmic."""
+    """Return the ends of the y-axis for these values, and whether it is logarithmic."""
     if scale == "log" and (values > 0).any():
         values = values[values > 0]
     if not len(values):

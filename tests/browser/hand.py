@@ -1,4 +1,4 @@
-"""The speed of the hand: from a key press to the frame that shows the changed curves."""
+"""Response time: from a key press to the frame that shows the changed curves."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ HEAD_CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         key="between-freezings",
-        statement="Real rows sit between the two freezings.",
+        statement="Real rows attend to more than n·e^(−γ²), and not yet to a few keys alone.",
         formula="½ < γ̂/γ_c < 1, γ_c = √(2 ln n)",
         proof="Below ½ n_eff ≈ n e^(−γ²); above 1 a few keys have all of the mass.",
         find=freezings,

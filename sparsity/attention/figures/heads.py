@@ -85,7 +85,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
             xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T"
         )
         plotting.plain_ticks(ax.xaxis, ticks)
-    # Left panel: the ordinate ends at a power of two, so that its ticks are whole numbers of
+    # Left panel: the y-axis ends at a power of two, so that its ticks are whole numbers of
     # tokens.
     first, second, third = axes
     first.set_yscale("log")

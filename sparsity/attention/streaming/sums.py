@@ -280,7 +280,7 @@ ALL: tuple[Statistic, ...] = (
     ),
     Statistic("gamma", "standard deviation γ̂ of the logits", ("mean", "m2"), _gamma, least=2),
     Statistic(
-        "gamma_ratio", "γ̂/√(2 ln n), 1 where a few keys begin to hold the row", ("mean", "m2"),
+        "gamma_ratio", "γ̂/√(2 ln n), 1 where a few keys begin to take all", ("mean", "m2"),
         lambda rows: _gamma(rows) / jnp.sqrt(2 * jnp.log(jnp.maximum(rows.n, 2))), least=2,
     ),
 )  # fmt: skip
