@@ -9,7 +9,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import mathjax
 import pages
-from docstrings import as_rst, without_addresses
+from docstrings import as_in_source, as_rst, without_addresses
 
 import sparsity
 
@@ -70,5 +70,7 @@ mathjax_path = "tex-svg.js"
 def setup(app):
     """The generated pages first; docstrings are plain words, not reStructuredText."""
     pages.write(HERE / "generated")
+    # Before Sphinx reads defaults from the source, which has **parameters in place of their names.
+    app.connect("autodoc-before-process-signature", as_in_source, priority=400)
     app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", without_addresses)

@@ -70,6 +70,12 @@ def as_rst(app, what, name, obj, options, lines):
     lines[:] = _returns("".join(parts).split("\n"))
 
 
+def as_in_source(app, obj, bound_method):
+    """Show `**parameters` as the source has it: the names of all kernels' would fill the page."""
+    if hasattr(obj, "__signature__"):
+        del obj.__signature__
+
+
 def without_addresses(app, what, name, obj, options, signature, returned):
     """A default that is a function is shown as dots: its address is another in each build."""
     shown = signature and re.sub(r"<[^<>]*>", "...", signature)

@@ -107,7 +107,13 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"sparsity.{_PACKAGES[name]}")
     if name in _HOME:
         return getattr(importlib.import_module(f"sparsity.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'sparsity' has no attribute {name!r}")
+    import difflib
+
+    from sparsity.errors import WrongAttribute
+
+    near = difflib.get_close_matches(name, __all__, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise WrongAttribute(f"module 'sparsity' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

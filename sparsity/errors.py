@@ -62,6 +62,18 @@ class InputError(_OneLine, ValueError):
         return type(self), (self.argument, self.value, self.fix)
 
 
+class WrongAttribute(_OneLine, AttributeError):
+    """A name that a result or the package does not have."""
+
+
+class WrongType(_OneLine, TypeError):
+    """A result is not what it was taken for."""
+
+
+class NotInstalled(_OneLine, ModuleNotFoundError):
+    """A library of an extra is not installed: says how to install it."""
+
+
 class TooFine(InputError):
     """A function has more structure than the rules of integration can resolve."""
 

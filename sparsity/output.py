@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import itertools
 import json
@@ -55,6 +56,9 @@ def _path_of(argument: str, path: Any) -> Path:
     return read_path(argument, path, "give a path")
 
 
+TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
+
+
 def netcdf_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of a netCDF file to write.
 
@@ -81,6 +85,29 @@ def require_regular_file(path: Path, argument: str) -> Path:
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise InputError(argument, path, "is a device or a pipe; give a file")
     return path
+
+
+def refuse_missing(argument: str, path: str | os.PathLike[str], fix: str) -> None:
+    """Refuse a file or folder to read that is not there, before the work and what it imports.
+
+    Raises:
+        InputError: it is not there; `fix` says what to give.
+    """
+    if not os.path.exists(path):
+        raise InputError(argument, path, f"is not there; {fix}")
+
+
+def refuse_unwritable_folder(path: str | os.PathLike[str], argument: str = "out") -> None:
+    """Find out before the work whether a folder can be made and written to; none is made.
+
+    Raises:
+        InputError: a part of the path is no folder, or closed.
+    """
+    place = _path_of(argument, path)
+    home = next(each for each in (place, *place.absolute().parents) if each.exists())
+    reason = errno.ENOTDIR if not home.is_dir() else errno.EACCES
+    if reason == errno.ENOTDIR or not os.access(home, os.W_OK | os.X_OK):
+        raise unwritable_error(place, OSError(reason, ""), argument)
 
 
 def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:

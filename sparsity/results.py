@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, WrongAttribute, WrongType
 from sparsity.tables import brief, data_frame, html_table, rows_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class _Result:
     def __float__(self) -> float:
         """Return the value, if it is one number."""
         if np.size(self.value) != 1:
-            raise TypeError(f"{np.size(self.value)} values of {self.quantity}: read .value")
+            raise WrongType(f"{np.size(self.value)} values of {self.quantity}: read .value")
         return float(np.ravel(self.value)[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -67,7 +67,7 @@ class _Result:
         """Return the value of a result of S; of any other the attribute does not exist."""
         # An AttributeError, so that `hasattr` and notebooks' completion see what is there.
         if self.quantity != "S":
-            raise AttributeError(f"{name} is of S; this is {self.quantity}: read .value")
+            raise WrongAttribute(f"{name} is of S; this is {self.quantity}: read .value")
         return value
 
     @property
@@ -181,7 +181,7 @@ class Exact(_Theory):
     def S_rms(self) -> np.ndarray:
         """√(n_eff/n) of an n_eff, which tends to S as n → ∞."""
         if self.quantity != "n_eff":
-            raise AttributeError(f"S_rms is √(n_eff/n); this is {self.quantity}")
+            raise WrongAttribute(f"S_rms is √(n_eff/n); this is {self.quantity}")
         return np.sqrt(self.value / self.length)
 
 
@@ -280,6 +280,9 @@ class Estimate(_Result):
         Raises:
             InputError: of another quantity or length, or of several values.
         """
+        if not isinstance(theory, _Theory):
+            fix = f"give one value of {self.quantity}, from exact or evaluate"
+            raise InputError("theory", theory, fix)
         if theory.quantity != self.quantity or np.size(theory.value) != 1:
             fix = f"give one value of {self.quantity}, from exact or evaluate"
             raise InputError("theory", f"{theory.quantity}: {brief(theory.value)}", fix)

@@ -16,7 +16,6 @@ from sparsity.results import Estimate
 if TYPE_CHECKING:
     import xarray
 
-TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
 
@@ -50,6 +49,9 @@ class Series:
         seed: seed it was drawn with, −1 where not sampled.
         method: the estimator that ran; empty if none.
         key: the parameters that the curve holds fixed.
+        along: the name of what x is, "gamma".
+        of: the name of what theory and estimate are, "n_eff".
+        unit: of these.
         doubts: x -> why the error bar of the estimate there cannot be trusted.
     """
 
@@ -63,6 +65,9 @@ class Series:
     seed: np.ndarray
     method: str = ""
     key: Mapping[str, Any] = field(default_factory=dict)
+    along: str = ""
+    of: str = ""
+    unit: str = "1"
     doubts: Mapping[float, str] = field(default_factory=dict)
 
     @property
@@ -74,6 +79,10 @@ class Series:
     def doubted(self) -> np.ndarray:
         """Mark where there is an estimate whose error bar cannot be trusted."""
         return self.sampled & np.isin(self.x, list(self.doubts))
+
+    def named(self, along: str, of: str, unit: str = "1", **key: Any) -> Series:
+        """Return the curve with the names of its columns, and more that it holds fixed."""
+        return replace(self, along=along, of=of, unit=unit, key={**key, **self.key})
 
     @classmethod
     def line(cls, label: str, x: Any, log: Any, **key: Any) -> Series:
@@ -130,6 +139,7 @@ def from_sweeps(
         here = lines.sel(key)
         held = single | key
         curve = Series.line(label(held), here[along].values, here["log_S"].values, **held)
+        curve = curve.named(along, "S", kernel=lines.attrs["kernel"])
         if points is not None:
             there = points.sel(key)
             columns = (there[f"{name}_mc"].values for name in ("S", "stderr", "samples", "seed"))
@@ -144,18 +154,25 @@ def from_sweeps(
 def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
     """Return the curves as CSV, one row per x; cells are empty without a law or a sample.
 
+    The columns are described in docs/files.md: after the numbers the names of what they are, then
+    one column for each parameter that a curve holds fixed.
+
     Args:
         data: the curves.
         doubts: whether to add a column that says why an error bar cannot be trusted.
     """
     # Fewer digits than float64 has: the last ones are rounding, which differs between machines, and
     # those of an estimate are noise long before.
-    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *["warning"] * doubts]]
+    data = tuple(data)
+    held = [*dict.fromkeys(name for curve in data for name in curve.key)]
+    own = [*["warning"] * doubts, "along", "quantity", "unit", *held]
+    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *own]]
     for curve in data:
+        names = [curve.along, curve.of, curve.unit, *(curve.key.get(name, "") for name in held)]
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
             *theory, estimate, stderr, samples, seed = row
             drawn = [f"{estimate:.10g}", f"{stderr:.4g}", samples, curve.method, seed]
             printed = ["" if math.isnan(value) else f"{value:.12g}" for value in theory]
             why = [curve.doubts.get(row[0], "") if samples else ""] * doubts
-            rows.append([curve.label, *printed, *(drawn if samples else [""] * 5), *why])
+            rows.append([curve.label, *printed, *(drawn if samples else [""] * 5), *why, *names])
     return csv_text(rows)

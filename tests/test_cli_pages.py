@@ -17,8 +17,9 @@ import click
 import pytest
 
 import sparsity
-from sparsity import InputError
+from sparsity import InputError, kernels
 from sparsity.cli import cli, common, pages, request
+from sparsity.plots import requests
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -298,10 +299,155 @@ def test_files_are_left_to_the_shell(command, monkeypatch):
         assert command()[1].startswith(f"{kind},")
 
 
+# What is typed in place of an option.
+
+MEANT = {
+    "--n": "--length", "--N": "--length", "-n": "--length", "--seq_len": "--length",
+    "--lambda": "--decay", "--d": "--dim", "--γ": "--gamma", "--gama": "--gamma", "--g": "--gamma",
+    "--gammas": "--gamma", "--samples": "--max-samples", "--rel_error": "--rel-error",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("--n", "--length"), ("--lambda", "--decay"), ("--d", "--dim")]
-)
-def test_symbols_of_the_formulas_name_the_option(command, typed, meant):
-    code, _, error = command("estimate", "exp", typed, "2")
-    assert (code, error.count("\n")) == (2, 1)
-    assert f"'{typed}'. Did you mean '{meant}'?" in error
+    ("line", "said"),
+    [(f"estimate exp {typed} 2", f"'{typed}'. Did you mean '{x}'?") for typed, x in MEANT.items()]
+    + [(f"{name} exp --gama 2", "'--gama'. Did you mean '--gamma'? See sparsity " + name)
+       for name in ("eval", "exact", "design", "verify", "plot", "sweep", "describe")]
+    + [("describe x --n 4k", "'--n'. Did you mean '--lengths'?"),
+       ("measure x --n 64", "'--n'. Did you mean '--tokens'?"),
+       ("claims --n-eff 2", "'--n-eff'. It is an option of `design`: see sparsity claims --help"),
+       ("eval exp --zzz 2", "No such option '--zzz': see sparsity eval --help")],
+)  # fmt: skip
+def test_an_unknown_option_is_told_the_right_one(command, line, said):
+    code, out, error = command(*line.split())
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert said in error
+
+
+# Pages in two levels.
+
+
+def test_rare_options_and_lists_stand_on_the_whole_page_alone(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    seen = 0
+    for name, each in cli.commands.items():
+        short = command(name, "--help")[1]
+        rare = {option for x in each.rare for option in x.opts}
+        assert len(short.splitlines()) <= 60
+        assert (f"sparsity {name} --help-all also" in " ".join(short.split())) == bool(rare)
+        if not rare:
+            assert command(name, "--help-all")[0] == 2
+            continue
+        code, whole, err = command(name, "--help-all")
+        assert (code, err) == (0, "")
+        for x in each.params:
+            for option in x.opts if isinstance(x, click.Option) else ():
+                row = re.compile(rf"^  (-h, )?{option}( |$)", re.MULTILINE)
+                assert row.search(whole), (name, option)  # every option is on the whole page
+                assert bool(row.search(short, short.index("Examples:"))) == (option not in rare)
+                seen += 1
+    assert seen > 150
+    assert "alibi:SLOPE" not in command("exact", "--help")[1]
+    assert "--dim" in command("estimate", "--help")[1]  # its examples type it
+
+
+# Values on Tab.
+
+
+def offered(command, monkeypatch, *words):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", shlex.join(["sparsity", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    return [line.partition(",")[2] for line in command()[1].splitlines()]
+
+
+def test_every_option_that_takes_a_word_offers_its_values():
+    free = {"VALUE", "T", "N", "M", "P", "V", "E", "K", "G", "GRID", "TEXT", "ADDRESS", "LOW,HIGH",
+            "W,H", "N,N…"}  # fmt: skip
+    options = [(name, x) for name, each in cli.commands.items() for x in each.params
+               if isinstance(x, click.Option) and not x.is_flag]  # fmt: skip
+    assert len(options) > 100
+    for name, x in options:
+        assert (x._custom_shell_complete is None) == (x.metavar in free), (name, x.opts)
+
+
+@pytest.mark.parametrize(
+    ("words", "some"),
+    [("plot exp --x ", {"beta", "gamma", "length", "dim"}), ("plot --x ", {"decay", "ratio"}),
+     ("plot exp --step alibi:0.1 --x s", {"slope"}), ("plot router:64 --x r", {"rho"}),
+     ("plot exp --xscale ", {"linear", "log"}), ("describe c.json --of n_", {"n_eff"}),
+     ("exact exp --step tem", {"temperature:llama4", "temperature:yarn"}),
+     ("exact exp --step temperature : l", {"llama4"}), ("exact exp --step temperature :", {"qwen"}),
+     ("exact topk : 8 --of top", {"top_k_mass:"}), ("exact exp --step temperature:l",
+      {"temperature:llama4"}), ("exact exp --help-", {"--help-all"})],
+)  # fmt: skip
+def test_values_are_offered(command, monkeypatch, words, some):
+    assert set(offered(command, monkeypatch, *words.split(" "))) >= some
+
+
+def test_every_axis_that_is_offered_is_taken(command, monkeypatch):
+    names = offered(command, monkeypatch, "plot", "relu2", "--step", "window:8", "--x", "")
+    assert {"window", "gamma"} <= set(names)
+    row = sparsity.Row("relu2", beta=0, gamma=1, steps=(sparsity.Window(8),))
+    for name in names:
+        assert requests.check_x_axis(row, name) == [row]
+    with pytest.raises(InputError, match=r"^x = slope"):
+        requests.check_x_axis(row, "slope")
+
+
+# What is wrong with a path is said before anything heavy is imported.
+
+HEAVY = ["jax", "jaxlib", "sympy", "scipy", "xarray", "matplotlib.figure", "h5py"]
+RUN = """import sys
+from sparsity.cli import main
+try:
+    main()
+except SystemExit as stop:
+    print(stop.code, *sorted(set({heavy}) & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("measure no.gguf t.txt --out a.nc", "model = no.gguf: is not there"),
+     ("measure no.gguf t.txt --out a.nc --report page", "model = no.gguf: is not there"),
+     ("measure there no.txt --out a.nc", "text = no.txt: is not there"),
+     ("measure there there --out no/a.nc", "out = no/a.nc: cannot be written"),
+     ("measure there there --out a.txt", "out = a.txt: is written as netCDF"),
+     ("describe no.json", "config = no.json: is not there"),
+     ("describe there --out a.txt", "out = a.txt: give a name that ends in .svg"),
+     ("describe there --out no/a.svg", "out = no/a.svg: cannot be written"),
+     ("plot exp --gamma 2 --out no/a.svg", "out = no/a.svg: cannot be written"),
+     ("sweep exp --gamma 2 --out no/a.nc", "out = no/a.nc: cannot be written"),
+     ("sweep exp --gamma 2 --store there/a", "store = there/a: cannot be written"),
+     ("reproduce --page --out no", "out = no: is not there"),
+     ("reproduce --out there/a", "out = there/a: cannot be written")],
+)  # fmt: skip
+def test_a_bad_path_is_said_before_imports(place, line, said):
+    (place / "there").write_text("x")
+    found = subprocess.run(
+        [sys.executable, "-c", RUN.format(heavy=HEAVY), *line.split()],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert found.stderr.startswith(f"sparsity: {said}")
+    assert found.stdout == "2\n"
+    assert [x.name for x in place.iterdir()] == ["there"]
+
+
+def test_a_heavy_import_would_be_seen(place):
+    found = subprocess.run(
+        [sys.executable, "-c", RUN.format(heavy=HEAVY), "eval", "exp", "--gamma", "x"],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "sympy" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("exp", "exp (softmax)"), ("relu2", "relu2 (squared ReLU)"), ("gelu", "gelu"),
+     ("differential", "differential"), ("topk:8", "topk:8 (softmax of the 8 largest)")],
+)  # fmt: skip
+def test_a_title_is_not_said_twice(command, name, said):
+    assert kernels.name_with_title(kernels.named(name)) == said
+    rows = command("list")[1].splitlines()
+    assert sum(row.startswith(f"{said}  ") for row in rows) == 1

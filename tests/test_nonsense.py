@@ -162,7 +162,7 @@ CALLS = [
         True,
         kernel=("exp", "kernel"),
         length=(4, "optional wholes"),
-        of=("n_eff", ""),
+        of=("n_eff", "optional"),
         method=(None, "optional"),
         max_seconds=(1.0, "number infinite"),
         dim=(None, "optional wholes"),

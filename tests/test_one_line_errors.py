@@ -1,11 +1,17 @@
-"""Arguments of a wrong kind, in Python, are one line that names them."""
+"""Arguments of a wrong kind, in Python, are one line that names them, in notebooks too."""
+
+import functools
+import inspect
+import io
+import re
+from contextlib import redirect_stderr, redirect_stdout
 
 import jax
 import numpy as np
 import pytest
 
 import sparsity
-from sparsity import InputError, monitor
+from sparsity import InputError, kernels, monitor
 from sparsity.attention.measurement.texts import check_beginnings
 
 
@@ -75,3 +81,176 @@ def test_large_whole_numbers_of_steps_and_bounds(value):
     plain = float(sparsity.exact("exp", gamma=1, length=4))
     found = sparsity.estimate(row, length=4, rel_error=0.02)
     assert abs(found.value - plain) < 4.5 * found.stderr
+
+
+# What a notebook shows of bad calls: a line, and no frame of the package.
+
+
+@functools.cache
+def scope():
+    queries, keys = np.random.default_rng(0).normal(size=(2, 2, 8, 4))
+    return {
+        "sparsity": sparsity, "np": np, "q": queries, "k": keys,
+        "law": sparsity.exact("exp", gamma=2, length=[8, 64]),
+        "limit": sparsity.evaluate("exp", gamma=2),
+        "drawn": sparsity.estimate("exp", gamma=1, rel_error=0.05),
+        "wanted": sparsity.design("exp", length=64, sink_mass=0.5, gamma=1),
+        "swept": sparsity.sweep("exp", gamma=[1, 2]),
+        "measured": sparsity.measure(queries=queries, keys=keys),
+    }  # fmt: skip
+
+
+BAD = """
+sparsity.evaluate("exp", gama=2)
+sparsity.evaluate("exp", gamma=-2)
+sparsity.evaluate("exp")
+sparsity.evaluate()
+sparsity.evaluate("sofmax", gamma=2)
+sparsity.exact("exp", gamma=2)
+sparsity.exact("exp", gamma=2, length="a")
+sparsity.exact("exp", gamma=2, length=4, of="neff")
+sparsity.estimate("exp", gamma=2, samples=4)
+sparsity.estimate("exp", gamma=2, rel_error="x")
+sparsity.sweep("exp", gama=[1, 2])
+sparsity.plot("exp", gama=2)
+sparsity.plot("exp", gamma=2, x="nope")
+sparsity.plot(swept, of="nope")
+sparsity.plot(measured, of="nope")
+sparsity.design("exp", length=8, n_eff=99)
+sparsity.design("exp", length=8, neff=2)
+sparsity.derive("nope")
+sparsity.verify(3)
+sparsity.claims(seed=-1)
+sparsity.measure(queries=q)
+sparsity.measure(queries=q, key=k)
+sparsity.measure(queries=q, keys=k, of="nope")
+sparsity.monitor(q, k, "nope")
+sparsity.probe(3, 8)
+sparsity.describe("nofile")
+sparsity.explore(beta="x")
+sparsity.stream(q, 3)
+sparsity.Row("exp", gama=2)
+sparsity.Row("exp", gamma=2, steps=3)
+sparsity.Alibi("x")
+sparsity.Window(-3)
+sparsity.Temperature.mistral("x")
+sparsity.score_kernel("x", "foo(s)")
+sparsity.largest_logit(8, gamma="x")
+sparsity.qk_clip(8, 2, "x")
+sparsity.regime(3, gamma=-1)
+sparsity.needle_capacity("exp", dim=-1)
+sparsity.sink_logit(2, "exp", length=3, gamma=1)
+sparsity.from_lse(3, 4)
+sparsity.S("x")
+sparsity.gini(np.ones((2, 2)), axis="x")
+sparsity.Empirical("nofile.npy")
+sparsity.monitoring.Watch(3)
+sparsity.figures.draw("nope")
+sparsity.kernels.named("nope")
+sparsity.models.load("nofile")
+sparsity.exactt("exp")
+law.S
+float(law)
+limit.S_rms
+drawn.beside(3)
+drawn.beside(law)
+wanted.n_eff
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("call", BAD)
+def test_a_bad_call_is_one_line_or_ends_at_the_call(call):
+    """Either the error says itself in one line, or Python found it before the package ran."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        eval(call, dict(scope()))
+    error = caught.value
+    if hasattr(error, "_render_traceback_"):
+        (line,) = error._render_traceback_()
+        assert "\n" not in line
+        assert len(line) < 1100
+    else:
+        assert not any("sparsity/" in str(each.path) for each in caught.traceback), call
+
+
+@pytest.mark.notebook
+def test_ipython_shows_these_lines():
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.user_ns.update(scope())
+    shown = 0
+    for call in BAD:
+        said = io.StringIO()
+        with redirect_stdout(said), redirect_stderr(said):
+            error = shell.run_cell(call).error_in_exec
+        ours = hasattr(error, "_render_traceback_")
+        lines = re.sub(r"\x1b\[[\d;]*m", "", said.getvalue()).strip().splitlines()
+        assert len(lines) == 1 if ours else not any("/sparsity/" in x for x in lines), call
+        shown += ours
+    assert shown > 45
+
+
+@pytest.mark.notebook
+def test_ipython_completes_parameters():
+    core = pytest.importorskip("IPython.core.interactiveshell")
+    completer = pytest.importorskip("IPython.core.completer")
+    shell = core.InteractiveShell()
+    shell.user_ns.update(scope())
+    for name in ("plot", "exact", "evaluate", "estimate", "sweep", "verify", "Row", "design"):
+        typed = f"sparsity.{name}('exp', gam"
+        with completer.provisionalcompleter():
+            found = [x.text for x in shell.Completer.completions(typed, len(typed))]
+        assert "gamma=" in found, name
+
+
+# What completion and `help` know.
+
+NAMED = ("evaluate", "exact", "estimate", "sweep", "plot", "verify", "sink_logit", "explore", "Row")
+
+
+def test_signatures_name_the_parameters_of_all_kernels():
+    every = {p.name for k in (*kernels.known(), *kernels.MAPS) for p in k.parameters}
+    assert len(every) >= 14
+    for name in NAMED:
+        parameters = inspect.signature(getattr(sparsity, name)).parameters
+        assert every - {*parameters} <= ({"length"} if name == "Row" else set()), name
+        assert all(parameters[x].kind is x_kind for x in ("beta", "gamma")
+                   for x_kind in [inspect.Parameter.KEYWORD_ONLY])  # fmt: skip
+    assert {"beta", "gamma"} <= {*inspect.signature(sparsity.design).parameters}
+    assert "gamma" not in inspect.signature(sparsity.measure).parameters  # which takes none
+
+
+def test_a_parameter_that_is_none_is_not_given():
+    assert sparsity.evaluate("exp", gamma=1, beta=None, rho=None).S == limit_of(1)
+    with pytest.raises(InputError, match="gamma is missing"):
+        sparsity.evaluate("exp", gamma=None)
+
+
+def limit_of(gamma):
+    return sparsity.evaluate("exp", gamma=gamma).S
+
+
+SHOWN = (
+    'sparsity.kernels.exp', 'sparsity.kernels.sparsemax', 'sparsity.derive("relu2")',
+    'sparsity.derive("exp")', 'wanted', 'law', 'limit', 'drawn', 'sparsity.regime(64, 2.0)',
+    'sparsity.largest_logit(64, 2.0)', 'sparsity.qk_clip(64, 2.0, 3.0)', 'sparsity.Alibi(0.1)',
+    'sparsity.Row("exp", gamma=2, steps=(sparsity.Alibi(0.1),))', 'sparsity.QKNorm(16)',
+    'sparsity.needle_capacity("exp", dim=16)', 'sparsity.kernels.exp.parameters[0]',
+    'sparsity.figures.ALL[0]', 'sparsity.ledger.ALL[0]', 'drawn.beside(sparsity.evaluate("exp", '
+    'gamma=1))', 'sparsity.Empirical([1.0, 2.0, 3.0])', 'sparsity.InputError("a", 1, "b")',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_what_a_call_gives_is_shown_in_a_line(what):
+    shown = repr(eval(what, dict(scope())))
+    assert "\n" not in shown
+    assert len(shown) <= 350
+    assert " at 0x" not in shown
+
+
+def test_a_row_with_long_vectors_is_cut_in_a_notebook_alone():
+    said = []
+    page = type("Page", (), {"text": staticmethod(said.append)})
+    rope = sparsity.Rope(query=np.ones(128), mean=np.zeros(128), spread=1.0)
+    for each in (rope, sparsity.Row("exp", steps=(rope,))):
+        each._repr_pretty_(page, False)
+        assert len(said[-1]) < 320 < len(repr(each))

@@ -176,6 +176,9 @@ class Claim:
     grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     rough: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Claim({self.key!r}: {self.statement})"
+
     @property
     def legend(self) -> Legend:
         """What the numbers of the judge and of the experiments are called."""

@@ -11,6 +11,7 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import sys
@@ -48,8 +49,20 @@ _RESERVE = 4 * 2**20
 # The exit code of an error of the program, EX_SOFTWARE of sysexits.h: Python's own code for an
 # exception is 1, which here says that a check disagreed.
 _UNFORESEEN = 70
-# Options that people type by the symbol of the formulas.
-_SYMBOLS = {"--n": "--length", "--seq-len": "--length", "--lambda": "--decay", "--d": "--dim"}
+# Options that people type by the symbol of the formulas or by another tool's word: what is meant,
+# the first that the command has.
+_LENGTHS = ("length", "lengths", "tokens")
+_MEANT = {
+    **dict.fromkeys(("n", "seq-len", "context", "context-length", "tokens"), _LENGTHS),
+    **dict.fromkeys(("β", "b", "bias"), ("beta",)),
+    **dict.fromkeys(("γ", "g", "spread", "std"), ("gamma",)),
+    **dict.fromkeys(("λ", "lambda", "lam"), ("decay",)),
+    **dict.fromkeys(("d", "head-dim"), ("dim",)),
+    **dict.fromkeys(("quantity", "metric"), ("of",)),
+    **dict.fromkeys(("o", "output", "file"), ("out",)),
+    "temperature": ("step",),
+}
+_ALIKE = 0.7  # of difflib's ratio: "gama" and "gamma" have 0.89, "temperature" and "features" 0.63
 _INTERRUPTED = "interrupted; nothing half-written is left"
 
 
@@ -112,9 +125,8 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "sparsity"
         said = error.format_message().rstrip(".")  # which may end in a question
-        if isinstance(error, click.NoSuchOption) and error.option_name in _SYMBOLS:
-            name, meant = error.option_name, _SYMBOLS[error.option_name]
-            said = f"No such option '{name}'. Did you mean '{meant}'?"
+        if isinstance(error, click.NoSuchOption) and error.ctx:
+            said = f"No such option '{error.option_name}'. {_advice(error)}".rstrip(". ")
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
     except MemoryError as error:
         del reserve
@@ -139,6 +151,27 @@ def main() -> None:
         sys.exit(_UNFORESEEN)
 
 
+def _advice(error: click.NoSuchOption) -> str:
+    """Return what to type in place of an option that a command does not have; empty if unknown."""
+    assert error.ctx is not None
+    # click's own hint names up to three options, the right one anywhere among them.
+    typed = error.option_name.lstrip("-").lower().replace("_", "-")
+    known = _options_of(error.ctx.command)
+    meant = [name for name in _MEANT.get(typed, ()) if name in known]
+    meant += difflib.get_close_matches(typed, known, n=1, cutoff=_ALIKE)
+    meant += [name for name in known if len(typed) > 2 and typed in name.split("-")]
+    if meant:
+        return f"Did you mean '--{meant[0]}'?"
+    others = [f"`{name}`" for name, each in cli.commands.items() if typed in _options_of(each)]
+    return f"It is an option of {', '.join(others[:3])}" if others else ""
+
+
+def _options_of(command: click.Command) -> list[str]:
+    """Return the options of a command, without their dashes."""
+    names = [name for each in command.params for name in each.opts if name.startswith("--")]
+    return [name.removeprefix("--") for name in names]
+
+
 def open_closed_streams() -> None:
     """Open /dev/null in place of each of stdin, stdout and stderr that was closed."""
     # Whoever starts the command with `2>&-` leaves number 2 free, and the next file that is opened
@@ -160,7 +193,9 @@ def _complete(instruction: str) -> None:
     """Answer a shell: its script (bash_source) or the completions of a line (bash_complete)."""
     from click.shell_completion import shell_complete
 
-    if shell_complete(cli, {}, "sparsity", pages.ASKED_BY_SHELL, instruction):
+    if instruction == "bash_complete":
+        common.echo(pages.BashWords(cli, {}, "sparsity", pages.ASKED_BY_SHELL).complete())
+    elif shell_complete(cli, {}, "sparsity", pages.ASKED_BY_SHELL, instruction):
         fix = "give bash_source, zsh_source or fish_source"
         raise InputError(pages.ASKED_BY_SHELL, instruction, fix)
 

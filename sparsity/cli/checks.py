@@ -12,6 +12,7 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
+from sparsity.output import refuse_missing, refuse_unwritable_folder
 
 _METHODS = pages.offer_words("stratified", "plain")
 _DTYPES = pages.offer_words("float64", "float32")
@@ -22,17 +23,31 @@ _DTYPES = pages.offer_words("float64", "float32")
 @common.option(
     "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
 )
-@common.option("--max-samples", "N", "Stop after N draws", default="1e9", kind=float)
 @common.option(
-    "--max-seconds", "T", "Stop after T seconds (default: never).", default="inf", kind=float
+    "--max-samples", "N", "Stop after N draws", default="1e9", kind=float, cls=pages.Rare
+)
+@common.option(
+    "--max-seconds",
+    "T",
+    "Stop after T seconds (default: never).",
+    default="inf",
+    kind=float,
+    cls=pages.Rare,
 )
 @common.option(
     "--method",
     "NAME",
     "How scalar scores are drawn: stratified (default) or plain.",
+    cls=pages.Rare,
     offers=_METHODS,
 )
-@common.option("--dtype", "TYPE", "Precision: float64 (default) or float32.", offers=_DTYPES)
+@common.option(
+    "--dtype",
+    "TYPE",
+    "Precision: float64 (default) or float32.",
+    cls=pages.Rare,
+    offers=_DTYPES,
+)
 @common.seed_option
 @common.json_option
 def estimate(
@@ -105,6 +120,7 @@ def estimate(
     "E",
     "Smallest relative error that every comparison must be able to see (default 1e-3).",
     kind=float,
+    cls=pages.Rare,
 )
 @common.seed_option
 @common.executor_options
@@ -210,7 +226,10 @@ def reproduce(out: str, seed: int, page: bool, executor: Any, as_json: bool) -> 
     """
     if page and seed != 0:
         raise InputError("seed", seed, "the page has the seed of its files; leave it out")
-    if not page:
+    if page:
+        refuse_missing("out", out, "`sparsity reproduce` writes it")
+    else:
+        refuse_unwritable_folder(out)
         common.prepare_long_work()
     from sparsity.report import reproduction
 

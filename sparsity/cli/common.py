@@ -76,6 +76,7 @@ def _list_steps() -> list[tuple[str, str]]:
     from dataclasses import MISSING, fields
 
     from sparsity.rows import steps
+    from sparsity.rows.steps import temperature
 
     shown = []
     for name, step in steps.typed().items():
@@ -84,6 +85,7 @@ def _list_steps() -> list[tuple[str, str]]:
         inner = f"[{',' if needed else ':'}{','.join(other)}]" if other else ""
         typed = f"{name}{':' if needed else ''}{','.join(needed)}{inner}"
         shown.append((typed, pages.first_sentence(step)))
+    shown += [(f"temperature:{rule}", said) for rule, said in temperature.described().items()]
     of_vectors = [step for step in steps.ALL if step.name not in steps.typed()]
     return shown + [
         (f"sparsity.{step.__name__}", f"{pages.first_sentence(step)} (in Python: it takes vectors)")
@@ -112,12 +114,13 @@ _scores_option = option(
     "LAW",
     "Law of the scores (default Gaussian): uniform, t:DEGREES, "
     "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
+    cls=pages.Rare,
     offers=pages.offer_words("uniform", "t:", "mixture:"),
 )
 _step_option = option(
     "--step steps",
     "STEP",
-    "A step along the sequence, from the list below; repeat it for several, in order.",
+    "A step along the sequence, such as alibi:0.01; repeat it for several, in order.",
     multiple=True,
     cls=pages.Listed,
     list_heading="Steps (--step)",
@@ -150,9 +153,9 @@ _of_option = functools.partial(
     read=_list_quantities,
     offers=pages.offer_quantities,
 )
-of_option = _of_option("The quantity, from the list below.")
+of_option = _of_option("The quantity, such as n_eff or entropy.")
 several_of_option = _of_option(
-    "The quantity, from the list below; several as a,b or by repeating it.", multiple=True
+    "The quantity, such as n_eff or entropy; several as a,b or by repeating it.", multiple=True
 )
 
 
@@ -193,9 +196,9 @@ def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, executor=executor, **rest)
 
     said = "Compute on the Dask scheduler at this address, such as tcp://host:8786."
-    run = option("--scheduler", "ADDRESS", said)(run)
+    run = option("--scheduler", "ADDRESS", said, cls=pages.Rare)(run)
     said = "Compute in N processes (default: in this one)."
-    return option("--workers", "N", said, kind=int)(run)
+    return option("--workers", "N", said, kind=int, cls=pages.Rare)(run)
 
 
 def connect_dask(scheduler: str) -> Any:

@@ -12,10 +12,16 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
-from sparsity.output import refuse_unwritable, write_together
+from sparsity.output import (
+    TABLE_HEADER,
+    refuse_unwritable,
+    refuse_unwritable_folder,
+    write_together,
+)
 
 _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIX = ".html"
+_SCALES = pages.offer_words("linear", "log")
 
 
 def check_chart_file(out: str) -> None:
@@ -25,8 +31,6 @@ def check_chart_file(out: str) -> None:
         InputError: it is of no kind that is drawn, it or the table beside it cannot be written, or
             a table stands there that is not one of a chart.
     """
-    from sparsity.series import TABLE_HEADER
-
     if Path(out).suffix.lower() not in _PLOT_SUFFIXES:
         such = f"such as {Path(out).stem or 'f'}.svg"
         fix = f"give a name that ends in .svg, .png or .pdf, or .html for a page, {such}"
@@ -81,6 +85,7 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     "Along the x-axis: length (default), a number that the kernel takes, such as gamma, beta, "
     "decay, ratio or dim, or a number of a step: slope, window, logit, scale, offset, dim.",
     default="length",
+    offers=pages.offer_axes,
 )
 @common.with_parameters
 @common.option("--along", "GRID", "Values along the x-axis, such as 0.1:10:61:log, for any --x.")
@@ -92,11 +97,25 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     "--rel-error", "E", "Relative standard error of a sampled point", default="0.02", kind=float
 )
 @common.option("--title", "TEXT", "Title, in place of the default one.")
-@common.option("--xscale", "SCALE", "linear or log; a grid with even steps is linear.")
-@common.option("--yscale", "SCALE", "linear or log; shares are linear, in place of that.")
-@common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.")
-@common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.")
-@common.option("--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.")
+@common.option(
+    "--xscale",
+    "SCALE",
+    "linear or log; a grid with even steps is linear.",
+    cls=pages.Rare,
+    offers=_SCALES,
+)
+@common.option(
+    "--yscale",
+    "SCALE",
+    "linear or log; shares are linear, in place of that.",
+    cls=pages.Rare,
+    offers=_SCALES,
+)
+@common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.", cls=pages.Rare)
+@common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.", cls=pages.Rare)
+@common.option(
+    "--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.", cls=pages.Rare
+)
 @common.option(
     "--out",
     "FILE",
@@ -322,6 +341,8 @@ def sweep(
         saving.writable(out)
     elif store is None:
         raise InputError("out", None, "give --out FILE, --store DIR, or both")
+    if store is not None:
+        refuse_unwritable_folder(store, "store")
     if montecarlo:
         common.use_float64()
     grids = common.without_none(options)

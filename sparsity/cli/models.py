@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -9,6 +10,12 @@ import click
 from sparsity.cli import common, pages
 from sparsity.cli.files import check_chart_file, write_chart
 from sparsity.errors import InputError
+from sparsity.output import (
+    netcdf_path,
+    refuse_missing,
+    refuse_unwritable,
+    refuse_unwritable_folder,
+)
 from sparsity.reading import parse_whole
 
 
@@ -22,12 +29,13 @@ from sparsity.reading import parse_whole
     "(.npy).",
     shell_complete=pages.offer_files,
 )
-@common.option("--model", "FILE", "MODEL, as an option.", offers=pages.offer_files)
+@common.option("--model", "FILE", "MODEL, as an option.", cls=pages.Rare, offers=pages.offer_files)
 @common.option(
     "--text texts",
     "FILE",
     "A TEXT, as an option; repeat it for several.",
     multiple=True,
+    cls=pages.Rare,
     offers=pages.offer_files,
 )
 @common.option("--tokens", "T", "Tokens of each window", default="512", kind=int)
@@ -99,6 +107,15 @@ def measure(
         raise InputError("workers", "several processes", fix)
     if of and not every_row:
         raise InputError("of", ",".join(of), "is measured on single rows; add --rows")
+    # Asked here as well as by the work: its imports take seconds, a missing file none.
+    refuse_missing("model", model, "give a .gguf or .safetensors file")
+    if not (every_text := (*given, *texts)):
+        raise InputError("text", None, "give a folder or files of texts, or --text FILE")
+    if not any(map(os.path.exists, every_text)):  # one of several is named and passed over
+        refuse_missing("text", every_text[0], "give a folder or files of texts")
+    refuse_unwritable(netcdf_path(str(options["out"])))
+    if report is not None:
+        refuse_unwritable_folder(report, "out")
     with common.progress("layers") as step:
         if every_row:
             from sparsity.attention.page.job import run as work
@@ -109,7 +126,7 @@ def measure(
             from sparsity.attention.measurement.corpus import sum_up as work
 
             options["executor"] = executor
-        done = work(model, [*given, *texts], progress=step, **options)
+        done = work(model, [*every_text], progress=step, **options)
     common.show(done, as_json)
 
 
@@ -134,7 +151,12 @@ def measure(
     "Also draw them against the length: .svg, .png or .pdf; the data go beside it as .csv.",
     offers=pages.offer_files,
 )
-@common.option("--of", "QUANTITY", "What is drawn (default: n_eff; with --needle, needle_signal).")
+@common.option(
+    "--of",
+    "QUANTITY",
+    "What is drawn (default: n_eff; with --needle, needle_signal).",
+    offers=pages.offer_quantities,
+)
 @common.option(
     "--needle",
     "M",
@@ -171,6 +193,7 @@ def describe(
         check_chart_file(out)
     elif of is not None or needle is not None:
         raise InputError("out", None, "--of and --needle are for a chart; give --out")
+    refuse_missing("config", config, "give a config.json or its folder")
     from sparsity.attention.describe import describe as described
 
     ns = [parse_whole(each, "length") for each in lengths.split(",") if each.strip()]

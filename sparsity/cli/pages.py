@@ -1,18 +1,24 @@
 """The pages that --help prints, and what the shell offers on Tab.
 
-A page shows what a command is for, examples, parameters and options, and long lists at the end. The
-examples are the end of the command's docstring: under "Examples:" a line about each, then the line
-to type.
+A page shows what a command is for, examples, and the parameters and options that most people need;
+--help-all also has the rare ones and, at the end, the long lists. The examples are the end of the
+command's docstring: under "Examples:" a line about each, then the line to type.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    get_completion_class,
+)
 
 from sparsity.errors import InputError
 
@@ -32,6 +38,10 @@ class Command(click.Command):
         super().__init__(*names, help=said, **details)
         lines = [line.strip().rstrip(":") for line in examples.splitlines() if line.strip()]
         self.examples = tuple(zip(lines[::2], lines[1::2], strict=True))  # (about, to type)
+        named = {*re.findall(r"--[\w-]+", help or "")}
+        self.rare = [each for each in self.params if is_rare(each) and not named & {*each.opts}]
+        if self.rare:
+            self.params.append(_HELP_ALL)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the command is for; then lines to copy, which are never wrapped."""
@@ -43,9 +53,14 @@ class Command(click.Command):
                     formatter.write(f"{'':{formatter.current_indent}}  {line}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write arguments, parameters of kernels and options under their headings; then lists."""
+        """Write arguments, parameters of kernels and options under their headings; then lists.
+
+        Rare options and the lists stand on the whole page alone, which the short one names; an
+        option that the text or an example above has is not rare.
+        """
         sections: dict[str, list[tuple[str, str]]] = {}
-        parameters = self.get_params(ctx)
+        whole = bool(ctx.meta.get(_WHOLE))
+        parameters = [each for each in self.get_params(ctx) if whole or each not in self.rare]
         # A section stands where its first row came from: arguments are put first, and the long
         # lists of steps and quantities last, where they push nothing out of sight.
         for parameter in sorted(parameters, key=lambda x: not isinstance(x, click.Argument)):
@@ -56,12 +71,17 @@ class Command(click.Command):
                 row = parameter.get_help_record(ctx)
             if row is not None:
                 sections.setdefault(heading, []).append(row)
-        for parameter in parameters:
-            if isinstance(parameter, Listed):
-                sections[parameter.list_heading] = list(parameter.read())
+        lists = [each for each in parameters if isinstance(each, Listed)]
+        for parameter in lists if whole else ():
+            sections[parameter.list_heading] = list(parameter.read())
         for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+        if self.rare and not whole:
+            left = [f"{len(self.rare)} more options", *(x.list_heading.lower() for x in lists)]
+            said = " and ".join(filter(None, [", ".join(left[:-1]), left[-1]]))
+            formatter.write_paragraph()
+            formatter.write_text(f"{ctx.command_path} --help-all also has {said}.")
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write nothing: newer versions of click call it, and they stand above the options."""
@@ -107,10 +127,45 @@ class Argument(click.Argument):
         self.row = (details["metavar"].strip("[]"), about)
 
 
+class Rare(click.Option):
+    """An option that few people need: on the whole page alone."""
+
+
+_OFTEN = ("beta", "gamma", "length")  # what most kernels and their rows take
+
+
 class OfKernel(click.Option):
-    """An option for a parameter of a kernel."""
+    """An option for a parameter of a kernel; those of a few kernels are rare."""
 
     heading = "Parameters of the kernel (`sparsity list` shows which it takes)"
+
+
+def is_rare(parameter: click.Parameter) -> bool:
+    """Tell whether a parameter of a command stands on the whole page alone."""
+    if isinstance(parameter, OfKernel):
+        return parameter.name not in _OFTEN
+    return isinstance(parameter, Rare)
+
+
+_WHOLE = "sparsity.whole_page"  # where a context says that all of the page was asked for
+
+
+def _show_all(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    """Print the whole page and end the command, as --help does with the short one."""
+    if asked and not context.resilient_parsing:
+        context.meta[_WHOLE] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show every option, step and quantity and exit.",
+)
 
 
 class Listed(click.Option):
@@ -187,10 +242,27 @@ def offer_kernels() -> dict[str, str]:
 
 @offer
 def offer_steps() -> dict[str, str]:
-    """Offer the steps, with the colon that their numbers follow."""
+    """Offer the steps, with the colon that their numbers follow, and the rules of models."""
     from sparsity.rows import steps
+    from sparsity.rows.steps import temperature
 
-    return {f"{name}:": first_sentence(step) for name, step in steps.typed().items()}
+    found = {f"{name}:": first_sentence(step) for name, step in steps.typed().items()}
+    return found | {f"temperature:{rule}": said for rule, said in temperature.described().items()}
+
+
+def offer_axes(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+    """Offer what can be along the x-axis: what the kernels and steps that were typed take."""
+    from sparsity import kernels
+    from sparsity.plots.requests import names_on_axis
+    from sparsity.rows.steps import parse
+
+    words: dict[str, str] = {}
+    with suppress(InputError):
+        steps = [parse(step) for step in context.params.get("steps") or ()]
+        # click leaves the arguments unread where the last option has no value yet.
+        for name in context.args or [each.name for each in kernels.known()]:
+            words |= dict.fromkeys(names_on_axis(kernels.named(name), steps), "")
+    return _matching(words, typed)
 
 
 def offer_quantities(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
@@ -203,6 +275,28 @@ def offer_quantities(context: Any, parameter: Any, typed: str) -> list[Completio
     # before the last comma is put in front of each.
     comma = typed.rfind(",") + 1 if parameter.multiple else 0
     return _matching(words, typed[comma:], before=typed[:comma])
+
+
+class BashWords(BashComplete):
+    """Bash, whose words end at a colon too: to it "topk:8" is three of them."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the one to complete, and that one, each with its colons."""
+        args, incomplete = super().get_completion_args()
+        found: list[str] = []
+        for word in (*args, incomplete):
+            after = bool(found) and found[-1].endswith(":") and not word.startswith("--")
+            if found and (after or word == ":"):
+                found[-1] += word
+            else:
+                found.append(word)
+        # Bash replaces what follows the last colon; where it has left the colons in the word, all.
+        self._kept = "" if found[-1] == incomplete else found[-1][: found[-1].rfind(":") + 1]
+        return found[:-1], found[-1]
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Return the type and value of a completion, without what bash keeps."""
+        return f"{item.type},{str(item.value).removeprefix(self._kept)}"
 
 
 def first_sentence(record: Any) -> str:

@@ -85,9 +85,7 @@ class Request:
         shown += self.steps
         if self.of_rows and length:
             shown.append(f"n = {self.length}")
-        kernel = self.row.kernel
-        title = f" ({kernel.title})" if kernel.title != kernel.name else ""
-        return f"{kernel.name}{title} at {', '.join(shown)}"
+        return f"{kernels.name_with_title(self.row.kernel)} at {', '.join(shown)}"
 
     @property
     def definition(self) -> str:

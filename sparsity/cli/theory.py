@@ -45,9 +45,10 @@ def list_(as_json: bool) -> None:
     if as_json:
         common.print_json({"kernels": records})
         return
-    for k in records:
+    shown = [kernels.name_with_title(k) for k in known]
+    for name, k in zip(shown, records, strict=True):
         options = " ".join(f"--{p['name'].replace('_', '-')}" for p in k["parameters"])
-        common.echo(f"{k['name']:14} {k['title']:24} {options:33} a = {k['weight']}")
+        common.echo(f"{name:38} {options:33} a = {k['weight']}")
 
 
 _STYLES = pages.offer_words("text", "latex")
@@ -240,7 +241,9 @@ def _free_parameters() -> tuple[str, ...]:
     about="A name from `sparsity list`, or a formula of the score s (default exp).",
     shell_complete=pages.offer_kernels,
 )
-@common.option("--kernel", "KERNEL", "KERNEL, as an option.", offers=pages.offer_kernels)
+@common.option(
+    "--kernel", "KERNEL", "KERNEL, as an option.", cls=pages.Rare, offers=pages.offer_kernels
+)
 @common.option("--length", "N", "Row length n, in tokens.", required=True)
 @common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.")
 @common.option("--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.")
@@ -253,7 +256,9 @@ def _free_parameters() -> tuple[str, ...]:
     read=lambda: f"What to solve for: {', '.join(_free_parameters())}.",
     shell_complete=pages.offer(lambda: dict.fromkeys(_free_parameters(), "")),
 )
-@common.option("--max-seconds", "T", "CPU time of a search (default 7).", kind=float)
+@common.option(
+    "--max-seconds", "T", "CPU time of a search (default 7).", kind=float, cls=pages.Rare
+)
 @common.option("--beta", "VALUE", "Hold the bias of the scores at this value.", kind=float)
 @common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.", kind=float)
 @common.steps_option

@@ -27,6 +27,7 @@ from sparsity.crosscheck.cells import Question, families, sample_family
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.crosscheck.ztest import compare, detecting
 from sparsity.errors import InputError
+from sparsity.kernels.parameters import names_parameters
 from sparsity.results import Estimate
 from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.sampling import Sampling
@@ -166,6 +167,7 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
     return tuple(found)
 
 
+@names_parameters()
 def verify(
     *rows: RowLike,
     length: Any = None,

@@ -168,3 +168,7 @@ def _answer() -> None:
     except (InputError, NoClosedForm) as error:
         found = error
     pickle.dump(found, sys.stdout.buffer)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,7 +12,9 @@ from typing import Any
 import sympy
 from sympy import Expr
 
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, name_with_title
+
+_MOST_SHOWN = 150  # characters of a derivation in one line
 
 z = sympy.Symbol("z", real=True)  # z = β/γ, for kernels whose S depends on nothing else
 
@@ -85,7 +87,7 @@ class Derivation:
 
     def text(self) -> str:
         """Write the derivation as plain text, formulas in Unicode art."""
-        out = [f"{self.kernel.name}: {self.kernel.title}", ""]
+        out = [name_with_title(self.kernel), ""]
         out += _block("a", self.kernel.weight)
         out += [f"Assumes: {assumption}" for assumption in self.assumptions] + [""]
         for name, value in (("E|a|", self.first_moment), ("E a²", self.second_moment)):
@@ -102,7 +104,11 @@ class Derivation:
         return "\n".join(line.rstrip() for line in out).rstrip() + "\n"
 
     def __repr__(self) -> str:
-        return f"Derivation({self.kernel.name}: S = {self.S})"
+        shown = f"Derivation({self.kernel.name}: S = {self.S})"
+        if len(shown) <= _MOST_SHOWN:
+            return shown
+        limits = f"{len(self.limits)} limits"
+        return f"Derivation({self.kernel.name}: S in closed form, {limits}; see .text())"
 
     def _repr_latex_(self) -> str:
         """Write displayed mathematics for a notebook, which MathJax sets."""

@@ -39,7 +39,7 @@ from sparsity.design_search.scan import CPU_SECONDS, TooLong, scan_lengths
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
-from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
@@ -51,6 +51,7 @@ _LARGEST_STEP = 1.0  # of a coordinate, most of them logarithms: wider laws take
 _LONGEST = 1e12  # tokens up to which n_eff is exact to 1e-9
 
 
+@names_parameters("beta", "gamma")
 def design(
     kernel: str | Kernel | Row = "exp",
     *,
@@ -354,3 +355,7 @@ def _checked(row: Row, n: float, quantity: Quantity, **found: Any) -> Design:
     law = exact(row, length=n, of=quantity)
     check, bound, p = map(float, (law.value, law.error_bound, law.p_nonzero))
     return Design(row, int(n), quantity.name, check=check, error_bound=bound, p_nonzero=p, **found)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from scipy.special import ndtr
 
 from sparsity.design_search.monotone import Reach
-from sparsity.errors import InputError
+from sparsity.errors import InputError, WrongAttribute
 from sparsity.exact_law.regimes import condensed_share
-from sparsity.kernels import Kernel, decayed, exp, identity
+from sparsity.kernels import Kernel, decayed, exp, identity, name_with_title
 from sparsity.rows.row import Row
 from sparsity.tables import html_table
 
@@ -25,8 +25,8 @@ class Impossible(InputError):
     def __init__(self, row: Row, length: float, quantity: str, wanted: float, reach: Reach) -> None:
         self.kernel, self.length, self.reach = row.kernel, length, reach
         fix = (
-            f"impossible for {row.kernel.name} ({row.kernel.title}) in a row of {length:.0f} "
-            f"tokens, which can attend to {reach} of them: {reach.reason}"
+            f"impossible for {name_with_title(row.kernel)} in a row of {length:.0f} tokens, "
+            f"which can attend to {reach} of them: {reach.reason}"
         )
         if row.steps or quantity != "n_eff":
             fix = f"impossible for {row} of {length:.0f} tokens, within {reach}: {reach.reason}"
@@ -122,7 +122,7 @@ class Design:
     def n_eff(self) -> float:
         """The check of a wanted n_eff."""
         if self.quantity != "n_eff":
-            raise AttributeError(f"this design is of {self.quantity}; see check")
+            raise WrongAttribute(f"this design is of {self.quantity}; see check")
         return self.check
 
     def summary(self) -> dict[str, Any]:

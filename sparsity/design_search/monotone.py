@@ -21,7 +21,7 @@ from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.limit.long_rows import log_sums
 from sparsity.quantities import Quantity
 from sparsity.rows.classes import classed
@@ -278,6 +278,7 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
     return float(root)
 
 
+@names_parameters()
 def sink_logit(
     mass: float, kernel: str | Kernel | Row, *, length: Any, **parameters: Any
 ) -> np.ndarray:

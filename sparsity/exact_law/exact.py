@@ -11,7 +11,7 @@ from sparsity.arguments import Numbers
 from sparsity.errors import InputError, check_resolved
 from sparsity.exact_law import engine, maps
 from sparsity.kernels import Kernel, Law, RowMap, exp
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Exact
@@ -68,6 +68,7 @@ def _resolved(
         return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
 
 
+@names_parameters()
 def exact(
     kernel: RowLike,
     *,

@@ -46,6 +46,7 @@ def data(context: Context) -> Data:
         found += from_sweeps(lines, points, "beta", lambda key, label=label: label)
     points = {b: sample_features(context, elu1, b, "one-hot", DIM) for b in _POINTS.tolist()}
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
+    line = line.named("beta", "S", kernel="nonnegative", dim=DIM, query="one-hot")
     found.append(line.with_points(_log_S_of_features(_POINTS), points))
     # Decay has no β: one sampled point, put where no other stands in its way.
     decayed = context.sample("decayed", decay=DECAY, length=LENGTH)
@@ -53,6 +54,7 @@ def data(context: Context) -> Data:
     log = decayed["log_S"].item()
     constant = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
     point = Point(*drawn, method=decayed.attrs["method_mc"])
+    constant = constant.named("beta", "S", kernel="decayed", decay=DECAY, length=LENGTH)
     found.append(constant.with_points([log], {-3.0: point}))
     return tuple(found)
 

@@ -135,7 +135,20 @@ def data(context: Context) -> Data:
             named = Series.line(f"{label}, half of the rows, {end}, over the bound", [], [])
             found.append(named.with_points([np.nan] * len(shares), shares))
     ends = QUERIES[[0, -1]]
-    return (*found, Series.line(BOUND, ends, [_log_most(AT)] * 2))
+    return tuple(map(_named, (*found, Series.line(BOUND, ends, [_log_most(AT)] * 2))))
+
+
+def _named(line: Series) -> Series:
+    """Return the curve with the names of its columns, read from its label."""
+    kernel, _, rest = line.label.partition(", ")
+    if line.label == BOUND:
+        return line.named("query", "capacity", "tokens", dim=AT)
+    names = {label: name for name, label in (KERNELS | MAPS).items()}
+    of = {"kernel": names[kernel], "rows": "average" if "average" in rest else "half"}
+    over = "over the bound" in rest
+    what = ("capacity/bound", "1") if over else ("capacity", "tokens")
+    by_dim = rest.removesuffix(", over the bound").endswith(", d")
+    return line.named("dim", *what, **of) if by_dim else line.named("query", *what, dim=AT, **of)
 
 
 def draw(data: Data, canvas: Canvas) -> None:

@@ -66,10 +66,12 @@ def data(context: Context) -> Data:
             drawn = Point.of(sample_rows(row, length, settings))
             points[float(length)] = drawn._replace(method="rows of rotated vectors")
         line = Series.line(label, lengths, log[: len(lengths)])
+        line = line.named("length", "n_eff", "tokens", kernel="exp", positions=label)
         theory = log[len(lengths) :]
         found.append(line.with_points(theory, points))
     flat = exact("exp", length=LENGTHS, gamma=float(known["CoCA"].gamma(0)))
-    return (*found, Series.line("no position", LENGTHS, flat.log_value))
+    line = Series.line("no position", LENGTHS, flat.log_value)
+    return (*found, line.named("length", "n_eff", "tokens", kernel="exp", positions="none"))
 
 
 def draw(data: Data, canvas: Canvas) -> None:

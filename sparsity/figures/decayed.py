@@ -36,6 +36,8 @@ def _as_window(series: Series) -> Series:
     return replace(
         series,
         label=f"{series.label} → {limit}",
+        of="n_eff",
+        unit="tokens",
         theory=n * series.theory**2,
         log=np.log(n) + 2 * series.log,
         estimate=n * series.estimate**2,

@@ -40,7 +40,7 @@ def _required(kernel: str, label: str, sign: float = 1.0) -> Series:
     rows = design(kernel, length=n[0], n_eff=TOKENS, lengths=n).requirements
     # A length at which no value gives the focus is a gap of the line.
     values = [math.nan if row.value is None else sign * row.value for row in rows]
-    return Series.line(label, LENGTHS, np.log(values))
+    return Series.line(label, LENGTHS, np.log(values), kernel=kernel, n_eff=TOKENS)
 
 
 def data(context: Context) -> Data:
@@ -49,15 +49,20 @@ def data(context: Context) -> Data:
     # nonnegative feature has S² = 1/(1 + r²), r = σ̃/μ̃: n·S² = TOKENS at r = √(n/TOKENS − 1).
     spread, ends = _required("exp", "γ"), LENGTHS[[0, -1]]
     floors = [rising_coordinate(identity, n, TOKENS, {}).reach.low for n in LENGTHS.tolist()]
+    scale = Series.line("s = γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS)))
+    noise = Series.line("σ̃/μ̃", LENGTHS, 0.5 * np.log(LENGTHS / TOKENS - 1))
+    floor = Series.line("floor of n_eff", LENGTHS, np.log(floors))
+    level = Series.line("wanted n_eff", ends, np.full(2, np.log(TOKENS)))
+    root = Series.line("½ ln n", ends, np.log(np.log(ends) / 2))
     return (
-        spread,
-        Series.line("s = γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS))),
-        _required("relu2", "−β/γ", -1.0),
-        _required("decayed", "λ"),
-        Series.line("σ̃/μ̃", LENGTHS, 0.5 * np.log(LENGTHS / TOKENS - 1)),
-        Series.line("floor of n_eff", LENGTHS, np.log(floors)),
-        Series.line("½ ln n", ends, np.log(np.log(ends) / 2)),
-        Series.line("wanted n_eff", ends, np.full(2, np.log(TOKENS))),
+        spread.named("length", "gamma"),
+        scale.named("length", "scale", kernel="exp", n_eff=TOKENS),
+        _required("relu2", "−β/γ", -1.0).named("length", "-beta/gamma"),
+        _required("decayed", "λ").named("length", "decay"),
+        noise.named("length", "ratio", kernel="nonnegative", n_eff=TOKENS),
+        floor.named("length", "n_eff", "tokens", kernel="identity"),
+        root.named("length", "ln(n)/2"),
+        level.named("length", "n_eff", "tokens"),
     )
 
 

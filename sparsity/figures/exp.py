@@ -38,7 +38,8 @@ def data(context: Context) -> Data:
     ends = np.array([0.0, 4.0])
     for n in LENGTHS:
         floor = np.full(2, -0.5 * np.log(n))
-        found.append(Series.line(f"floor of a row of {n:,} tokens".replace(",", " "), ends, floor))
+        line = Series.line(f"floor of a row of {n:,} tokens".replace(",", " "), ends, floor)
+        found.append(line.named("gamma", "S", length=n))
     return tuple(found)
 
 

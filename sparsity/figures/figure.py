@@ -92,6 +92,9 @@ class Figure:
     draw: Callable[[Data, Canvas], None]
     size: tuple[float, float] = (7.2, 4.6)
 
+    def __repr__(self) -> str:
+        return f"Figure({self.name!r}: {self.title})"
+
     @property
     def against(self) -> str:
         """The first words of its subtitle, which name the horizontal axis ("Against γ")."""

@@ -53,15 +53,18 @@ def data(context: Context) -> Data:
             kernel, replace(settings, max_samples=1e7), length=SAMPLED, of=n_eff, **point
         )
         of_tokens = Point.of(drawn)
-        curve = Series.line(label, n, log, beta=beta)
+        held = {"kernel": kernel.name, **point}
+        curve = Series.line(label, n, log).named("length", "n_eff", "tokens", **held)
         tokens.append(curve.with_points(theory, {float(SAMPLED): of_tokens}))
         # The same draws once more, as a root: δS/S = ½ δn_eff/n_eff.
         S = np.sqrt(drawn.value / SAMPLED)
         root = of_tokens._replace(estimate=S, stderr=S * drawn.stderr / drawn.value / 2)
-        rooted = Series.line(f"S, {label}", n, (log - np.log(n)) / 2, beta=beta)
+        rooted = Series.line(f"S, {label}", n, (log - np.log(n)) / 2)
+        rooted = rooted.named("length", "S_rms", **held)
         sparse.append(rooted.with_points((theory - np.log(at)) / 2, {float(SAMPLED): root}))
         log_S = np.full(2, float(evaluate(kernel, **point).log_S))
-        limits.append(Series.line(f"limit of S, {label}", _ENDS, log_S, beta=beta))
+        limit = Series.line(f"limit of S, {label}", _ENDS, log_S)
+        limits.append(limit.named("length", "S", **held))
     return (*tokens, *sparse, *limits)
 
 

@@ -19,6 +19,7 @@ Gini coefficient rises first, then the mass of the 8 largest weights, and the la
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -74,6 +75,14 @@ SHARES = {
 }
 
 
+def _named(measure: Measure, line: Series) -> Series:
+    """Return the curve with the names of its columns."""
+    of = f"exp({measure.of})" if measure.raised else measure.of
+    of = of if measure.power == 1 else f"1/{measure.of}"
+    unit = "tokens" if measure in TOKENS.values() else "1"
+    return line.named("gamma", of, unit, kernel="exp", length=LENGTH)
+
+
 def data(context: Context) -> Data:
     """Compute the exact law of each measure with sampled rows; then the limits of long rows."""
     # The same rows serve all measures, so that their points differ by what they measure alone.
@@ -92,11 +101,12 @@ def data(context: Context) -> Data:
         rows_of = [exact("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in gammas]
         log = np.log([measure.drawn(float(law.value))[0] for law in rows_of])
         at_points = log[np.isin(gammas, SAMPLED)]
-        laws.append(Series.line(label, gammas, log).with_points(at_points, points))
+        named = functools.partial(_named, measure)
+        laws.append(named(Series.line(label, gammas, log)).with_points(at_points, points))
         if measure.limit:
             far = [evaluate("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in GAMMAS]
             log = np.log([measure.drawn(float(found.value))[0] for found in far])
-            limits.append(Series.line(f"limit, {label}", GAMMAS, log))
+            limits.append(named(Series.line(f"limit, {label}", GAMMAS, log)))
     return (*laws, *limits)
 
 

@@ -73,8 +73,13 @@ def data(context: Context) -> Data:
         logs = laws[np.isin(GAMMAS, SAMPLED)]
         at = SAMPLED.index(GAMMA)
         here = {float(LENGTH): points[GAMMA]}
-        over_n.append(Series.line(label, LENGTHS, log).with_points([logs[at]], here))
+        own = row(GAMMA).described()
+        of = {"kernel": own["kernel"], **own["params"], "steps": " ".join(own["steps"])}
+        line = Series.line(label, LENGTHS, log).named("length", f"1/{OF}", "tokens", **of)
+        over_n.append(line.with_points([logs[at]], here))
+        of = {name: value for name, value in of.items() if name != "gamma"} | {"length": LENGTH}
         line = Series.line(f"{label}, n = {LENGTH}", GAMMAS, laws)
+        line = line.named("gamma", f"1/{OF}", "tokens", **of)
         over_gamma.append(line.with_points(logs, points))
     return (*over_n, *over_gamma)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -62,11 +63,14 @@ def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> Point:
     return Point(value, error, len(x), seed, "whole stacks")
 
 
-def _curve(label: str, x: np.ndarray, y: np.ndarray, at: Mapping[float, Point]) -> Series:
+def _curve(
+    label: str, x: np.ndarray, y: np.ndarray, at: Mapping[float, Point], along: str, **held: Any
+) -> Series:
     log = np.log(y)
     # The points lie on x: nothing is interpolated, the entries are picked out.
     points = np.interp(list(at), x, log)
-    return Series.line(label, x, log).with_points(points, at)
+    line = Series.line(label, x, log).named(along, "distance", gamma=GAMMA, common=COMMON, **held)
+    return line.with_points(points, at)
 
 
 def data(context: Context) -> Data:
@@ -78,7 +82,8 @@ def data(context: Context) -> Data:
         drawn = sampled(stack, DRAWS, seed, dtype=np.float32)
         pair, norm = drawn.last_pair.T, drawn.last_norm.T
         at = {float(k): _distance(pair[k], norm[k], seed) for k in SAMPLED_DEPTHS}
-        curves.append(_curve(label, depths, average(stack).distance, at))
+        law = average(stack).distance
+        curves.append(_curve(label, depths, law, at, "depth", length=LENGTH, sink=label))
     lengths = np.arange(2.0, LONGEST + 1)
     shown = np.unique(np.round(np.geomspace(4, LONGEST, 80)))
     shown = np.union1d(shown, SAMPLED_LENGTHS)
@@ -90,7 +95,8 @@ def data(context: Context) -> Data:
         drawn = sampled(stack, DRAWS, seed, dtype=np.float32, measure=neighbours)
         pair, norm = drawn.pair[:, -1].T, drawn.norm[:, -1].T
         at = {float(n): _distance(pair[n - 2], norm[n - 2], seed) for n in SAMPLED_LENGTHS}
-        curves.append(_curve(label, shown, y[np.isin(lengths, shown)], at))
+        law = y[np.isin(lengths, shown)]
+        curves.append(_curve(label, shown, law, at, "length", depth=LAYERS, sink=label))
     return tuple(curves)
 
 

@@ -46,7 +46,9 @@ def _noisy(context: Context, label: str, query: str, dim: int) -> Series:
     noise, at = np.geomspace(0.1, 100, 120), (0.25, 0.5, 1.0, 2.0, 4.0)
     theory = [evaluate("nonnegative", ratio=r, dim=dim, query=query).log_S for r in (noise, at)]
     points = {ratio: sample_noisy_features(context, ratio, query, dim) for ratio in at}
-    return Series.line(label, noise, theory[0]).with_points(theory[1], points)
+    line = Series.line(label, noise, theory[0])
+    line = line.named("ratio", "S", kernel="nonnegative", dim=dim, query=query)
+    return line.with_points(theory[1], points)
 
 
 def data(context: Context) -> Data:
@@ -62,7 +64,9 @@ def data(context: Context) -> Data:
         _noisy(context, "32 features", "uniform", 32),
         _curve(context, "decayed", "length", "λ = 0.9", lengths, [3, 30, 300, 3000], decay=0.9),
         _curve(context, "decayed", "length", "λ = 0.99", lengths, [10, 100, 1000], decay=0.99),
-        Series.line("floor", [0.0, 1.0], np.full(2, -0.5 * np.log(LENGTH))),
+        Series.line("floor", [0.0, 1.0], np.full(2, -0.5 * np.log(LENGTH))).named(
+            "gamma", "S", length=LENGTH
+        ),
     )
 
 

@@ -56,7 +56,9 @@ def _contours() -> Data:
         if np.log(level) > log[-1, -1]:
             points.append((float(last(np.log(level))) / np.sqrt(log_n[-1]), log_n[-1]))
     return tuple(
-        Series.line(f"n_eff = {level:g}", *zip(*points, strict=True), n_eff=level)
+        Series.line(f"n_eff = {level:g}", *zip(*points, strict=True)).named(
+            "gamma/sqrt(ln n)", "length", "tokens", kernel="exp", n_eff=level
+        )
         for level, points in found.items()
     )
 
@@ -66,7 +68,12 @@ def data(context: Context) -> Data:
     n = np.round(np.geomspace(SHORTEST, LONGEST, 20))
     bounds = {name: share * critical_spread(n) for name, share in BOUNDARIES.items()}
     bounds["limit within 10 %"] = limit_reach(n)
-    lines = (Series.line(k, n, np.log(at / np.sqrt(np.log(n)))) for k, at in bounds.items())
+    lines = (
+        Series.line(name, n, np.log(at / np.sqrt(np.log(n)))).named(
+            "length", "gamma/sqrt(ln n)", kernel="exp"
+        )
+        for name, at in bounds.items()
+    )
     return (*_contours(), *lines)
 
 

@@ -95,7 +95,7 @@ def data(context: Context) -> Data:
             Series.line(f"{label} − γ", DISTANCES + 1.0, beta - gamma),
             Series.line(f"{label} + γ", DISTANCES + 1.0, beta + gamma),
         ]
-    return tuple(found)
+    return tuple(each.named("distance", "exp(score)", kernel="exp") for each in found)
 
 
 def draw(data: Data, canvas: Canvas) -> None:

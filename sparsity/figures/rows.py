@@ -51,13 +51,16 @@ def data(context: Context) -> Data:
         drawn = zip(root, root * error / found / 2, *of_draws, strict=True)
         at = {float(n): Point(*each, method) for n, each in zip(SAMPLED, drawn, strict=True)}
         curve = Series.line(f"γ = {gamma:g}", n, np.log(line["S_rms"].values), gamma=gamma)
+        curve = curve.named("length", "S_rms", kernel="exp")
         log = np.log(points["S_rms"].values)
         exact.append(curve.with_points(log, at))
         reach = np.array([np.exp(gamma**2), np.exp(2 * gamma**2), ends[1]])
         reach = np.unique(np.minimum(reach, ends[1]))
         limit = np.full(reach.shape, line["log_S_limit"].item())
-        limits.append(Series.line(f"limit, γ = {gamma:g}", reach, limit, gamma=gamma))
-    return (*exact, *limits, Series.line("floor 1/√n", ends, -0.5 * np.log(ends)))
+        limit_line = Series.line(f"limit, γ = {gamma:g}", reach, limit, gamma=gamma)
+        limits.append(limit_line.named("length", "S", kernel="exp"))
+    floor = Series.line("floor 1/√n", ends, -0.5 * np.log(ends)).named("length", "S_rms")
+    return (*exact, *limits, floor)
 
 
 def draw(data: Data, canvas: Canvas) -> None:

@@ -40,7 +40,11 @@ def data(context: Context) -> Data:
         exact.append(Series.line(f"γ = {g:g}", LENGTHS, logit))
         logit = np.log([log_total(row, n) for n in ends.tolist()])
         annealed.append(Series.line(f"ln n + γ²/2, γ = {g:g}", ends, logit))
-    return (*exact, *annealed)
+    return tuple(
+        line.named("length", "logit", kernel="exp", gamma=g, sink_mass=MASS)
+        for lines in (exact, annealed)
+        for line, g in zip(lines, GAMMAS, strict=True)
+    )
 
 
 def draw(data: Data, canvas: Canvas) -> None:

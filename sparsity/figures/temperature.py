@@ -93,6 +93,7 @@ def data(context: Context) -> Data:
             points[float(n)] = Point.of(drawn)
         lengths = _lengths(rule)
         line = Series.line(rule, lengths, _log_n_eff(rule, lengths))
+        line = line.named("length", "n_eff", "tokens", kernel="exp", gamma=GAMMA, rule=rule)
         found.append(line.with_points(_log_n_eff(rule, sampled), points))
     # The factors that the rules try to be.
     lengths = [int(TRAINED * r) for r in RATIOS]
@@ -102,8 +103,10 @@ def data(context: Context) -> Data:
         wanted = float(exact("exp", length=TRAINED, gamma=gamma).value)
         asked = design("exp", length=TRAINED, n_eff=wanted, lengths=lengths).requirements
         factors = np.array([row.value for row in asked], float) / gamma
-        found.append(Series.of_values(f"γ₀ = {gamma:g}", RATIOS, factors))
-    return (*found, Series.of_values(_RULE, RATIOS, 1 + 0.1 * np.log(RATIOS)))
+        line = Series.of_values(f"γ₀ = {gamma:g}", RATIOS, factors)
+        found.append(line.named("extension", "factor", kernel="exp", gamma=gamma))
+    rule = Series.of_values(_RULE, RATIOS, 1 + 0.1 * np.log(RATIOS))
+    return (*found, rule.named("extension", "factor", rule="YaRN"))
 
 
 def draw(data: Data, canvas: Canvas) -> None:

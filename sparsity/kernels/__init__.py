@@ -102,6 +102,13 @@ def _map_named(name: str) -> RowMap | None:
     return None
 
 
+def name_with_title(kernel: Kernel | RowMap) -> str:
+    """Return "exp (softmax)"; the name alone where the title begins with it, as of "gelu"."""
+    word = kernel.name.split(":")[0].rstrip("0123456789.+").casefold()
+    repeats = kernel.title.casefold().startswith(word)
+    return kernel.name if repeats else f"{kernel.name} ({kernel.title})"
+
+
 def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
     """The kernel or row map of that name, or the kernel that a formula of the score writes.
 

@@ -11,7 +11,7 @@ from sparsity.kernels.symbols import s
 # S does not depend on β (a factor e^β cancels), so β may be left out.
 exp = Kernel(
     name="exp",
-    title="softmax (exponential)",
+    title="softmax",
     law=Law.SCORE,
     weight=e(s),
     parameters=(replace(BETA, default=0.0), GAMMA),

@@ -6,7 +6,7 @@ from sparsity.kernels.symbols import s
 
 identity = Kernel(
     name="identity",
-    title="identity (signed linear)",
+    title="signed linear",
     law=Law.SCORE,
     weight=s,
     parameters=(BETA, GAMMA),

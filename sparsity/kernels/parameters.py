@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sympy import Symbol
@@ -36,6 +37,9 @@ class Parameter:
     symbol: Symbol | None = None
     integer: bool = False
     default: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name!r}: {self.meaning}, {self.domain})"
 
     def check(self, value: Any) -> Any:
         """Return `value` as a float64 array inside the domain (a choice: as its name).
@@ -123,6 +127,33 @@ ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
 OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES, WITHIN)
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def names_parameters(*names: str) -> Callable[[_Function], _Function]:
+    """Give a function that takes `**parameters` a signature with their names.
+
+    `help` then shows them and a shell completes them; what is called stays as it is.
+
+    Args:
+        *names: of the parameters; none are those of all kernels and rows.
+    """
+    every = names or tuple(p.name for p in (*ALL, *OF_MAPS))
+
+    def named(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        *own, rest = signature.parameters.values()
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+            for name in every
+            if name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *more, rest])  # type: ignore
+        return function
+
+    return named
+
+
 def check_parameters(parameters: Any) -> None:
     """What a kernel or a map says that it takes.
 
@@ -143,12 +174,13 @@ def bound_by_name(
     Args:
         owner: whose they are, for messages.
         parameters: what it takes, in order.
-        given: values by name, scalars or mutually broadcastable arrays.
+        given: values by name, scalars or mutually broadcastable arrays; None is not given.
 
     Raises:
         InputError: one that it does not take, a missing one, a bad value.
     """
     instance("parameters", given, Mapping, "give values by name, in a dict")
+    given = {name: value for name, value in given.items() if value is not None}
     names = [p.name for p in parameters]
     for name, value in given.items():
         if name not in names:

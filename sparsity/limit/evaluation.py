@@ -10,7 +10,7 @@ from sparsity import kernels, quantities
 from sparsity.arguments import choice
 from sparsity.errors import InputError, NoClosedForm, check_resolved
 from sparsity.kernels import RowMap
-from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, names_parameters
 from sparsity.limit import closed_form, map_limits, quadrature
 from sparsity.limit.long_rows import limit_form, limit_of_quantity
 from sparsity.quantities import Quantity
@@ -22,6 +22,7 @@ _SMALLEST_LOG = -708.0  # log of the smallest float64 that has all its digits
 _PLACE = (BETA.name, GAMMA.name, LENGTH.name)  # of a value, as a refusal names it
 
 
+@names_parameters()
 def evaluate(
     kernel: RowLike,
     *,

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
 from sparsity.axes.row_choices import ALL, of_row
-from sparsity.errors import InputError
+from sparsity.errors import InputError, NotInstalled
 from sparsity.kernels import Law, RowMap
+from sparsity.kernels.parameters import names_parameters
 from sparsity.panel.state import State, drawable, initial
 from sparsity.rows.row import Row, RowLike
 
@@ -65,6 +66,7 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     return drawable(state)
 
 
+@names_parameters()
 def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
     """Open a panel to explore attention's focus by hand: JupyterLab, Notebook, VS Code, Colab.
 
@@ -95,5 +97,9 @@ def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
         if error.name not in ("anywidget", "ipywidgets", "traitlets"):
             raise
         message = 'the panel needs the extra "notebook": pip install "sparsity[notebook]"'
-        raise ModuleNotFoundError(message, name=error.name) from None
+        raise NotInstalled(message, name=error.name) from None
     return Panel(opened(*shown, x=x, **values))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from sparsity.arguments import (
 )
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.plots import requests
 from sparsity.plots.requests import CurveRequest
 from sparsity.quantities import Quantity
@@ -40,12 +40,20 @@ from sparsity.rows.row import RowLike
 if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from sparsity.attention.describe import Description
     from sparsity.plots.drawing import Chart, Words
     from sparsity.plots.scales import View
     from sparsity.rows.row import Row
     from sparsity.sampling import Sampling
+
+    class _ChartAxes(Axes):
+        """The axes of a whole figure, so that a type checker takes `plot(…).figure.savefig(…)`."""
+
+        @property
+        def figure(self) -> Figure: ...  # type: ignore[override]
+
 
 _LONGEST_NAME = 28  # of a kernel in a title; that of a longer formula says "a formula"
 ROOT = "S_rms"  # √(n_eff/n), by the name that a sweep's dataset has it
@@ -56,6 +64,7 @@ _SMALLEST, _LARGEST = 2.0, 100.0  # inches: on less there is no room for axes be
 __all__ = ["chart", "figure_size", "plot"]
 
 
+@names_parameters()
 def plot(
     what: RowLike | Sequence[RowLike] | Mapping[str, Row] | Description | xarray.Dataset,
     x: str = "length",
@@ -77,7 +86,7 @@ def plot(
     figsize: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
-) -> Axes:
+) -> _ChartAxes:
     """Draw a quantity of one or several rows against the row length or another parameter.
 
     The exact law is a solid line, the limit of long rows a dashed one beside it, and solid where it
@@ -158,7 +167,7 @@ def plot(
             under = [made.words.subtitle] if title is None and made.words.subtitle else []
             said = "\n".join([made.words.title, *under])
             ax.set_title(said, loc="left", fontsize=11, parse_math=False)
-        return ax
+        return cast("_ChartAxes", ax)
     from matplotlib import pyplot
 
     # Outside of the style: the first figure of a notebook turns Matplotlib interactive, and leaving
@@ -166,7 +175,7 @@ def plot(
     figure = pyplot.figure(figsize=size or SIZE)
     palette = Palette.of(figure.get_facecolor(), matplotlib.rcParams["axes.facecolor"])
     with matplotlib.rc_context(palette.style):
-        return made.on(figure)
+        return cast("_ChartAxes", made.on(figure))
 
 
 def chart(
@@ -387,3 +396,7 @@ def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:
         long = curve.limit and replace(curve.limit, label=f"limit, {label}")
         curves.append(replace(curve, exact=replace(curve.exact, label=str(label)), limit=long))
     return made._replace(curves=tuple(curves))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -213,8 +213,11 @@ def _theory(
         if capabilities(request.row, quantity).sampled:
             fix += "; give montecarlo=True or a length"
         raise InputError("of", quantity.name, fix)
-    long = None if of_long is None else Series.of_values(f"limit, {label}", at_all, of_long)
-    line = Series.of_values(label, at_all, of_rows)
+    names = (x, quantity.name, quantity.unit)
+    line = Series.of_values(label, at_all, of_rows).named(*names, **request.fixed(x))
+    long = None
+    if of_long is not None:
+        long = Series.of_values(f"limit, {label}", at_all, of_long).named(*names, **line.key)
     return Curve(line, long, floor_of_rows(quantity, x, at_all, request.length), request.held)
 
 

@@ -53,6 +53,14 @@ class CurveRequest:
         """Return the parameter that moves in the row along the x-axis, and its values."""
         return (x, values) if self.spread is None else (GAMMA.name, self.spread(values))
 
+    def fixed(self, x: str) -> dict[str, Any]:
+        """Return what the curve holds fixed besides x, by the names of parameters."""
+        own = {"kernel": self.row.kernel.name, **self.row.params, "length": self.length}
+        if self.row.steps:
+            own["steps"] = " ".join(self.row.described()["steps"])
+        moves = {x} if self.spread is None else {x, self.moved(x, np.ones(1))[0]}
+        return {k: v for k, v in own.items() if v is not None and k not in moves}
+
     @property
     def fast(self) -> bool:
         """Whether a curve of the exact law costs little more than a point of it."""
@@ -136,6 +144,12 @@ def _has_whole_keys(each: Row | Kernel | RowMap) -> bool:
     )
 
 
+def names_on_axis(each: Row | Kernel | RowMap, steps: Sequence[Any] = ()) -> list[str]:
+    """Return what can be along the x-axis of a row, or of a kernel with steps."""
+    names = [name for name in names_taken(each, steps) if name != QUERY.name]
+    return names + ([DIM.name] if not steps and _has_whole_keys(each) else [])
+
+
 def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     """Return the kernels and rows, each of which takes numbers of `x`.
 
@@ -149,8 +163,7 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
         raise InputError("what", what, fix)
     each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
     for one in each:
-        names = [name for name in names_taken(one) if name != QUERY.name]
-        names += [DIM.name] if _has_whole_keys(one) else []
+        names = names_on_axis(one)
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
             fix = f"is no parameter of a row of {name}; give {', '.join(names)}"
@@ -199,9 +212,9 @@ def _law_of_step(step: Any) -> Any:
     return next((law for law in row_choices.ALL if law.name == step.name), None)
 
 
-def names_taken(row: Row | Kernel | RowMap) -> list[str]:
-    """Return the names that a row, or one of a kernel, takes values of."""
-    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
+def names_taken(row: Row | Kernel | RowMap, steps: Sequence[Any] = ()) -> list[str]:
+    """Return the names that a row, or one of a kernel with steps, takes values of."""
+    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, steps)
     found = [p.name for p in kernel.parameters]
     if kernel.law is not Law.FEATURES and LENGTH.name not in found:
         found.append(LENGTH.name)

@@ -263,6 +263,9 @@ class Quantity:
     needle_law: NeedleLaw | None = None
     chance: bool = False
 
+    def __repr__(self) -> str:
+        return f"Quantity({self.name!r}: {self.title})"
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle by name where there is one.
 

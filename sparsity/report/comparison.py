@@ -45,8 +45,8 @@ def _name_route(name: str) -> str:
 
 
 def _kernel_title(name: str) -> str:
-    """Return the title of a kernel, without what it has in brackets; else the name."""
-    titles = {kernel.name: kernel.title.split(" (")[0] for kernel in kernels.ALL}
+    """Return the title of a kernel; of one that the report does not show, the name."""
+    titles = {kernel.name: kernel.title for kernel in kernels.ALL}
     return escape(titles.get(name, name))
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsity.arguments import number, vector
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.rows.rope_scaling import RopeScaling
 from sparsity.rows.rotation import angles, planes, split
 from sparsity.rows.tokens import Tokens, every
@@ -68,6 +68,10 @@ class RotaryStep:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self._values().items())
         return f"{type(self).__name__}({shown})"
+
+    def _repr_pretty_(self, page: Any, cycle: bool) -> None:
+        """Show vectors of many entries cut short in a notebook; `repr` stays code."""
+        page.text(printable(repr(self), 300))
 
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
         """Return the mean β_m of the score at each distance m, in a row of that length.

@@ -10,9 +10,9 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.arguments import several
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import DIM, LENGTH
+from sparsity.kernels.parameters import DIM, LENGTH, names_parameters
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.steps.needle import Needle
 from sparsity.rows.steps.soft_cap import SoftCap, refuse_after_cap
@@ -51,6 +51,7 @@ class Row:
     parameters: tuple[tuple[str, Value], ...]
     steps: tuple[Step, ...]
 
+    @names_parameters()
     def __init__(
         self,
         kernel: str | Kernel | RowMap,
@@ -103,6 +104,10 @@ class Row:
             shown = ", ".join(map(repr, self.steps))
             parts.append(f"steps=({shown}{',' if len(self.steps) == 1 else ''})")
         return f"Row({', '.join(parts)})"
+
+    def _repr_pretty_(self, page: Any, cycle: bool) -> None:
+        """Show vectors of many entries cut short in a notebook; `repr` stays code."""
+        page.text(printable(repr(self), 300))
 
     @property
     def _named_kernel(self) -> Kernel | RowMap:

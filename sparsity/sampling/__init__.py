@@ -25,6 +25,7 @@ from sparsity import kernels, quantities
 from sparsity.arguments import choice
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.parameters import names_parameters
 from sparsity.kernels.queries import named as named_query
 from sparsity.limit.scores import log_moment
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
@@ -45,6 +46,7 @@ _CALM = 8  # power of |a| whose mean exists where the scatter of Σa² can be be
 _MAX_QUERIES = 64  # that share the noise of their keys, where whole keys are drawn
 
 
+@names_parameters()
 def estimate(
     kernel: RowLike,
     *,
@@ -254,3 +256,7 @@ def _estimate_features(
         raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
     query = named_query(own["query"]).vector(dim)
     return estimators.features(kernels.exp, query, 0.0, spread, sampling)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

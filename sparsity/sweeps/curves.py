@@ -20,7 +20,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import OF_MAPS
+from sparsity.kernels.parameters import OF_MAPS, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, RowLike, checked_steps, random_in
 from sparsity.sweeps.blocks import MemoryStore
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import xarray
 
 
+@names_parameters()
 def sweep(
     kernel: RowLike,
     *,

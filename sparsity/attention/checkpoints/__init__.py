@@ -21,7 +21,7 @@ from pathlib import Path
 from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints.checkpoint import ELSE, Checkpoint, sha256
 from sparsity.errors import InputError
-from sparsity.output import folder, replacing, require_regular_file
+from sparsity.output import folder, refuse_missing, replacing, require_regular_file
 
 __all__ = ["Checkpoint", "load", "smollm2"]
 
@@ -38,10 +38,9 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         InputError: the file is not there, damaged or of another architecture, or a library is
             missing.
     """
-    fix = "is not there; give a .gguf or .safetensors file"
+    fix = "give a .gguf or .safetensors file"
     path = require_regular_file(read_path("model", path, fix), "model")
-    if not path.exists():
-        raise InputError("model", path, fix)
+    refuse_missing("model", path, fix)
     if path.is_dir() or path.suffix == ".safetensors":
         from sparsity.attention.checkpoints import safetensors_file
 

@@ -115,3 +115,7 @@ def judge(data: xarray.Dataset) -> list[dict[str, Any]]:
     """
     evidence = Evidence.of(data)
     return [claim.record(evidence) for claim in CLAIMS]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

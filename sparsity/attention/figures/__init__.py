@@ -26,3 +26,7 @@ ALL: tuple[Picture, ...] = (maps, laws, head_law, context, row)
 def drawn(data: xarray.Dataset) -> tuple[Picture, ...]:
     """Return the pictures that a measurement has the variables for."""
     return tuple(picture for picture in ALL if picture.needs in data)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -108,6 +108,11 @@ class Watch:
         self.compiled = False
         self._seen: dict[str, list[dict[str, Any]]] = {}
 
+    def __repr__(self) -> str:
+        state = "closed" if self._open is None else "open"
+        seen, unseen = len(self._seen), len(self.unseen)
+        return f"Watch({type(self.model).__name__}, {state}: {seen} modules seen, {unseen} not)"
+
     def __enter__(self) -> Watch:
         if self._open is not None:
             raise InputError("watch", "entered", "is open already; enter it again after its end")

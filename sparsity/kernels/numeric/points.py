@@ -103,7 +103,8 @@ class Approx(NamedTuple):
             m = self.m + other.m
             return Approx(m, self.e + other.e + EPS * np.abs(m))
         # An exact zero has no scale of its own: the sum is at the scale of the other number.
-        zero1, zero2 = ((x.m == 0) & (x.e == 0) for x in (self, other))
+        # Of plain floats `==` gives Python's own bools, which `~` would take for whole numbers.
+        zero1, zero2 = (np.logical_and(x.m == 0, x.e == 0) for x in (self, other))
         k1, k2 = np.where(zero1, -np.inf, self.k), np.where(zero2, -np.inf, other.k)
         top = np.maximum(k1, k2)
         top = np.where(top == -np.inf, 0.0, top)

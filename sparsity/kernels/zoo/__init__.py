@@ -60,3 +60,7 @@ ZOO: tuple[Kernel, ...] = (
     gelu,
     silu,
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -127,3 +127,7 @@ def _temperature(text: str, rest: str) -> Step:
         if error.argument == "step":
             raise
         raise InputError("step", text, error.fix) from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -73,6 +73,12 @@ class Temperature(AlikeStep):
 RULES = ("llama4", "mistral", "qwen", "ssmax", "yarn", "scale_invariant")
 
 
+def described() -> dict[str, str]:
+    """Return what each rule is, by its name as it is typed."""
+    lines = {rule: inspect.getdoc(getattr(Temperature, rule)) or "" for rule in RULES}
+    return {rule: said.removeprefix("Return ").rstrip(".") for rule, said in lines.items()}
+
+
 def named(rule: str, numbers: list[float]) -> Temperature:
     """Return the temperature that models ship under a name, "yarn", with the numbers that it takes.
 
