@@ -8,6 +8,7 @@ FlexAttention. PyTorch is loaded on first use.
     PyTorch  passes        when a pass begins and ends, which module calls     │
              interception  stands around the attention functions               ├── logs
              calls         reads what a function was given and gave: a Call    │
+             flash         the same for the functions of the package flash_attn│
              call          logits of a Call; do its weights make the output?   │
              tensors       statistics of some rows ── watching ────────────────┘
 """

@@ -54,7 +54,7 @@ def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call,
     refuse_unreadable(output)
     if not (q.numel() and k.numel()):
         raise Unseen("is called without queries or without keys")
-    step = _step_near_one(output, q)
+    step = step_near_one(output, q)
     q, k, v, output = (
         _with_four_axes(x, lead)
         for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)
@@ -80,14 +80,14 @@ _SDPA = inspect.signature(_sdpa)
 
 def read_flex(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
     """Read a call of `torch.nn.attention.flex_attention.flex_attention`."""
-    named = _arguments_by_name(function, args, kwargs)
+    named = arguments_by_name(function, args, kwargs)
     q, k, v = (named[x] for x in ("query", "key", "value"))
     output = output[0] if isinstance(output, tuple) else output
     refuse_unreadable(q, k, v, output)
     block_mask = named.get("block_mask")
     mask_mod = None if block_mask is None else block_mask.mask_mod
     call = Call(q, k, named.get("scale"), score_mod=named.get("score_mod"), mask_mod=mask_mod)
-    return call, Output(v, output, step=_step_near_one(output, q))
+    return call, Output(v, output, step=step_near_one(output, q))
 
 
 # `interception` makes one function around each (function, reader): the reader must be the same
@@ -97,7 +97,7 @@ def of_interface(name: str) -> Reader:
     """Return the reader of an attention function of transformers, by its implementation's name."""
 
     def attention(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
-        named = _arguments_by_name(function, args, kwargs)
+        named = arguments_by_name(function, args, kwargs)
         # Only the order of these four is relied on: names are each model's own.
         module, q, k, v, *others = named.values()
         mask = others[0] if others else None
@@ -123,7 +123,7 @@ def of_interface(name: str) -> Reader:
             unit=named.get("s_aux"),
         )  # fmt: skip
         return call, Output(
-            v, output[0].transpose(1, 2), weights, dropped, _step_near_one(output[0], q)
+            v, output[0].transpose(1, 2), weights, dropped, step_near_one(output[0], q)
         )
 
     return attention
@@ -137,7 +137,7 @@ def _causal(module: Any, query: Any, named: dict[str, Any]) -> bool:
 
 def makes_weights(function: Any, args: Any, kwargs: Any) -> bool:
     """Return whether `multi_head_attention_forward` makes the weights by itself in this call."""
-    return bool(_arguments_by_name(function, args, kwargs)["need_weights"])
+    return bool(arguments_by_name(function, args, kwargs)["need_weights"])
 
 
 def read_multi_head(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
@@ -147,7 +147,7 @@ def read_multi_head(function: Any, args: Any, kwargs: Any, output: Any) -> tuple
     attention on them, which is read. Weights that it returns may be averaged over heads, and so
     could not be checked head by head; the outputs of both ways are compared instead.
     """
-    torch, named = library("torch", "torch"), _arguments_by_name(function, args, kwargs)
+    torch, named = library("torch", "torch"), arguments_by_name(function, args, kwargs)
     refuse_unreadable(*(x for x in named.values() if isinstance(x, torch.Tensor)))
     inner: list[Any] = []
     attend = torch.nn.functional.scaled_dot_product_attention
@@ -169,7 +169,7 @@ def read_multi_head(function: Any, args: Any, kwargs: Any, output: Any) -> tuple
     return found
 
 
-def _arguments_by_name(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+def arguments_by_name(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of a call by name, in their order, with defaults."""
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -186,7 +186,7 @@ def _with_four_axes(x: Any, lead: tuple[int, ...]) -> Any:
     return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x.reshape(-1, *x.shape[-3:])
 
 
-def _step_near_one(output: Any, query: Any) -> float:
+def step_near_one(output: Any, query: Any) -> float:
     """Return the distance of numbers near 1 in the coarsest type that may have made the output."""
     torch, device = library("torch", "torch"), query.device.type
     types = [output.dtype, query.dtype]

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring import calls
+from sparsity.attention.monitoring import calls, flash
 from sparsity.attention.monitoring.calls import Reader
 
 INTERFACE = ("sdpa", "flex_attention")  # the entries of transformers' table that can be read
@@ -161,12 +161,16 @@ def places_of_attention(modules: Sequence[Any]) -> list[Place]:
         # The first finding counts: a name may be found by two of the ways below.
         found.setdefault((id(names), name), Place(names, name, reader))
 
-    for home, name, reader in (
-        ("torch.nn.functional", "scaled_dot_product_attention", calls.read_sdpa),
-        ("torch.nn.functional", "multi_head_attention_forward", calls.read_multi_head),
-        ("torch.nn.attention.flex_attention", "flex_attention", calls.read_flex),
-    ):
-        at_home = vars(library(home, "torch"))
+    own_of_torch = [
+        (vars(library(home, "torch")), name, reader)
+        for home, name, reader in (
+            ("torch.nn.functional", "scaled_dot_product_attention", calls.read_sdpa),
+            ("torch.nn.functional", "multi_head_attention_forward", calls.read_multi_head),
+            ("torch.nn.attention.flex_attention", "flex_attention", calls.read_flex),
+        )
+    ]
+    of_flash = [(names, name, flash.read_flash) for names, name in flash.flash_functions()]
+    for at_home, name, reader in own_of_torch + of_flash:
         function = at_home[name]
         add(at_home, name, reader)
         for names in others:

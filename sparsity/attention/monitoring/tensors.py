@@ -41,6 +41,8 @@ def text_tokens(call: Call) -> Any:
     keys a query is padding where the masks hide the key at its own position from itself and from
     the queries beside it, if any query of that text sees its own.
     """
+    if call.text is not None:
+        return call.text
     torch = library("torch", "torch")
     (batch, heads, length, _), keys = call.query.shape, call.key.shape[-2]
     if length != keys or all(x is None for x in (call.mask, call.bias, call.mask_mod)):
@@ -186,7 +188,8 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
         if own is not None:
             of_text = own[..., start : start + size]
             seen = seen & of_text[..., None]
-            if made is not None and _is_sparse_mask(seen, of_text, text_tokens(call)):
+            inferred = made is not None and call.text is None
+            if inferred and _is_sparse_mask(seen, of_text, text_tokens(call)):
                 raise Unseen(_SPARSE_MASK)
             s = torch.where(seen, s, 0.0)
         parts.append(statistics(s, seen, call.unit))
@@ -232,7 +235,7 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
     Raises:
         InputError: an option it does not take, or arrays of other shapes.
     """
-    own = ("query", "key", "causal")
+    own = ("query", "key", "causal", "text")
     takes = [each.name for each in fields(Call) if each.name not in own]
     for name in given:
         if name not in takes:

@@ -53,12 +53,13 @@ _FOREIGN_MODULE = "is called inside it by a module that is no part of the watche
 class Watch:
     """A context in which the attention of a model is measured while it trains or runs.
 
-    A watch sees modules that call `scaled_dot_product_attention`, `flex_attention` or PyTorch's
-    `MultiheadAttention`, and models of transformers with the attention "sdpa", "eager" or
-    "flex_attention". Some rows of every call are computed again beside it, without gradient and
-    without random numbers, and must make what the call made. Outputs, gradients and the state of
-    random numbers stay the same, and nothing is raised in a pass. What could not be seen is in
-    `unseen`, and is said once by `warnings.warn` when the watch is read or ends.
+    A watch sees modules that call `scaled_dot_product_attention`, `flex_attention`, PyTorch's
+    `MultiheadAttention` or a function of the package flash_attn, and models of transformers with
+    the attention "sdpa", "eager" or "flex_attention". Some rows of every call are computed again
+    beside it, without gradient and without random numbers, and must make what the call made.
+    Outputs, gradients and the state of random numbers stay the same, and nothing is raised in a
+    pass. What could not be seen is in `unseen`, and is said once by `warnings.warn` when the watch
+    is read or ends.
 
     A pass is a call of the model or of a part of it from outside. Further calls of one module in a
     pass, as of layers that share it, are told apart as "path#0", "path#1" …, in their order. Calls
