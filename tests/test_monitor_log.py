@@ -180,7 +180,7 @@ def test_a_training_is_drawn_with_its_law(heads):
     assert all(line.get_marker() == "None" for line in ax.lines)  # a marker has an error bar
     measured = next(line for line in ax.lines if line.get_label().startswith("measured"))
     assert_allclose(measured.get_ydata(), [by_head(x, "n_eff").mean() for x in looks])
-    corners = ax.collections[0].get_paths()[0].vertices
+    corners = np.asarray(ax.collections[0].get_paths()[0].vertices)
     ends = np.array([[f(corners[corners[:, 0] == at, 1]) for f in (np.min, np.max)]
                      for at in (0, 20, 30)])  # fmt: skip
     true = [np.quantile(by_head(x, "n_eff"), (0.1, 0.9)) for x in looks]
