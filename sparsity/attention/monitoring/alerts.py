@@ -102,7 +102,9 @@ def alert(
         if high is not None and value > high:
             found.append(Crossing(name, value, high, "above", step))
     failure = None
-    for crossing in found if call is not None else ():
+    for crossing in found:
+        if call is None:
+            break
         try:
             call(crossing)
         except Exception as error:  # noqa: BLE001  a run must not end by what watches it
