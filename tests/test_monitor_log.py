@@ -124,7 +124,14 @@ def test_alerts_call_for_each_crossing_and_never_end_the_run():
 
     with pytest.warns(UserWarning, match="no network") as told_of:
         assert alert(NUMBERS, "*", above=8, call=fails) == [found[1], calls[1]]
-    assert len(calls) == len(told_of) == 2
+    assert (len(calls), len(told_of)) == (2, 1)  # of one call the first failure alone
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")  # as a script has it
+        for step in range(5):
+            changing = {name: x + step for name, x in NUMBERS.items()}
+            alert(changing, "*", above=8, step=step, call=lambda crossing: fails(crossing))
+    assert len(shown) == 1
+    assert len(calls) == 2 + 5 * 2
 
     def interrupted(crossing):
         raise KeyboardInterrupt
@@ -136,6 +143,16 @@ def test_alerts_call_for_each_crossing_and_never_end_the_run():
         assert alert({}, "*/n_eff", below=2) == []  # a step that was not looked at
     with pytest.warns(UserWarning, match="no name is like 'n_eff'"):
         assert alert(NUMBERS, "n_eff", below=2) == []
+
+
+def test_a_crossing_says_where_and_when():
+    numbers = {"blocks.0.head12/n_eff": 1.0, "blocks.0/n_eff_min": 1.0, "all/n_eff": 1.0}
+    found = alert(numbers, "*", below=2, step=300)
+    assert [(x.layer, x.head, x.statistic, x.step) for x in found] == [
+        ("blocks.0", 12, "n_eff", 300), ("blocks.0", None, "n_eff_min", 300),
+        ("all", None, "n_eff", 300),
+    ]  # fmt: skip
+    assert str(found[2]) == "all/n_eff = 1 is below 2 at step 300"
 
 
 @pytest.mark.parametrize(
@@ -160,10 +177,12 @@ def test_a_training_is_drawn_with_its_law(heads):
     assert law.get_marker() == "None"
     exact = [n_eff_exact(x["length"], x["gamma"]).mean() for x in looks[1]]
     assert_allclose(np.asarray(law.get_ydata())[1], np.mean(exact), rtol=1e-6)
-    (points,) = ax.containers
-    assert_allclose(points.lines[0].get_ydata(), [by_head(x, "n_eff").mean() for x in looks])
-    (bars,) = points.lines[2]
-    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    assert all(line.get_marker() == "None" for line in ax.lines)  # a marker has an error bar
+    measured = next(line for line in ax.lines if line.get_label().startswith("measured"))
+    assert_allclose(measured.get_ydata(), [by_head(x, "n_eff").mean() for x in looks])
+    corners = np.asarray(ax.collections[0].get_paths()[0].vertices)
+    ends = np.array([[f(corners[corners[:, 0] == at, 1]) for f in (np.min, np.max)]
+                     for at in (0, 20, 30)])  # fmt: skip
     true = [np.quantile(by_head(x, "n_eff"), (0.1, 0.9)) for x in looks]
     assert_allclose(ends, true, rtol=1e-5)
     ax = plot_training(logged, of="gamma", layer="layer2", ax=ax)

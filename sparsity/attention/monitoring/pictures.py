@@ -29,10 +29,10 @@ def plot_training(
 ) -> Axes:
     """Draw a measured statistic over training, with the exact law of the same rows beside it.
 
-    Points are the means that were measured, at the steps that were looked at. Bars are no errors:
-    they hold eight of ten heads, or of one layer logged without its heads all of them. The line is
-    what the exact law says of rows of the measured n and γ̂, where there is one: where the points
-    are far below it, a few keys stand out.
+    One line is the mean that was measured, at the steps that were looked at. The band about it is
+    no error: it holds eight of ten heads, or of one layer logged without its heads all of them. The
+    other line is what the exact law says of rows of the measured n and γ̂, where there is one: where
+    the measured one is far below it, a few keys stand out.
 
     Args:
         logged: what `log` returned at each step, {} where a step was not looked at.
@@ -76,13 +76,14 @@ def plot_training(
     exact = np.array([each.get(f"{layer}/{law}", np.nan) for each in found])
     if np.isfinite(exact).any():
         ax.plot(at, exact, color=BLUE, lw=2, label="exact law of Gaussian rows")
-    ends = np.array([mean - np.fmin(low, mean), np.fmax(high, mean) - mean])
-    bars = np.where(np.isnan(ends), 0.0, ends)
-    style = {"color": VERMILLION, "fmt": "o", "ms": 4, "elinewidth": 1, "label": "measured"}
-    if bars.any():
+    label = "measured"
+    if np.isfinite(low).any():
         share = "8 of 10 heads" if _has_quantiles(found[0], name) else "all heads"
-        style["label"] = f"measured; bars hold {share}"
-    ax.errorbar(at, mean, yerr=bars if bars.any() else None, **style)
+        label = f"measured; band holds {share}"
+        ax.fill_between(
+            at, np.fmin(low, mean), np.fmax(high, mean), color=VERMILLION, alpha=0.3, lw=0
+        )
+    ax.plot(at, mean, color=VERMILLION, lw=2, label=label)
     ax.set(xlabel="training step", ylabel=TOKENS if of == "n_eff" else _NAMES.get(of, of))
     if of == "n_eff":
         ax.set_yscale("log")
