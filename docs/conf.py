@@ -62,7 +62,7 @@ html_theme_options = {
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static", str(mathjax.folder())]
 html_css_files = ["site.css"]
-html_extra_path = ["_root"]
+html_extra_path = ["_root", "generated/root"]
 html_copy_source = html_show_sourcelink = False
 mathjax_path = "tex-svg.js"
 

@@ -104,6 +104,7 @@ def render(
     subtitle: str,
     size: tuple[float, float],
     suffixes: Sequence[str] = ("svg", "png"),
+    describe: Callable[[Figure], str] | None = None,
 ) -> dict[str, bytes]:
     """Return the figure as file contents by suffix, the same bytes for the same data.
 
@@ -114,17 +115,22 @@ def render(
         subtitle: what is shown, under the title.
         size: width and height in inches.
         suffixes: of the files, out of `FILES`.
+        describe: as in `files_of`.
     """
 
     def whole(figure: Figure) -> None:
         headline(figure, title, subtitle)
         draw(data, figure)
 
-    return files_of(whole, title, size, suffixes)
+    return files_of(whole, title, size, suffixes, describe)
 
 
 def files_of(
-    draw: Callable[[Figure], Any], salt: str, size: tuple[float, float], suffixes: Sequence[str]
+    draw: Callable[[Figure], Any],
+    salt: str,
+    size: tuple[float, float],
+    suffixes: Sequence[str],
+    describe: Callable[[Figure], str] | None = None,
 ) -> dict[str, bytes]:
     """Return what is drawn on an empty figure as file contents by suffix, the same bytes each time.
 
@@ -133,6 +139,7 @@ def files_of(
         salt: of the identifiers inside the SVG.
         size: width and height in inches.
         suffixes: of the files, out of `FILES`.
+        describe: the figure, drawn -> what its SVG says of itself.
     """
     files = {}
     # Matplotlib salts identifiers inside an SVG with random numbers unless it is given a salt.
@@ -141,7 +148,8 @@ def files_of(
         draw(figure)
         for suffix in suffixes:
             out = io.BytesIO()
-            figure.savefig(out, format=suffix, dpi=200, metadata=FILES[suffix])
+            says = {"Description": describe(figure)} if describe and suffix == "svg" else {}
+            figure.savefig(out, format=suffix, dpi=200, metadata=FILES[suffix] | says)
             files[suffix] = out.getvalue()
     return files
 

@@ -24,7 +24,7 @@ def start(*shown, x="gamma", **values):
 def arrays(content, data):
     """Every array of a picture by name."""
     numbers = np.frombuffer(data, dtype="<f4")
-    lines = {"floor": content["floor"]}
+    lines = {"floor": content["floor"]} if content["floor"] else {}
     for curve in content["curves"]:
         lines |= {(curve["id"], kind): curve[kind] for kind in ("limit", "exact") if curve[kind]}
     return {

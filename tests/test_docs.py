@@ -111,6 +111,7 @@ def test_no_block_is_left_out():
     """Pages with Python are run here; of the others it is known who runs them."""
     elsewhere = {
         "monitor": "tests/test_monitor_torch.py",
+        "send": "tests/test_send_page.py saves a panel",
         "cluster": "a cluster; tests/test_clusters.py runs the same calls",
     }
     found = {path.stem for path in DOCS.glob("*.md") if "```python" in path.read_text("utf-8")}

@@ -1,6 +1,7 @@
 import csv
 import importlib
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from scipy import stats
 from sparsity import InputError, evaluate, exact, figures, plotting
 from sparsity.figures import ALL, Context, render, write_all
 from sparsity.figures.phase import WIDEST
+from sparsity.figures.places import describe_places
 from sparsity.sampling import batches
 from sparsity.series import csv_of_curves
 
@@ -279,6 +281,57 @@ def test_a_marker_is_a_sample_in_every_figure(data, canvases):
         assert not stray, f"{figure.name}: {stray[:3]}"
         marks += len(found)
     assert marks == sum(sampled(data[f.name]).shape[1] for f in ALL) > 200
+
+
+# Curves that are drawn in another way: shaded, or a floor that shades.
+UNPLACED = {"overview": 1, "rope": 6}
+
+
+def placed(place, xy):
+    """Where points lie, in points from the upper left corner, as hover.js computes it."""
+    to = {"linear": np.asarray, "log": np.log}
+    along = []
+    for values, (scale, low, high) in zip(xy.T, (place["x"], place["y"]), strict=True):
+        start, end = to[scale]((low, high))
+        along.append((to[scale](values) - start) / (end - start))
+    left, top, width, height = place["box"]
+    return np.stack([left + along[0] * width, top + (1 - along[1]) * height], 1)
+
+
+def misplaced(found, canvas, table):
+    """(points that are not where Matplotlib draws them, points in all)."""
+    away, seen, top = 0, 0, 72 * canvas.get_size_inches()[1]
+    for place in found:
+        corner = [place["box"][0], top - place["box"][1]]
+        ends = {ax: ax.bbox.corners()[1] * 72 / canvas.dpi for ax in canvas.axes}
+        ax = min(ends, key=lambda one: np.abs(ends[one] - corner).max())
+        for first, count, _, lying in place["curves"]:
+            xy = table[first : first + count, :: 1 - 2 * lying]
+            xy = xy[(xy > 1e-3).all(1) & (xy < 1e13).all(1)]
+            drawn = ax.transData.transform(xy) * 72 / canvas.dpi
+            drawn[:, 1] = top - drawn[:, 1]
+            away += int((np.abs(placed(place, xy) - drawn) > 0.05).any(1).sum())
+            seen += len(xy)
+    return away, seen
+
+
+def test_values_on_hover_lie_on_their_curves(data, canvases, written):
+    """What an SVG says of its curves leads to the rows of the CSV, where these are drawn."""
+    seen = 0
+    for figure in ALL:
+        series, canvas = data[figure.name], canvases[figure.name]
+        found = json.loads(describe_places(canvas, series))
+        rows = list(csv.DictReader(io.StringIO(written[figure.name])))
+        table = np.array([[float(row[name] or "nan") for name in ("x", "theory")] for row in rows])
+        starts = {first for place in found for first, *_ in place["curves"]}
+        assert len(starts) == len(series) - UNPLACED.get(figure.name, 0), figure.name
+        away, points = misplaced(found, canvas, table)
+        assert away == 0, figure.name
+        seen += points
+        for place in found:
+            place["box"][0] += 0.1  # a tenth of a point
+        assert misplaced(found, canvas, table) == (points, points)
+    assert seen > 3000
 
 
 def test_a_decoration_would_be_seen():

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -103,6 +104,23 @@ def test_the_list_of_drawings_is_complete():
     assert len(INSIDE) + len(AROUND) == 57
 
 
+def test_what_a_drawing_says_of_itself_is_text():
+    """Its description becomes an attribute, whatever it holds; the drawing is without it."""
+    from sparsity.figures import Plate
+
+    said = "\"'><script>alert(1)</script><img src=x onerror='a()'>"
+    escaped = said.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    svg = re.sub("<dc:description>.*?<", f"<dc:description>{escaped}<", HONEST, flags=re.DOTALL)
+    assert svg != HONEST
+    files = {"svg": svg.encode(), "csv": b"series,x\n"}
+    block = report.figure_block(Plate("relu2", "Title", "Caption", "Alt", files), 1)
+    honest = report.figure_block(
+        Plate("relu2", "Title", "Caption", "Alt", files | {"svg": HONEST.encode()}), 1
+    )
+    assert Tags(block).found == Tags(honest).found
+    assert "<script" not in block
+
+
 class Tags(HTMLParser):
     """Every element with the names of its attributes, and every address."""
 
@@ -183,7 +201,8 @@ def test_no_text_of_a_record_becomes_markup(monkeypatch):
             tags = Tags(text)
             assert {tag for tag, _ in tags.found} <= elements, where
             assert not [n for _, names in tags.found for n in names if n.startswith("on")], where
-            assert all(x.startswith("data:,") for x in tags.addresses), where
+            addresses = {x for x in tags.addresses if not x.startswith("data:,")}
+            assert addresses == {reproduction.EXPLORE}, where
             shown += PAYLOAD not in text and "script src" in text
     assert shown >= 90
     assert refused >= 60

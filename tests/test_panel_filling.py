@@ -112,7 +112,7 @@ def test_an_exact_law_with_a_knee_is_drawn_closer_than_by_equal_steps():
     for _ in background.fill_laws(state, store):
         pass
     at = axes.nodes(spec, "exact", store)
-    laws = [exact_value(spec.at("window", x)) for x in axes.x.tolist()]
+    laws = [exact_value(spec.at("window", x)).value for x in axes.x.tolist()]
     truth = axes.heights(spec, list(range(len(axes.x))), laws)
     worst, equal = (_worst(axes.along, k, truth) for k in (at, _equal(len(at), len(axes.x))))
     assert worst < 1e-3 < 5e-3 < equal

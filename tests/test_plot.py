@@ -69,6 +69,32 @@ def test_the_lines_are_the_exact_law_and_the_limit():
     assert ax.get_xlabel() == "row length n  (tokens)"
 
 
+@pytest.mark.parametrize("x", ["gamma", "length"])
+def test_the_root_of_n_eff_is_drawn_beside_S_of_long_rows(x):
+    """√(n_eff/n) as a sweep has it, samples and floor too; without a length it is refused."""
+    given = (
+        {"gamma": [0.5, 1, 2], "length": 64} if x == "gamma" else {"gamma": 1, "length": [4, 64]}
+    )
+    made = chart("exp", x, of="S_rms", montecarlo=[given[x][0]], **given)
+    (curve,) = made.curves
+    data = sparsity.sweep("exp", **given)
+    np.testing.assert_allclose(curve.exact.theory, data["S_rms"].values.ravel(), rtol=1e-12)
+    assert curve.limit is not None
+    assert curve.floor is not None
+    limit = np.broadcast_to(data["S_limit"].values.ravel(), curve.limit.theory.shape)
+    np.testing.assert_allclose(curve.limit.theory, limit, rtol=1e-12)
+    n = curve.exact.x if x == "length" else 64.0
+    np.testing.assert_allclose(curve.floor, n**-0.5 * np.ones(len(curve.floor)))
+    tokens = chart("exp", x, of="n_eff", montecarlo=[given[x][0]], **given).curves[0].exact
+    first = float(tokens.x[0] if x == "length" else 64.0)
+    assert curve.exact.estimate[0] ** 2 * first == pytest.approx(tokens.estimate[0])
+    relative = tokens.stderr[0] / tokens.estimate[0]
+    assert curve.exact.stderr[0] / curve.exact.estimate[0] == pytest.approx(relative / 2)
+    assert made.words.y == plotting.SPARSITY
+    with pytest.raises(InputError, match="give a length"):
+        chart("exp", "gamma", of="S_rms")
+
+
 def test_a_wrong_curve_would_be_seen():
     ax = sparsity.plot("exp", gamma=2, length=LENGTHS)
     for wrong in (

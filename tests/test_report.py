@@ -6,6 +6,8 @@ import json
 import re
 import threading
 from collections import Counter
+from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -13,8 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparsity import InputError, derive, kernels, report
+from sparsity import InputError, derive, figures, kernels, report
 from sparsity import claims_ledger as ledger
+from sparsity.attention import figures as pictures
 from sparsity.claims_ledger.findings import VERDICTS, Finding
 from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.figures import Plate
@@ -139,14 +142,20 @@ def checked(whole):
 _OUTSIDE = r"url\((?!#|\"data:)"
 
 
+SCRIPT = f"<script>\n{Path(report.__file__).with_name('hover.js').read_text('utf-8')}</script>"
+BESIDE = {"a": ("first.svg", "first.png", "second.svg", "second.png")}  # links to files beside it
+
+
 def problems(page):
-    """What in a page would reach outside it."""
+    """What in a page would reach outside it, or run but for the one script."""
     found = []
-    for tag, attributes in Checker(page).seen:
+    assert page.count(SCRIPT) <= 1
+    for tag, attributes in Checker(page.replace(SCRIPT, "")).seen:
         for name, value in attributes.items():
             value = value or ""
             if name.split(":")[-1] in {"href", "src", "srcset", "data", "action", "poster"}:
-                if not value.startswith(("#", "data:")):
+                beside = value in BESIDE.get(tag, ()) or (tag, value) == ("a", reproduction.EXPLORE)
+                if not value.startswith(("#", "data:")) and not beside:
                     found.append((tag, name, value))
             elif "//" in value or re.search(_OUTSIDE, value):
                 found.append((tag, name, value))
@@ -170,6 +179,8 @@ def test_page_is_balanced_and_reaches_nothing_outside(checked, whole):
         '<img src="https://a.org/x.png">',
         '<link href="//fonts.org/f.css" rel="stylesheet">',
         "<script>1</script>",
+        '<script src="first.svg"></script>',
+        '<img src="first.png">',
         '<p style="background: url(https://a.org/x)"></p>',
         "<style>@import 'x.css';</style>",
         '<style>@font-face { src: url("https://a.org/x.woff2"); }</style>',
@@ -203,6 +214,28 @@ def test_every_figure_has_words_and_data(checked):
     assert sum(tag == "figcaption" for tag, _ in checked.seen) == 2
     saved = [a["download"] for tag, a in checked.seen if tag == "a" and "download" in a]
     assert saved == ["first.csv", "second.csv"]
+    links = [a["href"] for tag, a in checked.seen if tag == "a"]
+    assert [link for link in links if link[0] != "#" and ":" not in link] == list(BESIDE["a"])
+
+
+def test_the_page_leads_to_the_files_beside_it():
+    page = (FIGURES / "index.html").read_text("utf-8")
+    links = re.findall(r'<a href="([^#][^"]*)"', page)
+    assert len(links) == 2 * len(figures.ALL) == len(set(links))
+    assert [link for link in links if not (FIGURES / link).is_file()] == []
+    assert page.count(" data-places=") == len(figures.ALL)
+    assert page.count(SCRIPT) == 1
+    described = parts.described((FIGURES / "relu2.svg").read_text("utf-8"))
+    assert f'data-places="{escape(described)}"' in page
+
+
+def test_where_colour_is_a_value_it_is_not_turned_over():
+    """A heat map on a dark page: 0 stays dark."""
+    mapped = replace(plate("map"), colours=True)
+    page = report.figures_section([plate("lines"), mapped])
+    kinds = [a["class"] for tag, a in Checker(page).seen if a.get("role") == "region"]
+    assert kinds == ["plate", "plate colours"]
+    assert {p.name for p in pictures.ALL if p.colours} == {"maps", "laws"}
 
 
 def test_styles_of_a_drawing_stay_inside_it(whole):

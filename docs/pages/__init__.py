@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pages import catalogue, claims, crosscheck, derivations, experiments, gallery, reference
+from sparsity import browser
 
 ALL: tuple[tuple[str, Callable[[], str]], ...] = (
     ("gallery", gallery.page),
@@ -50,6 +51,8 @@ def write(folder: Path) -> None:
     """Write every page; one that is the same already is left alone, and so not built again."""
     folder.mkdir(exist_ok=True)
     gallery.draw(folder)
+    (folder / "root").mkdir(exist_ok=True)  # what stands beside the pages as it is
+    browser.save(folder / "root" / "explore.html", browser.Start())
     for name, page in ALL:
         path, text = folder / f"{name}.md", page()
         if not path.exists() or path.read_text("utf-8") != text:

@@ -35,10 +35,14 @@ _LONGEST = 64  # characters of a number field: what is longer is cut before it i
 
 
 class Scale(NamedTuple):
-    """A coordinate in which a parameter is spread evenly: from value to coordinate, and back."""
+    """A coordinate in which a parameter is spread evenly: from value to coordinate, and back.
+
+    The panel knows it by its name (`valueAt` in panel/front/hover.js).
+    """
 
     to: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
+    name: str
 
 
 # A decay of 0.9, 0.99 or 0.999 remembers 10, 100 or 1000 tokens: what counts is 1 − λ, by decades.
@@ -46,9 +50,9 @@ def _nines(x: np.ndarray) -> np.ndarray:
     return -np.log10(np.maximum(1 - x, 1e-300))
 
 
-LINEAR = Scale(lambda x: x, lambda t: t)
-LOG = Scale(np.log10, lambda t: 10.0**t)
-NINES = Scale(_nines, lambda t: 1 - 10.0**-t)  # 0.9, 0.99, 0.999 … evenly
+LINEAR = Scale(lambda x: x, lambda t: t, "linear")
+LOG = Scale(np.log10, lambda t: 10.0**t, "log")
+NINES = Scale(_nines, lambda t: 1 - 10.0**-t, "nines")  # 0.9, 0.99, 0.999 … evenly
 
 
 @dataclass(frozen=True)

@@ -134,9 +134,14 @@ class Plot:
     drawn: str
     one: float | None = None
 
+    @property
+    def power(self) -> float:
+        """The power of the value that is drawn, by which its relative error is multiplied."""
+        return 0.5 if self.shown is _root else 1.0
+
 
 def _focus(name: str, title: str, scale: Callable[[int], Scale]) -> Plot:
-    label, of = "sparsity S (small: focused)", quantities.n_eff
+    label, of = "sparsity  S  (small = focused)", quantities.n_eff
     return Plot(name, title, label, of, scale, _FOCUS, _root, "S", "√(n_eff/n)", 1.0)
 
 
@@ -144,7 +149,7 @@ _VIEWS = (
     _focus("S", "S", lambda decades: _linear(1.0, 5)),
     _focus("log S", "S, logarithmic", lambda decades: _powers(-(decades // 2 + 1), 0)),
     Plot(
-        *("n_eff", "n·S², effective tokens", "effective tokens n·S²", quantities.n_eff),
+        *("n_eff", "effective tokens n_eff", "effective tokens  n_eff", quantities.n_eff),
         *(lambda decades: _powers(0, decades), _FOCUS, _same, "n·S²", "n_eff", 1.0),
     ),
 )
@@ -175,7 +180,7 @@ _VIEWS += (
         _of(quantities.S, "E S_n"),
         name="S_n",
         title="S of a row of n, the mean over rows",
-        label="S of a row  E S_n (small: focused)",
+        label="S of a row  E S_n  (small = focused)",
     ),
 )
 

@@ -20,6 +20,7 @@ from sparsity.output import (
 )
 
 _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
+_PAGE_SUFFIX = ".html"
 _SCALES = pages.offer_words("linear", "log")
 
 
@@ -31,7 +32,8 @@ def check_chart_file(out: str) -> None:
             a table stands there that is not one of a chart.
     """
     if Path(out).suffix.lower() not in _PLOT_SUFFIXES:
-        fix = f"give a name that ends in .svg, .png or .pdf, such as {Path(out).stem or 'f'}.svg"
+        such = f"such as {Path(out).stem or 'f'}.svg"
+        fix = f"give a name that ends in .svg, .png or .pdf, or .html for a page, {such}"
         raise InputError("out", out, fix)
     data = Path(out).with_suffix(".csv")
     for path in (out, data):
@@ -117,7 +119,8 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
 @common.option(
     "--out",
     "FILE",
-    "The file to write: .svg, .png or .pdf; the data are written beside it as .csv.",
+    "The file to write: .svg, .png or .pdf, with the data beside it as .csv; or .html, a page with "
+    "sliders to send.",
     required=True,
     offers=pages.offer_files,
 )
@@ -158,9 +161,21 @@ def plot(
             sparsity plot exp --x gamma --gamma 0.1:5:41 --length 64,1024 --out g.pdf
         Against the dimension, of scores q·k and q·k/√d:
             sparsity plot exp --x dim --length 1024 --out d.svg
+        A page to send, with sliders:
+            sparsity plot exp relu2 --x gamma --length 1024 --out page.html
     """
-    check_chart_file(out)
     given = common.without_none(options)
+    if Path(out).suffix.lower() == _PAGE_SUFFIX:
+        refuse_unwritable(out)
+        for_pictures: dict[str, Any] = {"step": ", ".join(steps), "montecarlo": montecarlo}
+        for_pictures |= {"no-limit": no_limit, "xscale": xscale, "yscale": yscale}
+        for_pictures |= {"xlim": xlim, "ylim": ylim, "figsize": figsize}
+        for name, value in for_pictures.items():
+            if value:
+                fix = "is for pictures; leave it out, or give --out a name that ends in .svg"
+                raise InputError(name, value, fix)
+        return write_page(kernels, x, of, _with_along(given, x, along), title, out, as_json)
+    check_chart_file(out)
     from sparsity.kernels import named
     from sparsity.plots import chart, figure_size
     from sparsity.plots.requests import check_x_axis
@@ -178,11 +193,7 @@ def plot(
     size = None if figsize is None else figure_size(_pair("figsize", figsize))
     view = {"xscale": xscale, "yscale": yscale}
     view |= {"xlim": xlim and _pair("xlim", xlim), "ylim": ylim and _pair("ylim", ylim)}
-    if along is not None:
-        if x in given:
-            fix = f"--{x.replace('_', '-')} has values of the x-axis as well; leave one of them out"
-            raise InputError("along", along, fix)
-        given[x] = along
+    given = _with_along(given, x, along)
     if montecarlo:
         common.use_float64()
     with common.progress("curves") as report:
@@ -212,6 +223,46 @@ def plot(
         common.print_json(found | {"quantity": made.of, "series": labels})
     else:
         common.echo(f"{out}, {data}: {words.title}")
+
+
+def _with_along(given: dict[str, Any], x: str, along: str | None) -> dict[str, Any]:
+    """Return the parameters with the values of --along under the name of the x-axis."""
+    if along is None:
+        return given
+    if x in given:
+        fix = f"--{x.replace('_', '-')} has values of the x-axis as well; leave one of them out"
+        raise InputError("along", along, fix)
+    return given | {x: along}
+
+
+def write_page(
+    kernels: tuple[str, ...],
+    x: str,
+    of: str | None,
+    given: dict[str, Any],
+    title: str | None,
+    out: str,
+    as_json: bool,
+) -> None:
+    """Write the page of `plot`: sliders move its first values, and curves of further ones stay.
+
+    Raises:
+        InputError: a page does not have what is asked for, or the file cannot be written.
+    """
+    from sparsity import browser
+    from sparsity.plots.pages import page_of_request
+
+    with_length = x == "length" or "length" in given
+    y = ("n_eff" if with_length else "S") if of is None else of
+    if y not in browser.VIEWS:
+        raise InputError("of", of, f"a page has {', '.join(browser.VIEWS)}; or give --out f.svg")
+    start = page_of_request(kernels, x, y, given, title)
+    browser.save(out, start)
+    shown = [kernel.name for kernel in start.shown]
+    if as_json:
+        common.print_json({"out": out, "x": x, "quantity": y, "kernels": shown})
+    else:
+        common.echo(f"{out}: {', '.join(shown)} against {x}, a page that needs no network")
 
 
 def _pair(name: str, text: str) -> list[float]:

@@ -1,7 +1,7 @@
 """The figures: each a short file with its words, data and drawing, and the explicit tuple of all.
 
-`figure` has what a figure is; its curves are records of `sparsity.series`, drawn by
-`sparsity.plotting`.
+`figure` has what a figure is, `places` where on it the curves lie; these are records of
+`sparsity.series`, drawn by `sparsity.plotting`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from sparsity.figures.mixing import FIGURE as mixing
 from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
 from sparsity.figures.phase import FIGURE as phase
+from sparsity.figures.places import describe_places
 from sparsity.figures.relu2 import FIGURE as relu2
 from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
@@ -52,7 +53,9 @@ _WORKERS = 2  # threads: one compiles while another samples
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:
     """Return the contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
-    files = plotting.render(figure.draw, data, figure.title, figure.subtitle, figure.size)
+    words = figure.title, figure.subtitle
+    says = functools.partial(describe_places, data=data)
+    files = plotting.render(figure.draw, data, *words, figure.size, describe=says)
     return {**files, "csv": csv_of_curves(data).encode()}
 
 

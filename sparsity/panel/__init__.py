@@ -6,6 +6,7 @@ A message of a browser passes through the modules so:
       │          └─> curve ──> axes   its curves: their numbers, and their places on the chart
       ├─> picture      everything to draw, from closed forms and the store
       ├─> export       the same as Python and as a table
+      ├─> page         the same as a file to send
       └─> background   a thread that fills the store: laws, formulas, samples
 """
 
@@ -83,7 +84,8 @@ def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
             "S_n" (the mean of S of one row) or another quantity as in `of=`, "top_k_mass:8".
 
     Returns:
-        The widget; the last expression of a cell shows it.
+        The widget; the last expression of a cell shows it, and `.save("page.html")` writes a page
+        to send, which needs neither Python nor a network.
 
     Raises:
         InputError: an unknown name or a value outside its domain.

@@ -22,6 +22,8 @@ from sparsity.kernels import RowMap, performer
 from sparsity.panel.axes import Axes, coarse_to_fine, next_places
 from sparsity.panel.curve import (
     Spec,
+    Value,
+    bounded_limit,
     closed_limit,
     exact_at_lengths,
     exact_value,
@@ -32,7 +34,7 @@ from sparsity.panel.curve import (
 )
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
-from sparsity.panel.store import LruCache, Point, Store
+from sparsity.panel.store import Point, Store
 from sparsity.rows.steps import QKNorm
 
 # Seconds of processor time of a point: more fills in more of the slow laws, and holds up the rest
@@ -45,7 +47,7 @@ _GLANCE = 0.01
 # halve an error bar, and smaller steps would mostly redraw what looks the same.
 _ROUNDS = (1, 4, 16)
 _TARGET = 1e-3  # relative standard error at which a point is left as it is: no eye sees less
-_LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole: memory and time grow with them
+LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole: memory and time grow with them
 
 
 class StateMoved(Exception):
@@ -121,7 +123,7 @@ def fill_laws(
     found = [spec for spec in found if spec.whole and axes.moves(spec)]  # others are level lines
     for spec in found:
         if spec.score and _has_slow_limit(spec):  # a kernel without a closed form
-            limits = lambda x, s=spec: closed_limit(s, axes.name, x, method=None)  # noqa: E731
+            limits = lambda x, s=spec: bounded_limit(s, axes.name, x, method=None)  # noqa: E731
             yield from _fill_together(axes, spec, "limit", store, limits)
         # One integrand serves all n: the law of a token is the same, and only its power differs.
         if axes.name == "length" and spec.rows == "iid" and not why_no_law(spec):
@@ -180,7 +182,7 @@ def _fill_together(
         spec: the curve.
         kind: "exact" or "limit".
         store: where the values go.
-        law: values of x -> those of the curve; None where it cannot give them.
+        law: values of x -> those of the curve, and their bounds; None where it has none.
     """
     x, memory, at = axes.name, store.values(kind), axes.nodes(spec, kind, store)
     new = [k for k in at if spec.at(x, float(axes.x[k])) not in memory]
@@ -189,8 +191,9 @@ def _fill_together(
             found = law(axes.x[new])
             if found is None:
                 return
-            for value_of_x, value in zip(axes.x[new].tolist(), found.tolist(), strict=True):
-                memory.put(spec.at(x, value_of_x), value)
+            columns = (axes.x[new], *found)
+            for place, value, bound in zip(*(each.tolist() for each in columns), strict=True):
+                store.put(kind, spec.at(x, place), value, bound)
             at, new = sorted({*at, *new}), []
             store.nodes.put(axes.key(spec, kind), tuple(at))
             yield
@@ -210,7 +213,7 @@ def _fill_exact(store: Store, spec: Spec, check: Check) -> Iterator[None]:
     """Fill in the exact law of one point of one curve, unless it is known."""
     if spec not in store.exact and spec.whole and not why_no_law(spec):
         slow = "the exact law takes seconds at some points: sampled instead"
-        _fill_point(store, store.exact, spec, lambda: exact_value(spec), check, slow)
+        _fill_point(store, "exact", spec, lambda: exact_value(spec), check, slow)
         yield
 
 
@@ -222,7 +225,7 @@ def _fill_limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
                 return
             if spec.rows == "iid" or spec.law.quick(spec.kernel, dict(spec.values)["length"]):
                 slow = "the limit takes seconds at some points"
-                _fill_point(store, store.limit, spec, lambda: limit_at_point(spec), check, slow)
+                _fill_point(store, "limit", spec, lambda: limit_at_point(spec), check, slow)
         except (InputError, ArithmeticError) as error:
             store.limit.put(spec, str(error))
         yield
@@ -230,30 +233,31 @@ def _fill_limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
 
 def _fill_point(
     store: Store,
-    memory: LruCache[float | str],
+    kind: str,
     spec: Spec,
-    work: Callable[[], float | None],
+    work: Callable[[], Value | None],
     check: Check,
     slow: str,
 ) -> None:
-    """Put a value into the memory, or in words why there is none: it is then not tried again.
+    """Put a value into the store, or in words why there is none: it is then not tried again.
 
     Args:
         store: the store whose laws wait for each other.
-        memory: where the value goes.
+        kind: "exact" or "limit".
         spec: the curve at the point.
         work: computes the value; None where there is none within reach.
         check: called every so often; raises `StateMoved` to leave the work.
         slow: the words for work that takes too long.
     """
     try:
-        value = run_law(store, work, check)
+        found = run_law(store, work, check)
     except (InputError, ArithmeticError) as error:
-        value = str(error)
+        store.values(kind).put(spec, str(error))
     except TakesTooLong:
-        value = slow
-    if value is not None:
-        memory.put(spec, value)
+        store.values(kind).put(spec, slow)
+    else:
+        if found is not None:
+            store.put(kind, spec, *found)
 
 
 def fill_formulas(state: State, store: Store) -> Iterator[None]:
@@ -344,7 +348,7 @@ def _draw(spec: Spec, chunks: int, check: Check) -> tuple[Any, str]:
     n, row = int(v["length"]), spec.row()
     keys = any(isinstance(step, QKNorm) for step in row.steps) or spec.kernel is performer
     width = n * (int(v["dim"]) if keys else 1)
-    if n > _LONGEST_SAMPLED or n * v.get("dim", 1) > 2**20:
-        raise InputError("n", n, f"rows of at most {_LONGEST_SAMPLED} numbers are drawn here")
+    if n > LONGEST_SAMPLED or n * v.get("dim", 1) > 2**20:
+        raise InputError("n", n, f"rows of at most {LONGEST_SAMPLED} numbers are drawn here")
     draws = chunks * 32 * max(1, 2**16 // width)
     return estimate(row, length=n, of=spec.quantity, max_samples=draws, **settings), spec.of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from sparsity.exact_law import maps
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.row_map import SHIFTED
+from sparsity.limit.closed_form import error_bound
 from sparsity.limit.evaluation import evaluate
 from sparsity.limit.preview import preview
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 
+_POWERS_OF_S = {"S": 1.0, "n_eff": 2.0, "participation": 2.0}  # n_eff = n·S², and one over it
 _MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick: its cost grows with the keys
 
 
@@ -106,6 +108,13 @@ class Spec:
         return ", ".join(parts)
 
 
+class Value(NamedTuple):
+    """A number of theory, and the bound on its relative error."""
+
+    value: float
+    bound: float
+
+
 def parameters_used(kernel: Kernel | RowMap, rows: Rows) -> set[str]:
     """Return the names of the parameters that a kernel's quantities depend on in such rows."""
     if isinstance(kernel, RowMap):
@@ -173,7 +182,19 @@ def closed_limit(
     method: str | None = "closed form",
     n: float | None = None,
 ) -> np.ndarray | None:
-    """Return the limit of long rows along one parameter, where it has a closed form.
+    """Return the first of what `bounded_limit` does: the limit of long rows along one parameter."""
+    found = bounded_limit(spec, x, values, method, n)
+    return None if found is None else found[0]
+
+
+def bounded_limit(
+    spec: Spec,
+    x: str,
+    values: np.ndarray,
+    method: str | None = "closed form",
+    n: float | None = None,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the limit of long rows along one parameter, where it has a closed form; and its bound.
 
     Args:
         spec: the curve.
@@ -184,7 +205,8 @@ def closed_limit(
         n: the row length, of a curve that does not depend on it.
 
     Returns:
-        The limit, [points]; None where it takes sums over the row, or has no closed form.
+        The limit, and the bound on its relative error, [points] each; None where it takes sums over
+        the row, or has no closed form.
 
     Raises:
         InputError: a value outside its domain.
@@ -197,17 +219,34 @@ def closed_limit(
             if form is None:
                 return None
             beta, gamma, factor = form
-            log_S = evaluate(spec.kernel, method=method, beta=beta, gamma=gamma).log_S + factor
+            found = evaluate(spec.kernel, method=method, beta=beta, gamma=gamma)
+            log_S = found.log_S + factor
+            # A factor is of closed forms, too.
+            bound = found.error_bound + np.where(factor == 0, 0.0, error_bound(factor))
         else:
             kernel: Any = spec.kernel
             if isinstance(kernel, RowMap) and not kernel.identically_distributed:  # by quadrature
                 return None
             given: dict[str, Any] = spec.given() | ({x: values} if x in dict(spec.values) else {})
             given |= {"query": spec.query} if spec.query else {}
-            log_S = np.broadcast_to(evaluate(kernel, method=method, **given).log_S, values.shape)
+            found = evaluate(kernel, method=method, **given)
+            log_S = np.broadcast_to(found.log_S, values.shape)
+            bound = np.broadcast_to(found.error_bound, values.shape)
     except NoClosedForm:
         return None
-    return _limit_from_S(spec.quantity, log_S, _length(spec, x, values, n))
+    return _bounded(spec, log_S, bound, _length(spec, x, values, n))
+
+
+def _bounded(spec: Spec, log_S: Any, bound: Any, n: Any) -> tuple[Any, Any]:
+    """Return a limit that is a function of S, and the bound on its relative error."""
+    # The error of log S times the slope of the logarithm. Where S underflows, that of a small S.
+    slope = _POWERS_OF_S.get(spec.of)
+    if slope is None:
+        step, at = 1e-4, np.maximum(log_S, -300.0)
+        here, near = (_limit_from_S(spec.quantity, x, n) for x in (at, at - step))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.abs(np.log(near / here)) / step
+    return _limit_from_S(spec.quantity, log_S, n), slope * bound
 
 
 def previewed_limit(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
@@ -233,12 +272,14 @@ def previewed_limit(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
     return alike * preview(spec.kernel, beta, gamma, spec.quantity, length)
 
 
-def limit_at_point(spec: Spec) -> float:
+def limit_at_point(spec: Spec) -> Value:
     """Return the limit of long rows at one point, by quadrature and sums over the row."""
     n = dict(spec.values)["length"]
     if _goes_by_S(spec):
-        return float(_limit_from_S(spec.quantity, evaluate(spec.row(), length=n).log_S, n))
-    return float(evaluate(spec.row(), of=spec.quantity, length=n).value)
+        found = evaluate(spec.row(), length=n)
+        return Value(*map(float, _bounded(spec, found.log_S, found.error_bound, n)))
+    found = evaluate(spec.row(), of=spec.quantity, length=n)
+    return Value(float(found.value), float(found.error_bound))
 
 
 def has_limit(spec: Spec) -> bool:
@@ -312,7 +353,7 @@ def why_no_law(spec: Spec) -> str:
     return ""
 
 
-def exact_value(spec: Spec) -> float | None:
+def exact_value(spec: Spec) -> Value | None:
     """Return the exact law at one point; None where there is none within reach.
 
     Raises:
@@ -322,10 +363,13 @@ def exact_value(spec: Spec) -> float | None:
         return None
     v = spec.given()
     if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
-        return float(_limit_from_S(spec.quantity, evaluate(spec.kernel, **v).log_S, v["length"]))
-    return float(exact(spec.row(), length=v["length"], of=spec.quantity).value)
+        by_S = evaluate(spec.kernel, **v)
+        return Value(*map(float, _bounded(spec, by_S.log_S, by_S.error_bound, v["length"])))
+    found = exact(spec.row(), length=v["length"], of=spec.quantity)
+    return Value(float(found.value), float(found.error_bound))
 
 
-def exact_at_lengths(spec: Spec, lengths: np.ndarray) -> np.ndarray:
-    """Return the exact law of independent scores at many row lengths, for the price of one."""
-    return exact(spec.row(), length=lengths, of=spec.quantity).value
+def exact_at_lengths(spec: Spec, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the exact law of independent scores, and its bounds, at many lengths at once."""
+    found = exact(spec.row(), length=lengths, of=spec.quantity)
+    return found.value, found.error_bound

@@ -19,7 +19,7 @@ from sparsity.kernels import Law
 from sparsity.panel.axes import Axes, next_places
 from sparsity.panel.curve import (
     Spec,
-    closed_limit,
+    bounded_limit,
     has_limit,
     previewed_limit,
     rows_of_formula,
@@ -98,11 +98,13 @@ def _line_by_points(
     Returns:
         The line, None if too few points are known to draw it; and what is known at its nodes.
     """
-    moves = axes.moves(spec)
+    power, moves = axes.plot.power, axes.moves(spec)
     at = axes.nodes(spec, kind, store) if moves else []
     x = axes.x[at] if moves else np.array([axes.marker])
     memory = store.values(kind)
     each: list[Any] = [memory.get(spec.at(axes.name, value)) for value in x.tolist()]
+    bounds = [store.bounds.get((kind, spec.at(axes.name, value))) for value in x.tolist()]
+    bound = _known_bounds(power * np.array([-1.0 if b is None else b for b in bounds]))
     waiting = [k for k, value in enumerate(each) if value is None]
     shown = np.array([value if isinstance(value, float) else math.nan for value in each])
     if waiting and kind == "limit":
@@ -112,7 +114,8 @@ def _line_by_points(
             return None, each
         ends = axes.x[[0, -1]]
         height = axes.v(np.repeat(shown, 2), axes.n(ends, spec))
-        return {"u": pack(axes.u(ends)), "v": pack(height), "whole": not waiting}, each
+        line = {"u": pack(axes.u(ends)), "v": pack(height), "bound": pack(np.repeat(bound, 2))}
+        return line | {"whole": not waiting}, each
     # Points without a value are left out, and the line runs on to the next: `whole` says whether it
     # is all there, or is drawn as what may still change.
     height = axes.heights(spec, at, shown.tolist())
@@ -120,7 +123,13 @@ def _line_by_points(
     if known.sum() < min(len(axes.x), _LEAST_POINTS_OF_LINE):
         return None, each
     whole = bool(known.all()) and not waiting and not next_places(axes.along, at, height, 1)
-    return {"u": pack(axes.along[at][known]), "v": pack(height[known]), "whole": whole}, each
+    line = {"u": axes.along[at], "v": height, "bound": bound}
+    return {name: pack(column[known]) for name, column in line.items()} | {"whole": whole}, each
+
+
+def _known_bounds(bounds: np.ndarray) -> np.ndarray:
+    """Return the bounds, and −1 where there is none that float32 can hold."""
+    return np.where((bounds >= 0) & (bounds < 1e30), bounds, -1.0)
 
 
 def _number(value: Any) -> Any:
@@ -187,10 +196,13 @@ def _lines(
 
     try:
         # The marker beside the grid: one call gives the line and the number beside it.
-        values = closed_limit(spec, x, np.append(axes.x, axes.marker), n=n)
-        if values is not None:
+        known = bounded_limit(spec, x, np.append(axes.x, axes.marker), n=n)
+        if known is not None:
+            values, bounds = known
             height = axes.v(values[:-1], axes.n(axes.x, spec))
-            found["limit"] = {"u": pack(axes.along), "v": pack(height), "whole": True}
+            bounds = _known_bounds(axes.plot.power * bounds[:-1])
+            line = {"u": axes.along, "v": height, "bound": bounds}
+            found["limit"] = {name: pack(each) for name, each in line.items()} | {"whole": True}
             limit = float(values[-1])
         elif has_limit(spec):
             found["limit"], limit = by_points("limit")
@@ -260,6 +272,8 @@ def picture(state: State, store: Store) -> Frame:
         "axis": {
             "x": state.x,
             "symbol": axes.control.symbol,
+            "label": axes.control.label,
+            "scale": axes.control.scale.name,
             "meaning": axes.control.parameter.meaning,
             "marks": axes.control.marks(axes.marker),
             "marker": float(axes.u(axes.marker)),
@@ -270,6 +284,10 @@ def picture(state: State, store: Store) -> Frame:
             "y_title": axes.plot.title,
             "y_label": axes.plot.label,
             "y_marks": axes.marks(),
+            "y_scale": "log" if axes.scale.log else "linear",
+            "y_ends": [axes.scale.low, axes.scale.high],
+            "long": axes.plot.long,
+            "drawn": axes.plot.drawn,
         },
         "floor": None if floor is None else {"u": pack(axes.u(axes.x)), "v": pack(floor)},
         "length": axes.length,

@@ -77,10 +77,17 @@ class Store:
     def __init__(self) -> None:
         self.exact: LruCache[float | str] = LruCache(40_000)
         self.limit: LruCache[float | str] = LruCache(40_000)
+        # (kind, spec) -> the bound on the relative error of that value
+        self.bounds: LruCache[float] = LruCache(80_000)
         self.nodes: LruCache[tuple[int, ...]] = LruCache(400)  # see `Axes.nodes`
         self.points: LruCache[Point | str] = LruCache(4_000)
         self.formulas: LruCache[tuple[str, str]] = LruCache(64)  # a kernel's weight, and its S
         self.law_at_work = threading.Lock()  # see `background.run_law`
+
+    def put(self, kind: str, spec: Hashable, value: float, bound: float) -> None:
+        """Keep a value of the "exact" law, or of the slower "limit", with its bound."""
+        self.values(kind).put(spec, value)
+        self.bounds.put((kind, spec), bound)
 
     def values(self, kind: str) -> LruCache[float | str]:
         """Return what is known of the "exact" law, or of the slower "limit"."""

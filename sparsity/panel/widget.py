@@ -13,20 +13,24 @@ work that began under an earlier number stops at its next check.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import anywidget
 
+from sparsity import browser
 from sparsity.axes import quantity_axis
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
 from sparsity.panel import background
-from sparsity.panel.export import csv_table, python_source
+from sparsity.panel.export import csv_table, plot_source, python_source
+from sparsity.panel.page import as_page
 from sparsity.panel.picture import picture
 from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store
@@ -50,7 +54,9 @@ class Panel(anywidget.AnyWidget):
         state: the state that it starts in, and returns to on a reset.
     """
 
-    _esm = "\n".join((_FRONT / name).read_text("utf-8") for name in ("chart.js", "panel.js"))
+    _esm = "\n".join(
+        (_FRONT / name).read_text("utf-8") for name in ("chart.js", "hover.js", "panel.js")
+    )
     _css = (_FRONT / "panel.css").read_text("utf-8")
 
     def __init__(self, state: State) -> None:
@@ -67,10 +73,25 @@ class Panel(anywidget.AnyWidget):
         return self._state
 
     def python(self) -> str:
-        return python_source(self._state)
+        """Return the calls that compute the numbers shown, then the one that draws the chart."""
+        return f"{python_source(self._state)}\n\n{plot_source(self._state)}"
 
     def csv(self) -> str:
         return csv_table(self._state, self._store)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write what is shown as one file that needs no Python and no network.
+
+        Args:
+            path: a name that ends in .html; a file of that name is replaced.
+
+        Returns:
+            The file.
+
+        Raises:
+            InputError: what is shown is nothing that a page has, or the file cannot be written.
+        """
+        return browser.save(path, as_page(self._state))
 
     def close(self) -> None:
         """Close the panel: its thread ends, and its views go."""
@@ -130,6 +151,7 @@ class Panel(anywidget.AnyWidget):
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
         content |= {"state": _summary(state), "python": python_source(state)}
+        content["plot"] = plot_source(state)
         if whole:
             content["setting"] = _setting(state)
             content["formulas"] = self._formulas(state)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_NAME = 28  # of a kernel in a title; that of a longer formula says "a formula"
+ROOT = "S_rms"  # √(n_eff/n), by the name that a sweep's dataset has it
 LENGTHS_OF_A_MODEL = "1024:1048576:21:log"  # where rows by name are drawn, if nothing else is said
 
 _SMALLEST, _LARGEST = 2.0, 100.0  # inches: on less there is no room for axes beside their labels
@@ -110,8 +111,9 @@ def plot(
             "dim" of a score kernel is that of q, k ~ N(0, I), which gives γ = √d, or 1 with scores
             q·k/√d; with a `gamma` of keys of that spread. Points are then drawn as whole keys. Of
             a dataset one of its dimensions.
-        of: the quantity, as in `exact`: "n_eff", "S", "entropy", …; None is n_eff of rows of n, and
-            S of long rows where no `length` is given. Of a dataset one of its variables.
+        of: the quantity, as in `exact`: "n_eff", "S", "entropy", …; "S_rms" is √(n_eff/n), beside S
+            of long rows; None is n_eff of rows of n, and S of long rows where no `length` is given.
+            Of a dataset one of its variables.
         montecarlo: whether to sample points as well; or how many, or at which x.
         limit: whether to draw the limit of long rows where there is one.
         ax: the Matplotlib axes to draw into; None makes a new pyplot figure in the house style,
@@ -215,10 +217,13 @@ def chart(
         _refuse_sampling(settings)
         made = chart_of_dataset(what, x, of, limit, parameters)
     else:
-        from sparsity.plots.curves import compute_curves, sampled_places
+        from sparsity.plots.curves import compute_curves, in_units_of_S, sampled_places
 
         asked, values = requests.read_curves(what, x, parameters)
-        quantity = _quantity(of, asked, x)
+        root = isinstance(of, str) and of == ROOT
+        quantity = _quantity("n_eff" if root else of, asked, x)
+        if root and x != LENGTH.name and any(each.length is None for each in asked):
+            raise InputError("of", of, "is √(n_eff/n) of rows of n tokens; give a length")
         names, common = _labels(asked)
         montecarlo = settings.pop("montecarlo")
         places = sampled_places(montecarlo, x, values)
@@ -226,12 +231,16 @@ def chart(
         curves = compute_curves(
             asked, quantity, x, values, places, sampling, names, limit, progress
         )
+        if root:
+            pairs = zip(curves, asked, strict=True)
+            curves = tuple(in_units_of_S(curve, x, each.length) for curve, each in pairs)
         from sparsity.plots.drawing import Chart  # with Matplotlib, while the curves are checked
         from sparsity.plots.scales import is_log
 
-        words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
+        drawn = quantities.S if root else quantity
+        words, control = _words(asked, drawn, x, common), requests.control_of(asked, x)
         log_x = is_log(values, control, x == LENGTH.name)
-        made = Chart(curves, words, log_x, control, quantity.name)
+        made = Chart(curves, words, log_x, control, drawn.name)
     made = made._replace(view=view)
     if labels is not None:
         made = _relabelled(made, labels)

@@ -42,6 +42,10 @@ __all__ = [
 
 _TITLE = "How sharply can attention focus?"
 _OVERVIEW = "overview"
+_SLIDERS = (
+    '<p class="note">With sliders for β, γ, n, d and λ: <a href="explore.html">explore.html</a>, '
+    "a page of its own beside this one.</p>"
+)
 # Characters of a formula beyond which it no longer fits 368 pixels, the width of a phone, at full
 # size.
 _WIDE = 48
@@ -77,7 +81,7 @@ def render(
     claims: Sequence[Mapping[str, Any]],
     meta: Mapping[str, Any],
 ) -> str:
-    """Return the page as HTML, without scripts and without anything fetched from elsewhere.
+    """Return the page as HTML, with nothing fetched from elsewhere; its one script shows values.
 
     Args:
         figures: the figures, in order; the one named "overview" comes first.
@@ -108,13 +112,14 @@ def render(
     body = [
         answer.opening(_TITLE, shown, finding, crosscheck, claims),
         contents_list(contents),
+        _SLIDERS,
         figures_section(rest, len(first) + 1),
         _formulas(),
         comparison.section_of(crosscheck),
         claims_section(claims, ledger.ALL),
         _reproduce(meta),
     ]
-    return document(_TITLE, "\n".join(body))
+    return document(_TITLE, "\n".join(body), _script())
 
 
 def _style() -> str:
@@ -126,15 +131,27 @@ def _style() -> str:
     return home.joinpath("style.css").read_text("utf-8").replace("MATH_WOFF2", font)
 
 
-def document(title: str, body: str) -> str:
-    """Return a whole page in the style of the report, from its title and the HTML of its body."""
+def _script() -> str:
+    """Return the script that shows the values of a figure on hover, as an element."""
+    code = resources.files("sparsity.report").joinpath("hover.js").read_text("utf-8")
+    return f"<script>\n{code}</script>\n"
+
+
+def document(title: str, body: str, script: str = "") -> str:
+    """Return a whole page in the style of the report.
+
+    Args:
+        title: as text.
+        body: as HTML.
+        script: an element that stands at the end; without it the page must say the same.
+    """
     # The empty icon keeps a browser from asking a server for one: nothing at all is fetched.
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n"
-        f"{body}\n</body>\n</html>\n"
+        f"{body}\n{script}</body>\n</html>\n"
     )
 
 
@@ -167,17 +184,21 @@ def contents_list(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
 def figure_block(plate: Plate, count: int, level: int = 3) -> str:
     """Return one figure with its number, caption and data, under a heading of a level."""
     # The picture has its title drawn in: the one of the heading is there for readers of the HTML
-    # without pictures alone.
-    data = parts.data_link(f"{plate.name}.csv", plate.files["csv"], "text/csv", "data (CSV)")
-    drawing = inline_svg(plate.files["svg"].decode(), f"svg-{plate.name}", plate.alt)
+    # without pictures alone. The data are inside, as hover.js reads them; the files are linked.
+    data = parts.data_link(f"{plate.name}.csv", plate.files["csv"], "text/csv", "CSV")
+    svg = plate.files["svg"].decode()
+    drawing = inline_svg(svg, f"svg-{plate.name}", plate.alt)
+    kind = "plate colours" if plate.colours else "plate"
+    places = f' data-places="{escape(said)}"' if (said := parts.described(svg)) else ""
     return (
-        f'<figure id="figure-{plate.name}">\n<h{level} class="count">Figure {count}'
+        f'<figure id="figure-{plate.name}"{places}>\n<h{level} class="count">Figure {count}'
         f'<span class="hidden">: {escape(plate.title)}</span>'
         f'<span class="enlarge"> · tap it to enlarge</span></h{level}>\n'
-        f'<div class="plate" role="region" tabindex="0" aria-label="Figure {count}">'
+        f'<div class="{kind}" role="region" tabindex="0" aria-label="Figure {count}">'
         f"{drawing}</div>\n<div><figcaption>{escape(plate.caption)}</figcaption>\n"
-        f'<p class="files">Save the {data}; the figure lies beside this page as '
-        f"<code>{plate.name}.svg</code> and <code>{plate.name}.png</code>.</p></div>\n</figure>"
+        f'<p class="files">Its data: {data}. The figure, in the folder of this page: '
+        f'<a href="{plate.name}.svg">SVG</a>, <a href="{plate.name}.png">PNG</a>.</p></div>\n'
+        "</figure>"
     )
 
 

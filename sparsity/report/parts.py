@@ -6,7 +6,7 @@ import base64
 import math
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape, unescape
 from typing import Any, NoReturn
 from xml.parsers import expat
 
@@ -267,6 +267,12 @@ def _refuse_active(svg: str, prefix: str) -> None:
         parser.Parse(svg, True)
     except expat.ExpatError as error:
         checked.refuse(f"{error}")
+
+
+def described(svg: str) -> str:
+    """Return what an SVG file says of itself, as text; "" where it says nothing."""
+    found = re.search(r"<dc:description>(.*?)</dc:description>", svg, re.DOTALL)
+    return unescape(found[1]) if found else ""
 
 
 def inline_svg(svg: str, prefix: str, alt: str) -> str:

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sparsity import browser, figures, report
 from sparsity import claims_ledger as ledger
-from sparsity import figures, report
 from sparsity.arguments import check_seed
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.crosscheck.verify import verify
@@ -26,6 +26,7 @@ from sparsity.tasks import TaskExecutor, cores
 
 UNFINISHED = "Not finished"  # how index.html begins while a run is under way
 CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"
+EXPLORE = "explore.html"  # the page with sliders, which index.html links
 
 
 def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
@@ -96,6 +97,8 @@ def plates(folder: Path) -> list[Plate]:
 def page(folder: str | os.PathLike[str]) -> Path:
     """Write index.html again from the figures, cross-check and claims in the folder.
 
+    The page with sliders beside it is written too.
+
     Args:
         folder: where `reproduce` wrote them.
 
@@ -122,7 +125,9 @@ def page(folder: str | os.PathLike[str]) -> Path:
         if not whole or judged != [claim.key for claim in ledger.ALL]:
             fix = "its files are not of one whole run of this version; run `sparsity reproduce`"
             raise InputError("out", home, fix)
-        write(last, report.render(drawn, told, records, meta))
+        sliders = browser.html(browser.Start())
+        written = {home / EXPLORE: sliders, last: report.render(drawn, told, records, meta)}
+        write_together(written)
     except InputError:
         raise
     # JSON of the wrong shape, edited or from another version, fails anywhere and in any way.
@@ -242,7 +247,8 @@ def reproduce(
     """Draw every figure, cross-check every route, judge every claim, and write one page of it.
 
     Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json,
-    environment.json and index.html. Each file is written whole or not at all.
+    environment.json, index.html and explore.html, a page with sliders. Each file is written whole
+    or not at all.
 
     Args:
         out: the folder, made if need be.
@@ -270,6 +276,7 @@ def reproduce(
         CROSSCHECK: json_text(record(crosscheck)),
         CLAIMS: json_text(claims),
         ENVIRONMENT: json_text(environment),
+        EXPLORE: browser.html(browser.Start()),
         "index.html": report.render(plates, crosscheck, claims, environment),
     }
     write_together({out / name: content for name, content in contents.items()})

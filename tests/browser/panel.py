@@ -148,7 +148,7 @@ class Panel:
         return found
 
     def python(self) -> str:
-        return self.root.locator("pre.code").inner_text()
+        return self.root.locator("pre.code").first.inner_text()
 
     # --- the hand ---------------------------------------------------------------------------
 

@@ -420,7 +420,7 @@ def test_old_points_vanish_when_the_question_is_another(panel, name, value, beta
 # Keeps, of each chart that is drawn from now on, what it asks and how much is left of old ones.
 _EVERY_CHART = """(selector) => {
   const root = document.querySelector('.sparsity-panel'), plot = root.querySelector('.plot');
-  const words = () => [...root.querySelectorAll('.title-x, .title-y, pre.code')]
+  const words = () => [...root.querySelectorAll('.title-x, .title-y, pre.code:first-child')]
     .map((part) => part.textContent).join();
   const look = () => window.charts.push([words(), plot.querySelectorAll(selector).length]);
   window.charts = [];
@@ -710,7 +710,9 @@ def test_copy_the_python_call(panel):
             "return root.querySelector('.stage .buttons .soft').textContent === 'copied'"
         )
         text = panel.page.evaluate("navigator.clipboard.readText()")
-        *setup, limit, rows_of_n = text.splitlines()
+        numbers, chart = text.split("\n\n")  # tests/test_panel_chart_call.py draws the chart
+        assert ("plot(\n    [Row(" in chart) == (rows == "iid")  # RoPE has no curve against γ
+        *setup, limit, rows_of_n = numbers.splitlines()
         names = {}
         exec("\n".join(setup), names)
         assert float(eval(limit, names)) == pytest.approx(panel.number("live exp", "S"), rel=1e-9)
@@ -838,6 +840,59 @@ def test_a_click_on_the_chart_moves_the_marker(panel):
     assert 5 < float(panel.field("gamma").input_value()) < 15
 
 
+def told(panel):
+    """What is said of the curve at the pointer: the curve, x, the value, of what, its bound."""
+    return panel.root.locator(".told > div").all_text_contents()
+
+
+def test_a_curve_shows_its_values_on_hover(panel):
+    """At a node of the exact law: x, √(n_eff/n) and its bound; of the limit; then nothing."""
+    panel.kernels("exp")
+    panel.wait_for("return root.querySelector('path.exact:not(.stale):not([opacity])')")
+    panel.root.locator(".plot").scroll_into_view_if_needed()
+    chart, box = panel.place("svg.chart"), panel.box()
+
+    def point(u, v):
+        x, y = box["left"] + u * box["width"], box["top"] + (1 - v) * box["height"]
+        panel.page.mouse.move(chart["x"] + x, chart["y"] + y)
+        return told(panel)
+
+    path = panel.path("live exp", "exact")
+    u, v = path[np.argmin(np.abs(path[:, 0] - 0.6))]
+    curve, x, value, of, bound = point(u, v)
+    gamma, shown = (float(text.split(" = ")[1]) for text in (x, value))
+    law = exact("exp", gamma=gamma, length=N)
+    assert curve == f"A  exp, n = {N}"
+    assert gamma == pytest.approx(0.05 * 400**u, rel=1e-3)
+    assert shown == pytest.approx(float(law.S_rms), rel=1e-4)  # of a node, not of a pixel
+    assert (of, bound[:16]) == ("rows of n, exact law", "relative error ≤")
+    u, v = panel.path("live exp")[280]  # where the limit is far below
+    _, x, value, of, bound = point(u, v)
+    gamma, shown = (float(text.split(" = ")[1]) for text in (x, value))
+    assert shown == pytest.approx(math.exp(-(gamma**2) / 2), rel=1e-3)
+    assert (of, bound[:16]) == ("long rows, the limit", "relative error ≤")
+    point(0.5, 0.99)
+    assert panel.root.locator(".told").is_hidden()
+
+
+def test_values_are_read_by_the_keyboard(panel):
+    panel.kernels("exp", "relu2")
+    panel.wait_for(
+        "return root.querySelectorAll('path.exact:not(.stale):not([opacity])').length > 1"
+    )
+    panel.root.locator(".plot").focus()
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        panel.page.keyboard.press(key)
+        seen.append(told(panel))
+    assert [lines[0][0] for lines in seen] == list("AABB")
+    x = [float(lines[1].split(" = ")[1]) for lines in seen]
+    assert x[0] < x[1] > x[3]
+    assert seen[-1][2] in panel.root.locator("[role=status]").inner_text()
+    panel.page.keyboard.press("Escape")
+    assert panel.root.locator(".told").is_hidden()
+
+
 def test_everything_has_a_name_and_can_be_reached(panel):
     panel.kernels("exp", "nonnegative")
     controls = panel.root.locator("input:visible, select:visible, button:visible")
@@ -880,7 +935,7 @@ _PLACES = """(root) => {
 
 
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
-LOOKS = ((1280, DARK), (640, LIGHT), (560, DARK), (1280, LIGHT), (640, DARK), (560, LIGHT))
+LOOKS = ((1280, DARK), (640, LIGHT), (400, DARK), (1280, LIGHT), (560, DARK), (400, LIGHT))
 
 
 @pytest.mark.parametrize(("width", "theme"), wide(LOOKS, LOOKS[:3]))

@@ -1,5 +1,6 @@
 """The page that `sparsity reproduce` writes, as a reader finds it."""
 
+import csv
 import io
 import json
 import re
@@ -265,3 +266,87 @@ def test_figures_follow_the_scheme(opened, scheme):
     wrong = {"light": "filter: invert(1)", "dark": "filter: none; mix-blend-mode: normal"}[scheme]
     with styled(page, f".plate svg {{ {wrong} }}"):
         assert abs(next(grounds(page))[0] - seen[0][0]) > 150
+
+
+def rows_of(name):
+    with (PAGE.parent / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def told(page, name):
+    """What the page says at the pointer, line by line."""
+    return page.locator(f"#figure-{name} .values > div").all_text_contents()
+
+
+@pytest.mark.parametrize("viewport", [WIDE, pytest.param(NARROW, marks=pytest.mark.wide)])
+def test_a_figure_shows_its_values_on_hover(opened, viewport):
+    """At a sampled point of squared ReLU: the numbers of its row in the CSV."""
+    page = opened(viewport=viewport)
+    row = next(
+        r
+        for r in rows_of("relu2")
+        if r["series"] == "β = 1" and 1 < float(r["x"]) < 2 and r["seed"]
+    )
+    places = json.loads(page.locator("#figure-relu2").get_attribute("data-places"))
+    (left, top, width, height), (_, low, high) = places[0]["box"], places[0]["x"]
+    (_, bottom, most), u = places[0]["y"], np.log(float(row["x"]) / low) / np.log(high / low)
+    v = (float(row["estimate"]) - bottom) / (most - bottom)
+    drawing = page.locator("#figure-relu2 .plate > svg")
+    drawing.scroll_into_view_if_needed()
+    box = drawing.bounding_box()
+    k = box["width"] / float(drawing.get_attribute("viewBox").split()[2])
+    page.mouse.move(box["x"] + k * (left + u * width), box["y"] + k * (top + (1 - v) * height))
+    series, x, theory, sample = told(page, "relu2")
+    assert series == "β = 1"
+    assert float(x.rsplit(" ", 1)[1]) == pytest.approx(float(row["x"]), rel=1e-4)
+    assert float(theory.rsplit(" ", 1)[1]) == pytest.approx(float(row["theory"]), rel=1e-4)
+    ((value, half),) = re.findall(r"^Monte Carlo: (\S+) ± (\S+) \(95 %\)$", sample)
+    assert float(value) == pytest.approx(float(row["estimate"]), rel=1e-4)
+    assert float(half) == pytest.approx(1.96 * float(row["stderr"]), rel=0.05)
+    spot = page.locator("#figure-relu2 .spot").bounding_box()
+    near = [spot["x"] + spot["width"] / 2, spot["y"] + spot["height"] / 2]
+    assert near == pytest.approx(
+        [box["x"] + k * (left + u * width), box["y"] + k * (top + (1 - v) * height)], abs=2
+    )
+    page.mouse.move(box["x"] + 5, box["y"] + 5)  # no curve is near
+    assert page.locator("#figure-relu2 .values").is_hidden()
+
+
+def test_values_are_read_by_the_keyboard(opened):
+    page = opened(viewport=WIDE)
+    page.locator("#figure-bias .plate").focus()
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+        seen.append(told(page, "bias"))
+    rows = rows_of("bias")
+    assert [lines[0] for lines in seen] == [rows[0]["series"]] * 2 + [seen[2][0]]
+    assert seen[0][1] != seen[1][1] == seen[2][1]
+    assert seen[2][0] != seen[1][0]
+    page.keyboard.press("Escape")
+    assert page.locator("#figure-bias .values").is_hidden()
+
+
+_FIRST_VALUES = """all => all.map((plate) => {
+  plate.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
+  return [...plate.querySelectorAll('.values > div')].map((line) => line.textContent);
+})"""
+
+
+def test_every_figure_has_values(opened):
+    found = opened(viewport=WIDE).locator("figure[data-places] .plate").evaluate_all(_FIRST_VALUES)
+    assert len(found) >= 19
+    for lines in found:
+        assert len(lines) >= 3
+        assert not [line for line in lines if re.search("NaN|undefined", line)], lines
+
+
+@pytest.mark.wide  # the script only adds: tests/test_report.py has the page without it
+def test_the_page_is_whole_without_scripts(chromium):
+    context = chromium.new_context(java_script_enabled=False, viewport=WIDE)
+    page = context.new_page()
+    page.set_content(PAGE.read_text("utf-8"))
+    assert page.locator(".plate > svg").count() >= 19
+    assert page.locator("figure a[download]").count() >= 19
+    assert page.locator(".values").count() == 0
+    context.close()

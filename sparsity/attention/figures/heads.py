@@ -237,6 +237,7 @@ MAPS_PICTURE = Picture(
     draw=_draw_maps,
     table=_table_maps,
     size=(7.2, 5.6),
+    colours=True,
 )
 
 

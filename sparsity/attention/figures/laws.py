@@ -107,6 +107,7 @@ LAWS_PICTURE = Picture(
     draw=_draw_laws,
     table=_table_laws,
     size=(7.2, 4.2),
+    colours=True,
 )
 
 

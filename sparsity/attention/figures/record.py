@@ -32,6 +32,7 @@ class Picture:
         table: (data) -> (columns, rows) of the numbers that are drawn.
         size: width and height in inches.
         needs: a variable of the dataset without which there is nothing to draw.
+        colours: whether a colour on it is a value, as in a heat map.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Picture:
     table: Callable[[xarray.Dataset], Rows]
     size: tuple[float, float] = (7.2, 4.6)
     needs: str = "gamma"
+    colours: bool = False
 
     def render(self, data: xarray.Dataset) -> dict[str, bytes]:
         """Return the picture's files by suffix, svg, png and csv: same data, same bytes."""

@@ -30,18 +30,21 @@ from sparsity.attention.monitoring.passes import (
     modules_around,
     without_traces,
 )
+from sparsity.attention.monitoring.replay import Replay, attach, without_wrappers
 from sparsity.attention.monitoring.step import sample_rows
 from sparsity.attention.monitoring.tensors import measure_rows
 from sparsity.errors import InputError
 
 _NO_CALL = (
-    "made no call of attention that can be watched; if it is compiled, run this step in "
-    'torch.compiler.set_stance("force_eager"); if it is PyTorch\'s own in eval(), after '
+    "made no call of attention that can be watched; if it is compiled, give the watch what "
+    'torch.compile returned, or run this step in torch.compiler.set_stance("force_eager"); if it '
+    "is PyTorch's own in eval(), after "
     "torch.backends.mha.set_fastpath_enabled(False)"
 )
 _NO_PASS = (
-    "did not run, or ran as compiled code; call the watched model itself, and run the steps to be "
-    'watched in torch.compiler.set_stance("force_eager")'
+    "did not run, or ran as compiled code; call the watched model itself, give the watch what "
+    "torch.compile returned, or run the steps to be watched in "
+    'torch.compiler.set_stance("force_eager")'
 )
 _MAY_NOT_COMPILE = "is not looked at while PyTorch must not compile again"
 _FOREIGN_MODULE = "is called inside it by a module that is no part of the watched model"
@@ -61,12 +64,15 @@ class Watch:
     pass, as of layers that share it, are told apart as "path#0", "path#1" …, in their order. Calls
     in a backward pass, such as those that checkpoints compute again, do not count.
 
-    Compiled code is not seen: run a step to be watched in
-    `torch.compiler.set_stance("force_eager")`. PyTorch's own fused attention, in `eval()` without
+    A compiled model, or one with compiled parts, runs as it was compiled; in a pass that is looked
+    at it is computed again beside that, uncompiled, without gradient, and must give the same up to
+    rounding (`replay`). It is to be compiled before the watch is entered, and given to the watch as
+    `torch.compile` returned it. Of a model in DistributedDataParallel the part of this process is
+    seen. PyTorch's own fused attention, in `eval()` without
     gradient, is seen after `torch.backends.mha.set_fastpath_enabled(False)`.
 
     Args:
-        model: a module of PyTorch; of a compiled one, what it was compiled from.
+        model: a module of PyTorch, compiled or not.
         rows: how many rows of a call, log-spaced with the last; or their positions; None for all.
         every: one of so many passes is looked at, from the first on.
 
@@ -83,9 +89,8 @@ class Watch:
             raise InputError("model", type(model).__name__, "give a torch.nn.Module")
         # Lengths are not known yet: a number of rows is checked here, positions at each call.
         sample_rows(1, rows if np.ndim(rows) == 0 else None)
-        while isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
-            model = model._orig_mod
-        self.model, self.rows, self.every = model, rows, whole("every", every, 1)
+        self._given, self.model = model, without_wrappers(model)
+        self.rows, self.every = rows, whole("every", every, 1)
         self.unseen: dict[str, str] = {}
         self._open: ExitStack | None = None
         self._entered = False
@@ -96,9 +101,10 @@ class Watch:
         self._hooked: set[Any] = set()
         self._warned: set[str] = set()  # reasons, without their details
         # Since the last reading: modules named as attention that ran, how many passes there were,
-        # how many were looked at, whether compiled code ran, and statistics of calls by module.
+        # how many were looked at and computed again, whether compiled code ran, and statistics of
+        # calls by module.
         self._ran: set[Any] = set()
-        self._passes = self._looked = 0
+        self._passes = self._looked = self._replayed = 0
         self.compiled = False
         self._seen: dict[str, list[dict[str, Any]]] = {}
 
@@ -114,6 +120,8 @@ class Watch:
         with ExitStack() as opened:
             self._hooked.clear()
             self._learn_modules(opened)
+            for put_back in attach(self._given, self._begin_compiled, self._look_at_compiled):
+                opened.callback(put_back)
             self._open = opened.pop_all()
         self._entered = True
         return self
@@ -140,7 +148,7 @@ class Watch:
         self._warn_of_unseen(idle=self._open is not None)
         with self._lock:
             seen, self._seen = self._seen, {}
-            self._passes = self._looked = 0
+            self._passes = self._looked = self._replayed = 0
             self.compiled = False
             self._ran.clear()
         # Only now is it known which modules attended several times in a pass.
@@ -160,7 +168,7 @@ class Watch:
     def _learn_modules(self, opened: ExitStack) -> None:
         """Learn the modules of the model and where they find functions, and hook the new ones."""
         modules = dict(self.model.named_modules())
-        names = {part: name.replace("_orig_mod.", "") for name, part in modules.items()}
+        names = {part: _without_orig_mod(name) for name, part in modules.items()}
         self._names = {part: name or "model" for part, name in names.items()}
         self._places = interception.places_of_attention(list(self._names))
         self._attentions = {part for part in self._names if _is_attention(part)}
@@ -219,6 +227,54 @@ class Watch:
             current.depth -= 1
             if not current.depth:
                 self._end_pass(current)
+
+    def _begin_compiled(self, module: Any) -> bool:
+        """Return whether a call of a compiled module is looked at; one that is not is counted."""
+        if self._open is None or in_backward():
+            return False
+        current = self._pass_of_thread()
+        if current is not None:
+            return current.looking
+        with self._lock:
+            name = self._names.get(without_wrappers(module), "model")
+            if self._begun[name] % self.every:
+                self._begun[name] += 1
+                self._passes += 1
+                return False
+        return True  # computed again, it is counted as any pass
+
+    def _look_at_compiled(self, module: Any, compiled: Any, args: Any, kwargs: Any) -> Any:
+        """Run compiled code and return its output, then compute the same again to measure it."""
+        inner, again = without_wrappers(module), None
+        name = self._names.get(inner, "model")
+        try:
+            again = Replay(inner, args, kwargs)
+        except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
+            self.note(name, error)
+            with self._lock:
+                self._begun[name] += 1
+                self._passes += 1
+        around = self._pass_of_thread()
+        if around is not None:
+            around.stop()  # functions that are replaced would be compiled anew
+        output = compiled(*args, **kwargs)
+        if around is not None:
+            around.stop = interception.listen(self._measure_call, self._places)
+        if again is not None:
+            with self._lock:
+                before = {path: len(calls) for path, calls in self._seen.items()}
+            try:
+                again.run(output)
+                self._replayed += 1
+            except Exception as error:  # noqa: BLE001
+                with self._lock:  # what was measured is not what the compiled code did
+                    self._seen = {
+                        path: calls[: before[path]]
+                        for path, calls in self._seen.items()
+                        if path in before
+                    }
+                self.note(name, error)
+        return output
 
     def _pass_of_thread(self) -> Pass | None:
         return self._running.get(threading.get_ident())
@@ -285,8 +341,8 @@ class Watch:
             idle: whether to warn as well if there was no pass since the last reading.
         """
         with self._lock:
-            if self.compiled or (idle and not self._passes):
-                self.unseen["model"] = _NO_PASS
+            if (self.compiled and not self._replayed) or (idle and not self._passes):
+                self.unseen.setdefault("model", _NO_PASS)
             self.unseen |= dict.fromkeys(self._silent_modules(), _NO_CALL)
             kinds: dict[str, tuple[str, list[str]]] = {}
             for path, reason in self.unseen.items():
@@ -317,6 +373,11 @@ class Watch:
         if self._looked and not (found or known):
             return ["model"]
         return sorted(x for x in found if not any(x != y and _is_within(y, x) for y in found))
+
+
+def _without_orig_mod(path: str) -> str:
+    """Return the path that a module has where nothing in the model is compiled."""
+    return ".".join(part for part in path.split(".") if part != "_orig_mod")
 
 
 def _is_attention(part: Any) -> bool:

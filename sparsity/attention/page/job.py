@@ -87,7 +87,8 @@ def write_report(
     data = _over_runs(data)
     claims, out = [*claims_model.judge(data), *head_claims], folder(out)
     plates = [
-        Plate(x.name, x.title(data), x.caption, x.alt, x.render(data)) for x in pictures.drawn(data)
+        Plate(x.name, x.title(data), x.caption, x.alt, x.render(data), x.colours)
+        for x in pictures.drawn(data)
     ]
     contents: dict[str, bytes | str] = {
         f"{plate.name}.{suffix}": content

@@ -223,21 +223,27 @@ function build(root, setting, talk, id) {
   const parts = {
     boxes, offer, formula, mistake, rows, query, x, y, argument, parameters, sampling,
     general: h("div", { class: "message", role: "alert" }),
-    stage: h("div", { class: "plot" }),
+    stage: h("div", { class: "plot", tabindex: 0, role: "group",
+      "aria-label": "Chart: arrow keys read its curves, a click sets the marker" }),
+    spot: h("span", { class: "spot", hidden: true }),
+    told: h("div", { class: "told", hidden: true }),
     key: h("div", { class: "key", "aria-hidden": "true" }),
     status: h("div", { class: "status" }),
     spoken: h("div", { class: "spoken", role: "status", "aria-live": "polite" }),
     table: h("div", { class: "numbers", role: "region", tabindex: 0, "aria-label": "Numbers at the marker" }),
     formulas: h("div", { class: "formulas", role: "region", tabindex: 0, "aria-label": "Formulas" }),
     code: h("pre", { class: "code", tabindex: 0, "aria-label": "The Python call" }),
+    chart: h("pre", { class: "code", tabindex: 0, "aria-label": "The call that draws this chart" }),
   };
-  parts.copy = button("Copy the Python call", "The calls that compute these numbers", async () => {
-    const done = await copyText(parts.code.textContent, parts.code);
+  parts.copy = button("Copy the Python call",
+    "The calls that compute these numbers and draw this chart", async () => {
+    const done = await copyText(parts.whole(), parts.codes);
     parts.spoken.textContent = parts.copied.textContent = done ? "copied" : "select it and copy";
     clearTimeout(parts.forget); // of an earlier copy
     parts.forget = setTimeout(() => { parts.copied.textContent = ""; }, 3000);
   });
   parts.copied = h("span", { class: "soft" });
+  parts.codes = h("div", {}, parts.code, parts.chart);
   parts.pin = button("Pin these curves", "Keep them for comparison", () => talk.edit("pin", true));
   parts.reset = button("Reset", "Back to the start; unpins all", () => {
     Object.values(parameters).forEach((p) => p.say(""));
@@ -260,7 +266,7 @@ function build(root, setting, talk, id) {
     h("div", { class: "stage" },
       h("div", { class: "picture" }, parts.stage, parts.key, parts.status),
       parts.table, parts.formulas,
-      parts.code, h("div", { class: "buttons" }, parts.copy, parts.svg, parts.csv, parts.copied),
+      parts.codes, h("div", { class: "buttons" }, parts.copy, parts.svg, parts.csv, parts.copied),
       parts.spoken));
   return parts;
 }
@@ -280,11 +286,12 @@ function fillTable(parts, picture, theme, talk) {
     if (curve.pin !== null) name.append(" ", h("button", { type: "button", class: "small",
       "aria-label": `Unpin ${curve.full}`, onclick: () => talk.edit("unpin", curve.pin) }, "unpin"));
     const sampled = mc ? `${mc.of} = ${show(mc.value)} ± ${show(mc.half, 2)}` : "—";
-    const mark = h("td", mc?.warning ? { class: "doubtful", title: mc.warning } : {}, sampled);
+    const mark = h("td", { "data-title": head.at(-1),
+      ...(mc?.warning ? { class: "doubtful", title: mc.warning } : {}) }, h("span", {}, sampled));
     if (mc?.warning) mark.append(h("div", { class: "soft" }, "error bar not to be trusted"));
-    const number = (value, of) => h("td", { "data-of": of, "data-value": value ?? "" }, show(value));
-    const numbers = picture.columns.map(({ of }) => {
-      const cell = number(r[of], of);
+    const numbers = picture.columns.map(({ of, title }) => {
+      const cell = h("td", { "data-of": of, "data-value": r[of] ?? "", "data-title": title },
+        show(r[of]));
       if (of === "n_eff" && r.n_eff !== null) cell.append(h("span", { class: "soft of" }, ` of ${show(r.n, 7)}`));
       return cell;
     });
@@ -347,7 +354,8 @@ function render({ model, el }) {
     const theme = (root.dataset.theme = themeOf(holder));
     for (const [key] of looks) if (!picture.curves.some((c) => c.id === key)) looks.delete(key);
     for (const curve of picture.curves) curve.look = lookOf(curve);
-    parts.stage.replaceChildren(drawChart(options()));
+    parts.stage.replaceChildren(drawChart(options()), parts.spot, parts.told);
+    parts.retell();
     const shown = `${picture.floor ? floorWords(picture) : ""} ${picture.state.sampling}`;
     if (parts.key.dataset.shown !== shown) parts.legend();
     parts.key.dataset.shown = shown;
@@ -442,6 +450,8 @@ function render({ model, el }) {
     [picture, data] = [message, next];
     apply(picture.state);
     parts.code.textContent = picture.python;
+    clearTimeout(parts.writing); // while a slider moves, layout of a long text would hold up curves
+    parts.writing = setTimeout(() => { parts.chart.textContent = picture.plot; }, 100);
     if (!talk.waiting) parts.status.textContent = picture.working ? `${picture.working} …` : "";
     showFormulas();
     draw();
@@ -477,18 +487,62 @@ function render({ model, el }) {
     ].map(([d, dash, width, title]) => `<span><svg width="27" height="10" viewBox="0 0 27 10"><path d="${
       d}" fill="${title.startsWith("M") ? "currentColor" : "none"}" stroke="currentColor" stroke-width="${width}" stroke-dasharray="${
       dash}"/></svg>${title}</span>`).join(""); };
+    parts.whole = () => `${picture.python}\n\n${picture.plot}`;
     parts.saveSVG = () => {
       const lines = picture.curves.map((c) => ({
         words: `${c.letter}  ${c.title}`, color: c.look.light }));
       save("sparsity.svg", "image/svg+xml", exportChart(options(), lines));
     };
+    let place = null, pointer = null; // what is told of, and where the pointer is
+    const hide = () => { place = null; parts.spot.hidden = parts.told.hidden = true; };
+    const tell = (found, aloud = false) => {
+      if (!found) return hide();
+      place = found;
+      const box = parts.stage.firstChild.getBoundingClientRect(), at = frame(box.width, box.height);
+      const x = at.x(place.u), y = at.y(place.v), words = placeWords(picture, place);
+      parts.told.replaceChildren(...words.map((line) => h("div", {}, line)));
+      parts.spot.hidden = parts.told.hidden = false;
+      Object.assign(parts.spot.style, { left: `${x}px`, top: `${y}px`,
+        borderColor: place.curve.look[root.dataset.theme] });
+      const { offsetWidth: w, offsetHeight: high } = parts.told;
+      parts.told.style.left = `${Math.max(Math.min(x + 12, box.width - w), 0)}px`;
+      parts.told.style.top = `${y + 14 + high < box.height ? y + 14 : Math.max(y - 14 - high, 0)}px`;
+      if (aloud) parts.spoken.textContent = words.join(", ");
+    };
+    const hover = () => {
+      const box = parts.stage.firstChild.getBoundingClientRect(), at = frame(box.width, box.height);
+      tell(nearestPlace(picture, data, at, pointer.x - box.left, pointer.y - box.top));
+    };
+    parts.retell = () => { // of the new picture
+      if (dragging || !place) return hide();
+      if (pointer) return hover();
+      const curve = picture.curves.find(({ id }) => id === place.curve.id);
+      tell(curve ? steppedPlace(picture, data, { ...place, curve }, 0, 0) : null);
+    };
+    parts.stage.addEventListener("keydown", (event) => {
+      const [along, across] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1],
+        ArrowUp: [0, -1] }[event.key] ?? [];
+      if (event.key === "Escape") hide();
+      if (along === undefined) return;
+      event.preventDefault();
+      event.stopPropagation(); // the notebook has keys of its own
+      pointer = null;
+      tell(steppedPlace(picture, data, place, along, across), true);
+    });
+    parts.stage.addEventListener("blur", hide);
+    parts.stage.addEventListener("pointerleave", () => { pointer = null; hide(); });
     const toValue = (event) => {
       const box = parts.stage.firstChild.getBoundingClientRect(), at = frame(box.width, box.height);
       const u = Math.min(Math.max((event.clientX - box.left - at.left) / at.w, 0), 1);
       const apart = [...data.slice(...picture.axis.stops)].map((place) => Math.abs(place - u));
       return parts.parameters[picture.axis.x].stops.list[apart.indexOf(Math.min(...apart))];
     };
-    const move = (event) => { if (dragging) talk.edit(picture.axis.x, toValue(event)); };
+    const move = (event) => {
+      pointer = { x: event.clientX, y: event.clientY };
+      if (!dragging) return hover();
+      hide();
+      talk.edit(picture.axis.x, toValue(event));
+    };
     parts.stage.addEventListener("pointerdown", (event) => {
       dragging = true;
       parts.stage.setPointerCapture(event.pointerId);
