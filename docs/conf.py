@@ -70,7 +70,7 @@ mathjax_path = "tex-svg.js"
 def setup(app):
     """The generated pages first; docstrings are plain words, not reStructuredText."""
     pages.write(HERE / "generated")
-    # Before Sphinx reads defaults from the source, which has **parameters in place of their names.
-    app.connect("autodoc-before-process-signature", as_in_source, priority=400)
+    for function in (getattr(sparsity, name) for name in sparsity.__all__):
+        as_in_source(function.__init__ if isinstance(function, type) else function)
     app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", without_addresses)

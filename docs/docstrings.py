@@ -70,10 +70,10 @@ def as_rst(app, what, name, obj, options, lines):
     lines[:] = _returns("".join(parts).split("\n"))
 
 
-def as_in_source(app, obj, bound_method):
+def as_in_source(function):
     """Show `**parameters` as the source has it: the names of all kernels' would fill the page."""
-    if hasattr(obj, "__signature__"):
-        del obj.__signature__
+    if "__signature__" in getattr(function, "__dict__", {}):
+        del function.__signature__
 
 
 def without_addresses(app, what, name, obj, options, signature, returned):

@@ -199,6 +199,7 @@ def run_side_by_side(
     """
     started = time.perf_counter()
     seconds, steps, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
+    failed: list[BaseException] = []
 
     def timed(name: str, work: Callable[..., Any]) -> Any:
         # A thread cannot be ended from outside: each part ends itself at its next step.
@@ -209,7 +210,15 @@ def run_side_by_side(
             if progress is not None:
                 progress(round(sum(steps.values())), 100)
 
-        result = work(step)
+        step(0, 1)  # a part that waited for its turn while another failed does not begin
+        try:
+            result = work(step)
+        except BaseException as error:
+            # Here and not where it is waited for: this thread takes up the next part sooner, which
+            # happened on Python 3.13. The first error is why the others end.
+            failed.append(error)
+            stop.set()
+            raise
         seconds[name] = time.perf_counter() - started
         return result
 
@@ -218,8 +227,9 @@ def run_side_by_side(
     with ThreadPoolExecutor(min(len(_PARTS), max(cores(), 2))) as pool:
         try:
             parts = [pool.submit(timed, *part) for part in zip(_PARTS, works, strict=True)]
-            for part in wait(parts, return_when=FIRST_EXCEPTION).done:
-                part.result()  # raises what it has raised
+            wait(parts, return_when=FIRST_EXCEPTION)
+            if failed:
+                raise failed[0]
             return [part.result() for part in parts], seconds
         except BaseException:  # Ctrl-C included: the other parts end at their next step
             stop.set()
