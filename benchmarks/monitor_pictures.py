@@ -129,7 +129,9 @@ if __name__ == "__main__":
     matplotlib.use("Agg")
     logged, steps = train()
     ax = sparsity.monitoring.plot_training(logged, steps, layer="layer1")
-    ax.figure.savefig(DOCS / "training.png", dpi=110, metadata={"Software": None})
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # the one that was made for these axes
+    figure.savefig(DOCS / "training.png", dpi=110, metadata={"Software": None})
     write("training.csv", [{"step": at, **each} for at, each in zip(steps, logged, strict=True)])
     weights, names = head(sys.argv[1])
     picture = sparsity.measurement.plot_head(weights, names)

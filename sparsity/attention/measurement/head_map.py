@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.arguments import reals, several
+from sparsity.arguments import reals, several, text
 from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
 
@@ -82,6 +82,8 @@ def plot_head(
     Raises:
         InputError: no matrix of weights, or tokens that do not fit.
     """
+    if title is not None:
+        text("title", title, "give a text")
     p = np.asarray(reals("weights", weights), np.float64)
     if p.ndim != 2 or not 2 <= p.shape[0] <= p.shape[1] <= _MOST_TOKENS:
         fix = f"give one head, [queries, keys], of at most {_MOST_TOKENS} keys"
