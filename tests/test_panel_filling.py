@@ -14,7 +14,7 @@ from sparsity import exact as exact_law
 from sparsity.kernels import ALL
 from sparsity.panel import background, opened
 from sparsity.panel.axes import FIRST_NODES, LEAST_NODES, MOST_NODES, Axes, even_places, next_places
-from sparsity.panel.curve import previewed_limit
+from sparsity.panel.curve import exact_value, previewed_limit
 from sparsity.panel.picture import picture
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import LruCache, Store
