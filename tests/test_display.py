@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,6 +124,8 @@ def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
     )
     found = CrossCheck(False, cells, (), 1e-4, 1e-3, 0)
     assert repr(found).startswith("CrossCheck(NOT IN AGREEMENT")
+    short = CrossCheck(False, (replace(cells[1], verdict="not enough evidence"),), (), 1e-4, 9, 0)
+    assert repr(short).startswith("CrossCheck(NOT ENOUGH EVIDENCE in 1 cells, no disagreement")
     assert list(found.to_dataframe()["verdict"]) == ["agree", "disagree"]
     shown = found._repr_html_()
     assert "where(s&lt;1, 1, 0)" in shown

@@ -240,7 +240,7 @@ def split_quantities(of: tuple[str, ...]) -> list[str]:
 
 _VERDICTS = {
     **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
-    **dict.fromkeys(("REFINED", "refined", "not enough evidence"), "yellow"),
+    **dict.fromkeys(("REFINED", "refined", "not enough evidence", "NOT ENOUGH EVIDENCE"), "yellow"),
     **dict.fromkeys(("REPORTED", "reported"), "yellow"),
     **dict.fromkeys(("REFUTED", "refuted", "NOT IN AGREEMENT", "disagree"), "red"),
 }
