@@ -215,13 +215,14 @@ def test_every_figure_has_words_and_data(checked):
     saved = [a["download"] for tag, a in checked.seen if tag == "a" and "download" in a]
     assert saved == ["first.csv", "second.csv"]
     links = [a["href"] for tag, a in checked.seen if tag == "a"]
-    assert [link for link in links if link[0] != "#" and ":" not in link] == list(BESIDE["a"])
+    beside = [link for link in links if link[0] != "#" and ":" not in link]
+    assert beside == [reproduction.EXPLORE, *BESIDE["a"]]
 
 
 def test_the_page_leads_to_the_files_beside_it():
     page = (FIGURES / "index.html").read_text("utf-8")
     links = re.findall(r'<a href="([^#][^"]*)"', page)
-    assert len(links) == 2 * len(figures.ALL) == len(set(links))
+    assert len(links) == len(set(links)) == 2 * len(figures.ALL) + 1  # and the page to explore
     assert [link for link in links if not (FIGURES / link).is_file()] == []
     assert page.count(" data-places=") == len(figures.ALL)
     assert page.count(SCRIPT) == 1
