@@ -104,7 +104,7 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
     options = dict(zip(given[::2], given[1::2], strict=True))
     assert found["n"] == (int(options["--length"]) if "--length" in options else None)
     head, line, definition, *_, theory = text.splitlines()
-    assert head.startswith(f"{name} (")
+    assert head.startswith((f"{name} (", f"{name} at "))  # a title that says no more is left out
     assert f"{shown} = {found['S']:.8g} ±" in line
     assert words in definition
     assert theory.startswith(f"theory: {shown} = {found['theory']['value']:.8g} ({method}")

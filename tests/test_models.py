@@ -421,7 +421,7 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
     cases = [
         (["--text", empty], "has no words"),
         (["--text", binary], "UTF-8"),
-        (["--text", tmp_path / "nowhere.txt"], "no such file"),
+        (["--text", tmp_path / "nowhere.txt"], "is not there"),
         (["--text", empty, "--text", good, "--tokens", 120], "has no words"),
         (["--text", good, "--tokens", 127], "tokens; give a longer text"),
         (["--text", good, "--tokens", 129], "trained on 128"),

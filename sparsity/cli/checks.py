@@ -229,8 +229,8 @@ def reproduce(out: str, seed: int, page: bool, executor: Any, as_json: bool) -> 
     if page:
         refuse_missing("out", out, "`sparsity reproduce` writes it")
     else:
+        common.prepare_long_work()  # before the check, which imports NumPy
         refuse_unwritable_folder(out)
-        common.prepare_long_work()
     from sparsity.report import reproduction
 
     if page:

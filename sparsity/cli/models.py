@@ -113,7 +113,9 @@ def measure(
         raise InputError("text", None, "give a folder or files of texts, or --text FILE")
     if not any(map(os.path.exists, every_text)):  # one of several is named and passed over
         refuse_missing("text", every_text[0], "give a folder or files of texts")
-    refuse_unwritable(netcdf_path(str(options["out"])))
+    out = str(options["out"])
+    # What is there may be a file that this run reads, which is said first, and later.
+    refuse_unwritable(out if os.path.exists(out) else netcdf_path(out))
     if report is not None:
         refuse_unwritable_folder(report, "out")
     with common.progress("layers") as step:
