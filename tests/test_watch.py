@@ -410,6 +410,25 @@ def test_inductor_is_watched_without_a_changed_bit():
     assert logs[0] == pytest.approx(plain[0], rel=1e-6, abs=1e-6)
 
 
+def test_dropout_that_inductor_draws_otherwise_is_said_where_a_loss_would_hide_it():
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = Model(dropout=0.2)()
+
+        def forward(self, x):
+            return (1 + 1e-4 * self.blocks(x)).square().mean()  # to a permille the same
+
+    def wrap(model):
+        return torch.compile(model, fullgraph=True)
+
+    logs, said, watch = same_bits(Loss, wrap, lambda model, wrapped: wrapped)
+    assert logs == [{}, {}, {}]
+    assert len(said) == 1
+    assert "draws random numbers" in said[0]
+    assert list(watch.unseen) == ["model"]
+
+
 def test_compiled_code_that_does_something_else_is_not_seen():
     def another(graph, inputs):
         def run(*given):
@@ -455,6 +474,34 @@ def test_what_a_second_pass_might_change_is_not_seen():
     assert model._orig_mod.blocks[0].last  # the model is whole
     model(states())
     assert model.count == 3
+
+
+def test_a_second_pass_starts_where_the_first_did_and_leaves_nothing():
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = Model(dropout=0.0)()
+            self.scale = torch.nn.Buffer(torch.ones(()))
+            self.passes = 0
+
+        def forward(self, x):
+            self.passes += 1
+            self.scale.mul_(0.5)  # and the backward pass needs it
+            return self.blocks(x * self.scale) * self.scale
+
+    plain = same_bits(Counts)[0]
+    for wrap in (compiled, in_place):
+        made = []
+
+        def kept(model, wrap=wrap, made=made):
+            made.append(model)
+            return wrap(model)
+
+        logs, said, _ = same_bits(Counts, kept, lambda model, wrapped: wrapped)
+        assert said == []
+        assert logs == plain
+        assert [(x.passes, float(x.scale)) for x in made] == [(3, 0.125)] * 2
+    assert plain[0] != plain[1]
 
 
 def test_a_data_parallel_model_is_seen_compiled_or_not():

@@ -20,8 +20,9 @@ from sparsity.attention.monitoring.call import Unseen
 
 # How far outputs may be off each other, relative to their largest: fused code adds in another order
 # and keeps more digits between operations. In float32 that leaves five digits, in half precision
-# two; dropout that draws other numbers is off by about its rate.
+# two.
 _OFF_SINGLE, _OFF_HALF = 1e-3, 5e-2
+_FORCE_EAGER = 'run the steps to be watched in torch.compiler.set_stance("force_eager")'
 
 
 class CompiledCall(NamedTuple):
@@ -108,12 +109,11 @@ class Replay:
     """
 
     def __init__(self, module: Any, args: Any, kwargs: Any) -> None:
-        torch = library("torch", "torch")
         self.module = without_wrappers(module)
         self.args, self.kwargs = _kept(args), _kept(kwargs)
-        self._random = torch.get_rng_state()
         self._devices = sorted({x.device.index for x in self.module.parameters() if x.is_cuda})
-        self._random_of_devices = [torch.cuda.get_rng_state(i) for i in self._devices]
+        self._random = _random_states(self._devices)
+        self._attributes = _attributes(self.module)
 
     def run(self, output: Any) -> None:
         """Compute the call again, uncompiled, and leave no trace in the model.
@@ -122,33 +122,70 @@ class Replay:
             output: what the compiled code gave.
 
         Raises:
-            Unseen: this gives something else.
+            Unseen: this gives something else, or draws other random numbers.
         """
         torch = library("torch", "torch")
+        drawn = _random_states(self._devices)
         with contextlib.ExitStack() as context:
             context.enter_context(torch.random.fork_rng(self._devices))
             context.enter_context(torch.compiler.set_stance("force_eager"))
             context.enter_context(torch.no_grad())
-            context.enter_context(_unchanged_buffers(self.module))
-            torch.set_rng_state(self._random)
-            for device, state in zip(self._devices, self._random_of_devices, strict=True):
+            context.enter_context(_attributes_as_before(self._attributes))
+            torch.set_rng_state(self._random[0])
+            for device, state in zip(self._devices, self._random[1:], strict=True):
                 torch.cuda.set_rng_state(state, device)
             # `__call__` would run the compiled code of a module that was compiled in place.
             again = self.module._call_impl(*self.args, **self.kwargs)
+            drawn_again = _random_states(self._devices)
+        # Outputs would not always tell: dropout drawn otherwise may change a loss by little.
+        if not all(torch.equal(x, y) for x, y in zip(drawn, drawn_again, strict=True)):
+            raise Unseen(
+                "is compiled, and draws random numbers, as for dropout, otherwise than uncompiled "
+                f"code does; {_FORCE_EAGER}"
+            )
         _require_same(_numbers(again), _numbers(output))
 
 
-@contextlib.contextmanager
-def _unchanged_buffers(module: Any) -> Iterator[None]:
-    """Put buffers back, such as running means, that a pass in between has changed."""
+def _random_states(devices: list[int]) -> list[Any]:
+    """Return the states of the generators of random numbers of the CPU and of these GPUs."""
     torch = library("torch", "torch")
-    before = [(x, x.detach().clone()) for x in module.buffers()]
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in devices)]
+
+
+def _attributes(module: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """Return the attributes of all parts of a module as they are, with copies of its buffers.
+
+    A pass may count its calls, keep running means or the last of its queries.
+    """
+    copies = {id(x): x.detach().clone() for x in module.buffers()}
+    return [
+        (part, {**vars(part), "_buffers": {
+            name: copies.get(id(x)) for name, x in part._buffers.items()}})
+        for part in module.modules()
+    ]  # fmt: skip
+
+
+@contextlib.contextmanager
+def _attributes_as_before(before: list[tuple[Any, dict[str, Any]]]) -> Iterator[None]:
+    """Give parts of a module the attributes of before, and then the present ones back.
+
+    Nothing is written into buffers: the backward pass that follows may need them, and refuses those
+    that were written to.
+    """
+    present = [(part, dict(vars(part))) for part, _ in before]
     try:
+        _set_attributes(before)
         yield
     finally:
-        for buffer, kept in before:
-            if not torch.equal(buffer, kept):
-                buffer.copy_(kept)
+        _set_attributes(present)
+
+
+def _set_attributes(given: list[tuple[Any, dict[str, Any]]]) -> None:
+    for part, attributes in given:
+        own = vars(part)
+        own.update(attributes)
+        for name in own.keys() - attributes.keys():
+            del own[name]
 
 
 def _kept(x: Any) -> Any:
@@ -198,7 +235,5 @@ def _require_same(found: list[Any], wanted: list[Any]) -> None:
         most = (_OFF_HALF if half else _OFF_SINGLE) * y.double().abs().max() if y.numel() else 0.0
         if y.numel() and not bool(((x.double() - y.double()).abs() <= most).all()):
             raise Unseen(
-                "is compiled, and gives something else than uncompiled code; if it has dropout, "
-                "whose random numbers differ then, run the steps to be watched in "
-                'torch.compiler.set_stance("force_eager")'
+                f"is compiled, and gives something else than uncompiled code; {_FORCE_EAGER}"
             )

@@ -264,6 +264,7 @@ class Watch:
         if again is not None:
             with self._lock:
                 before = {path: len(calls) for path, calls in self._seen.items()}
+                ran = set(self._ran)
             try:
                 again.run(output)
                 self._replayed += 1
@@ -274,6 +275,7 @@ class Watch:
                         for path, calls in self._seen.items()
                         if path in before
                     }
+                    self._ran = ran
                 self.note(name, error)
         return output
 

@@ -1,0 +1,99 @@
+"""The watch over a model that trains on several processes: each sees its own texts, to the bit."""
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring import Watch
+
+pytestmark = [
+    pytest.mark.model,  # needs PyTorch; run with `pytest -m model`
+    pytest.mark.filterwarnings("error:Watch"),
+]
+
+T, HEADS, WIDTH, STEPS = 12, 2, 16, 3
+
+
+def make() -> Any:
+    torch = library("torch")
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(WIDTH, 3 * WIDTH)
+
+        def forward(self, x):
+            q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+                       for part in self.inner(x).chunk(3, -1))  # fmt: skip
+            attend = torch.nn.functional.scaled_dot_product_attention
+            return x + attend(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+    torch.manual_seed(1)
+    return torch.nn.Sequential(Attention(), Attention())
+
+
+def train(parallel: Any, rank: int, watch: Any = None) -> tuple[list[Any], list[dict[str, float]]]:
+    """Loss and weights of each step, and what was logged."""
+    torch = library("torch")
+    kept, logs = [], []
+    optimizer = torch.optim.AdamW(parallel.parameters(), lr=1e-2)
+    for step in range(STEPS):
+        drawn = torch.Generator().manual_seed(10 * rank + step)
+        loss = parallel(3 * torch.randn(2, T, WIDTH, generator=drawn)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        kept += [loss.detach(), *(p.detach().clone() for p in parallel.parameters())]
+        logs.append(watch.log() if watch else {})
+    return kept, logs
+
+
+def work(rank: int, size: int, file: str, given: str, answers: Any) -> None:
+    """Train with and without a watch in one of several processes, and tell what was found."""
+    torch, distributed = library("torch"), library("torch.distributed")
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=size)
+    try:
+        wrap: Callable[[Any], Any] = torch.nn.parallel.DistributedDataParallel
+        bare, _ = train(wrap(make()), rank)
+        model = make()
+        parallel = wrap(model)
+        with Watch(parallel if given == "parallel" else model) as watch:
+            seen, logs = train(parallel, rank, watch)
+        with Watch(make()) as watched_alone:
+            _, of_alone = train(watched_alone.model, rank, watched_alone)
+        same = [torch.equal(a, b) for a, b in zip(bare, seen, strict=True)]
+        answers.put((rank, same, logs, of_alone, watch.unseen, float(seen[-3].sum())))
+    finally:
+        distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("given", ["parallel", "model"])
+@pytest.mark.slow  # processes start for 20 s
+@pytest.mark.parametrize("size", [1, 2])
+def test_each_process_sees_its_own_texts_and_trains_to_the_same_bits(size, given, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    file = str(tmp_path / "store")
+    running = [context.Process(target=work, args=(rank, size, file, given, answers))
+               for rank in range(size)]  # fmt: skip
+    for process in running:
+        process.start()
+    # Each tells what it found before it ends.
+    found = sorted([answers.get(timeout=120) for _ in running], key=lambda x: x[0])
+    for process in running:
+        process.join(60)
+        assert process.exitcode == 0
+    for _, same, logs, of_alone, unseen, _ in found:
+        assert len(same) == STEPS * 5
+        assert all(same)
+        assert unseen == {}
+        # The weights of the first step are those of a model alone; later ones are shared.
+        assert logs[0] == of_alone[0]
+        assert (logs == of_alone) == (size == 1)
+        assert all("0.head0/n_eff" in log for log in logs)
+    assert len({weights for *_, weights in found}) == 1
+    assert len({log[0]["all/n_eff"] for _, _, log, *_ in found}) == size
