@@ -78,5 +78,5 @@ def as_in_source(function):
 
 def without_addresses(app, what, name, obj, options, signature, returned):
     """A default that is a function is shown as dots: its address is another in each build."""
-    shown = signature and re.sub(r"<[^<>]*>", "...", signature)
+    shown = signature and re.sub(r"<(?:[^<>]|<[^<>]*>)*>", "...", signature)
     return shown, returned

@@ -1,7 +1,7 @@
 """Files that lie about themselves, made from the tiny models: each is refused in one line, or read.
 
-`variants(home)` makes them under a folder. Of each it is said by which command it is read, and
-what is to come of it: "refused", "read" with the base model's own numbers, or "either" where a
+`variants(home)` makes them under a folder. Each comes with the command that reads it, and
+with what is to come of it: "refused", "read" with the base model's own numbers, or "either" where a
 byte was changed at random.
 """
 

@@ -165,7 +165,8 @@ def test_the_answers_shown_are_the_answers_printed(command):
 STILTED = re.compile(
     r"has not this|have not this|abscissa|(?<!co)(?<!co-)ordinate\b|out of reach of any row|"
     r"error in doubt|hold the row|fall together|falls together|speed of the hand|"
-    r"how long a user waits|between the two freezings|laws part\b|so many as are asked for",
+    r"how long a user waits|between the two freezings|laws part\b|so many as are asked for|"
+    r"(?:is|are) said by\b",
     re.IGNORECASE,
 )
 
@@ -187,5 +188,6 @@ def test_words_are_those_of_the_field():
     ]
     assert not found
     said = "has not this axis, the ordinate, two laws part, at most so many as are asked for"
-    assert len(STILTED.findall(said)) == 4
+    said += ", its name is said by its label"
+    assert len(STILTED.findall(said)) == 5
     assert not STILTED.search("a coordinate, and what the laws partly say")

@@ -105,7 +105,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         tokens = None
     for quantity in quantities.ALL:
         if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
-            continue  # a linear image of another quantity is held by that one's cell
+            continue  # a linear image of another quantity, whose own cell checks both
         # Laws that refuse this row stay candidates, to be left out with their own reason.
         if quantity.has_law and capabilities(row, quantity, n).missing is None:
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))

@@ -1,6 +1,7 @@
 """The documentation, built as CONTRIBUTING says: whole, offline, and fit for a phone."""
 
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -31,6 +32,10 @@ CUT = """() => {
     .map((e) => e.outerHTML.slice(0, 120));
 }"""
 SCROLLS = "() => document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
+# Source whose lines do not fit their box. What a notebook printed may be wider: it scrolls.
+CODE_CUT = """() => [...document.querySelectorAll('div.highlight pre')]
+  .filter((e) => !e.closest('.cell_output') && e.scrollWidth > e.clientWidth + 1)
+  .map((e) => e.innerText.slice(0, 120))"""
 READY = "() => window.MathJax?.startup?.promise"
 
 
@@ -46,6 +51,9 @@ def _contributing():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    """The site, built here, or where `SPARSITY_SITE` says that it was built a moment ago."""
+    if built := os.environ.get("SPARSITY_SITE"):
+        return Path(built).resolve()
     out = tmp_path_factory.mktemp("site")
     done = subprocess.run([*command(), str(out)], cwd=HOME, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -77,6 +85,7 @@ def test_every_public_name_is_in_the_reference(site):
     told = set(re.findall(r'id="(?:module-)?sparsity\.([\w.]+)"', text))
     assert set(sparsity.__all__) - told == set()
     assert "no_such_name" not in told
+    assert "&lt;function" not in text  # a default whose address would stand there
 
 
 def links(path):
@@ -128,7 +137,7 @@ def test_links_outside_are_whole_addresses(site):
 
 
 def look(page, path):
-    """Open a page at 400 and at 1280 pixels: what is cut, and by how much the page scrolls."""
+    """Open a page at 400 and at 1280 pixels: what is cut, and whether the page scrolls sideways."""
     found = []
     page.set_viewport_size({"width": 400, "height": 800})
     page.goto(path.as_uri())
@@ -138,9 +147,10 @@ def look(page, path):
         found += page.evaluate(CUT)
         if page.evaluate(SCROLLS) > 0:
             found.append(f"scrolls at {width}")
-    return found
+    return found + page.evaluate(CODE_CUT)
 
 
+@pytest.mark.wide
 def test_every_page_asks_nothing_of_the_world_and_is_whole(site, guarded):
     page = guarded([site.as_uri()])
     cut = {path.relative_to(site).as_posix(): look(page, path) for path in html(site)}
@@ -152,13 +162,35 @@ def test_every_page_asks_nothing_of_the_world_and_is_whole(site, guarded):
     assert page.locator("[data-mjx-error]").count() == 0
 
 
-def test_a_page_that_is_cut_or_asks_is_seen(site, chromium, tmp_path):
+def test_the_front_page_has_three_doors_and_one_search(site, guarded):
+    page = guarded([site.as_uri()])
+    page.goto((site / "docs/index.html").as_uri())
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.locator(".door > p:first-child").all_inner_texts() == [
+        "A student",
+        "An engineer",
+        "A developer",
+    ]
+    assert all(page.locator(".door").nth(i).locator("a").count() >= 3 for i in range(3))
+    search = page.locator("button[aria-label='Search'], input[type='search']")
+    assert search.locator("visible=true").count() == 1
+    picture = page.locator(".bd-article img").first
+    assert picture.bounding_box()["y"] < 800
+    assert picture.get_attribute("alt")
+
+
+def test_a_page_that_is_cut_or_asks_is_seen(site, chromium, guarded):
     from browser.guard import Guard
 
     text = (site / "docs/start.html").read_text("utf-8")
     wide = '<img src="https://example.org/a.png"><p style="width: 700px">a</p></article>'
+    code = '<div class="highlight"><pre>'
+    assert code in text
     assert "</article>" in text
     planted = site / "docs/planted.html"
+    planted.write_text(text.replace(code, f"{code}{'x' * 200}", 1), "utf-8")
+    (found,) = look(guarded([site.as_uri()]), planted)
+    assert found.startswith("x" * 120)
     planted.write_text(text.replace("</article>", wide), "utf-8")
     guard = Guard(chromium, [site.as_uri()])
     try:
@@ -177,6 +209,7 @@ def edge(picture):
     return np.median(seen[10:-10, 3:8])
 
 
+@pytest.mark.wide
 def test_dark_and_light(site, guarded):
     """Figures follow the scheme; where a colour is a value they stay on white."""
     for scheme in ("light", "dark"):
