@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import torch
+import torch  # pyright: ignore[reportMissingImports]
 
 from benchmarks.bench.timing import against_first
 from sparsity.attention.monitoring import Watch
