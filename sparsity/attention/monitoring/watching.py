@@ -100,10 +100,10 @@ class Watch:
         self._running: dict[int, Pass] = {}  # by thread
         self._begun: Counter[str] = Counter()  # passes, by the module that they begin with
         self._hooked: set[Any] = set()
+        self._kinds: set[type] = set()  # classes of modules that called attention
         self._warned: set[str] = set()  # reasons, without their details
-        # Since the last reading: modules named as attention that ran, how many passes there were,
-        # how many were looked at and computed again, whether compiled code ran, and statistics of
-        # calls by module.
+        # Since the last reading: modules that ran, how many passes there were, how many were looked
+        # at and computed again, whether compiled code ran, and statistics of calls by module.
         self._ran: set[Any] = set()
         self._passes = self._looked = self._replayed = 0
         self.compiled = False
@@ -218,7 +218,7 @@ class Watch:
             if looking and part is self.model:
                 # Parts without a hook cannot say that they run: they are taken to.
                 self._ran |= self._attentions.difference(self._entrances)
-        if current.looking and part in self._attentions:
+        if current.looking:
             self._ran.add(part)
 
     def _leave_module(self, part: Any) -> None:
@@ -309,6 +309,7 @@ class Watch:
                 path = self._names.get(current.entrance, path)
                 raise Unseen(_FOREIGN_MODULE)
             path = self._names[module]
+            self._kinds.add(type(module))
             with without_traces():
                 call, made = reader(function, args, kwargs, output)
                 if current.repeats_last_call(path, call):
@@ -359,15 +360,18 @@ class Watch:
             warnings.warn(f"Watch: {where} is not seen: it {reason}", stacklevel=3)
 
     def _silent_modules(self) -> list[str]:
-        """Return attention modules that ran since the last reading without a call that was seen.
+        """Return modules that should attend and ran since the last reading without a call seen.
 
-        Attention modules may stand inside each other, and either may make the call: one is silent
-        only if nothing is known (seen, or a reason why not) of it, of a part of it, or of an
-        attention module around it. Of silent ones inside each other the innermost is returned.
+        Those are modules named as attention, and those of a class of which another one called it: a
+        block with compiled code of its own would else be missing from means, and nothing would say
+        so. They may stand inside each other, and either may make the call: one is silent only if
+        nothing is known (seen, or a reason why not) of it, of a part of it, or of an attention
+        module around it. Of silent ones inside each other the innermost is returned.
         """
         known = {path.partition("#")[0] for path in self._seen} | self.unseen.keys()
         attentions = {self._names[x] for x in self._attentions}
-        ran = {self._names[x] for x in self._ran if x in self._names}
+        attend = {x for x in self._ran if x in self._attentions or type(x) in self._kinds}
+        ran = {self._names[x] for x in attend if x in self._names}
         found = {
             x
             for x in ran
