@@ -64,6 +64,13 @@ SPARSE = (
     ("capacity", "DIMS", (0, 6, -1)),
     ("capacity", "QUERIES", (0, 8, -1)),
 )
+# Rows of one length compile once; at 16384 tokens each rule has a factor of its own.
+FACTORS = {
+    "none": (16384,),
+    "Llama 4": (8191, 16384),
+    **dict.fromkeys(("log-n", "SSMax", "YaRN"), (16384,)),
+    "scale-inv.": (512,),  # its law takes seconds for longer rows
+}
 FEWER = (
     ("rows", "SAMPLED", [16, 4096]),
     ("nonnegative", "DIMS", (2, 32)),
@@ -71,8 +78,10 @@ FEWER = (
     ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
     ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
     ("context", "SAMPLED", (32, 600)),
+    ("temperature", "FEW", [512, 640]),
+    ("temperature", "SAMPLED", FACTORS),
     ("capacity", "DRAWN_DIMS", (8, 16)),
-    ("capacity", "MAP_DIMS", (4, 36)),
+    ("capacity", "MAP_DIMS", (4, 8)),
     ("capacity", "DRAWN_QUERIES", (0.5, 2.0)),
 )
 # A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases

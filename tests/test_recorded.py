@@ -1,6 +1,7 @@
 """Claims on recorded experiments: their numbers are those of the committed tables, and decide."""
 
 import csv
+import functools
 import html
 import json
 import re
@@ -28,6 +29,7 @@ RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 CLAIM = {claim.key: claim for claim in CLAIMS}
 BESIDES = [claim for claim in ledger.ALL if claim.key in {*OF_SINKS, *OF_COCA}]
 NAMES = [experiment.name for experiment in EXPERIMENTS]
+numbers_of_table = functools.cache(of_tables.numbers)  # seconds each; no test changes them
 
 
 def differences(told, found, where=""):
@@ -54,7 +56,7 @@ def differences(told, found, where=""):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=NAMES)
 def test_every_number_is_that_of_the_committed_table(experiment):
-    found = of_tables.numbers(experiment.name)
+    found = numbers_of_table(experiment.name)
     assert differences(experiment.numbers, found) == []
     assert len(json.dumps(found)) > 500
 
@@ -75,7 +77,7 @@ def planted(numbers, factor, path=()):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=NAMES)
 def test_a_number_that_is_wrong_by_a_hundredth_is_seen(experiment):
-    found = of_tables.numbers(experiment.name)
+    found = numbers_of_table(experiment.name)
     seen = [(where, differences(wrong, found)) for where, wrong in planted(dict(found), 1.01)]
     assert len(seen) > 20
     assert all(different == [where] for where, different in seen)

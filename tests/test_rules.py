@@ -1,5 +1,6 @@
 """Claims on rules for long contexts: a planted wrong world changes each verdict."""
 
+import functools
 import itertools
 import math
 from dataclasses import replace
@@ -105,6 +106,8 @@ CAPACITIES = {  # claim -> what is planted, and the verdict that follows
 @pytest.mark.parametrize("key", CAPACITIES)
 def test_a_planted_capacity_changes_the_verdict(monkeypatch, key):
     name, planted, changed = CAPACITIES[key]
+    drawn = functools.cache(sample_capacity)  # the same rows in both worlds
+    monkeypatch.setattr(needle, "sample_capacity", drawn)
     honest = CLAIM[key].record()["verdict"]
     monkeypatch.setattr(needle, name, planted)
     assert CLAIM[key].record()["verdict"] == changed != honest

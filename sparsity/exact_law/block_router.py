@@ -27,6 +27,7 @@ from sparsity.exact_law import rules
 from sparsity.exact_law.router import (
     DEPTH,
     HIGH,
+    LEVELS,
     LOW,
     ROUNDING,
     STEP_U,
@@ -43,7 +44,7 @@ _PANEL = 8  # points of a panel of x
 _POINT = 1.2e-7  # seconds of a point of [u, x] of both rules; measured
 _HELD = 2e6  # points of [u, x] at once
 _SMALL = 2e-15  # of M^(B−1) M₁ over its value at ω = 0, where the sum over ω ends: rounding
-_POINTS_OF_T = 257  # that `kth_scores` gives
+_POINTS_OF_T = 65  # of the 257 that `kth_scores` gives every fourth
 _BISECTIONS = 24  # of τ: a contour to 1e-7 of its range is as good as the exact one
 _EVERY = 8  # of v, for θ
 _TOGETHER = 128  # points of v in a part
@@ -245,7 +246,7 @@ def law(
     log_m = log_moments(v, g, size)
     tables = [_Table(v, log_m, every) for every in (1, 2)]
     u = np.arange(low_u, high_u, STEP_U)
-    t, share = kth_scores(count, blocks)
+    t, share = (each[:, ::LEVELS] for each in kth_scores(count, blocks))
     value, error = np.empty((2, len(n)))
     for i, (m, at, chance) in enumerate(zip(count.tolist(), t, share, strict=True)):
         blocks_of_u = np.array_split(u, math.ceil(len(u) * per_u / _HELD))

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from sparsity.errors import RESOLVED
 from sparsity.exact_law import entmax, rules
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
 from sparsity.exact_law.sparsemax import expected_maximum
@@ -167,8 +168,12 @@ class Grid:
         body: Any = slope * np.exp(self.z + (self.n - 1) * log_h + math.log(self.n)) * self.every
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
-    def power_means(self, power: float, most: float) -> tuple[float, float, float]:
-        """Return E Y₂^(−power), the same by twice the step in v, and P(all rows)."""
+    def all_rows(self) -> float:
+        """Return P(all rows), which is 1 where the grid resolves the law."""
+        return float(self.damped_body(0.0).real.sum())
+
+    def power_means(self, power: float, most: float) -> tuple[float, float]:
+        """Return E Y₂^(−power), and the same by twice the step in v."""
         w, v, share = rules.inverse_power_rule(power, most)
         # w ascends, and beyond w = 0 the integrand has one hump: four values that add nothing end
         # it.
@@ -177,8 +182,7 @@ class Grid:
             found[i] = share[i] * self.damped_body(float(v[i])).real.sum()
             if w[i] > 0 and np.abs(found[i - 3 : i + 1]).max() < NOTHING * found.sum():
                 break
-        total = float(self.damped_body(0.0).real.sum())
-        return float(found.sum()), 2 * float(found[::2].sum()), total
+        return float(found.sum()), 2 * float(found[::2].sum())
 
     def largest(self) -> tuple[float, float]:
         """Return E max p, and P(all rows), which is 1."""
@@ -222,14 +226,19 @@ def by_grids(row: entmax.Entmax, n: float, power: float | None, most: float) -> 
         most: the largest 1/Y₂ that a row has.
     """
     if power is None:
-        fine, coarse = (Grid(row, n, each).largest() for each in _CUT)
-        others = coarse[:1]
+        grid, coarser = (Grid(row, n, each) for each in _CUT)
+        value, every = grid.largest()
+        others = []
     else:
-        fine, coarse = (Grid(row, n, each).power_means(power, most) for each in _DAMPED)
-        others = fine[1], coarse[0]
-    if not fine[0] > 0:  # the contour has met nothing of the integrand
+        grid, coarser = (Grid(row, n, each) for each in _DAMPED)
+        every = grid.all_rows()
+        if not abs(every - 1) < RESOLVED:  # one of fifty sums tells what all of them would end in
+            return 0.0, math.inf
+        value, *others = grid.power_means(power, most)
+    if not value > 0:  # the contour has met nothing of the integrand: no coarser one is asked
         return 0.0, math.inf
-    return fine[0], float(rules.relative_gap(fine[0], *others)) + abs(fine[-1] - 1)
+    other = coarser.largest() if power is None else coarser.power_means(power, most)
+    return value, float(rules.relative_gap(value, *others, other[0])) + abs(every - 1)
 
 
 def even_rows(alpha: float, gamma: float, n: float, power: float | None) -> tuple[float, float]:

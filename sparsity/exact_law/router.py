@@ -37,7 +37,8 @@ LEVELS = 4  # every fourth of the 257 points of t: 65, and its bound is the gap 
 LOW, HIGH = -10.0, 13.0  # ε: P(ε > 13) is 6e-39, far below 1/n of any row
 DEPTH = 42.0  # e-folds down to which anything counts
 ROUNDING = 1e-12  # allowed for in every bound, beside the gaps of the rules
-_POINTS = 3e7  # numbers of a block of [u, ε, t]
+_STEP_V = 0.025  # of the table of a token at t: a spline of order 7 is then right to 1e-14
+_POINTS = 4e6  # numbers of a block of [u, ε]
 _POINTS_OF_PANEL = 16  # of ε
 
 
@@ -52,22 +53,39 @@ class Kinds(NamedTuple):
 def _transforms(
     scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int
 ) -> list[np.ndarray]:
-    """Return 1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of x = e^(u + power·s).
+    """Return 1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of x = e^(u + power·s), [u, t].
 
     Args:
-        scores: s, [points], or [points, t] where they differ with t.
-        share: probabilities, [points, t].
+        scores: s, [points].
+        share: probabilities of them, [points, t].
         u: [u].
         power: of e^s in x.
     """
-    shape = (-1, 1) if scores.ndim == 1 else (-1, 1, 1)
-    with np.errstate(over="ignore", under="ignore"):
-        x = np.exp(np.minimum(u.reshape(shape) + power * scores, 700.0))
-        fading = np.exp(-x)
-        parts = (-np.expm1(-x), np.sqrt(x) * fading, x * fading, x * x * fading)
-    if scores.ndim == 1:
-        return [part @ share for part in parts]
-    return [np.einsum("upt,pt->ut", part, share) for part in parts]
+    blocks = []
+    for block in np.array_split(u, math.ceil(len(u) * len(scores) / _POINTS)):
+        with np.errstate(over="ignore", under="ignore"):
+            x = np.exp(np.minimum(block[:, None] + power * scores, 700.0))
+            fading = np.exp(-x)
+            parts = (-np.expm1(-x), np.sqrt(x) * fading, x * fading, x * x * fading)
+        blocks.append([part @ share for part in parts])
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _transforms_at(
+    gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float
+) -> list[np.ndarray]:
+    """Return the same of the token at t, whose score is γ(ρt + √(1 − ρ²) z)."""
+    from scipy.interpolate import make_interp_spline  # slow to import, and every law reads this
+
+    z = np.arange(-9.0, 9.0 + step, step)
+    share = np.exp(-0.5 * z * z)[:, None]
+    # They depend on v = u + power·γρt alone: a spline between points of v serves every u and t.
+    v = u[:, None] + power * gamma * rho * t
+    points = np.arange(v.min() - 8 * _STEP_V, v.max() + 9 * _STEP_V, _STEP_V)
+    rest = math.sqrt((1 - rho) * (1 + rho))
+    table = _transforms(gamma * rest * z, share / share.sum(), points, power)
+    found = make_interp_spline(points, np.hstack(table), k=7)(v)
+    return list(np.moveaxis(found, -1, 0))
 
 
 def _kinds(
@@ -82,12 +100,9 @@ def _kinds(
         below = density * ndtr((t - rho * e[:, None]) / rest)
         # Divided by their own sums they are probabilities by the rule as well, whatever it loses.
         above, below = (x / x.sum(axis=0) for x in (above, below))
-    z = np.arange(-9.0, 9.0 + step, step)[:, None]
-    at = np.broadcast_to(np.exp(-0.5 * z * z), (len(z), len(t)))
-    at = at / at.sum(axis=0)
     return Kinds(
         _transforms(gamma * e, above, u, power),
-        _transforms(gamma * (rho * t + rest * z), at, u, power),
+        _transforms_at(gamma, rho, t, u, power, step),
         _transforms(gamma * e, below, u, power),
     )
 
@@ -168,19 +183,13 @@ def _mean(
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
     start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
     u = np.arange(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
-    if len(u) * (HIGH - LOW) / step * 4 > 10 * _POINTS:
+    if len(u) * (HIGH - LOW) / step > 7.5e7:
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)
 
-    def body(step: float) -> np.ndarray:
-        block = max(1, int(_POINTS / (len(t) * 18.0 / step)))
-        parts = []
-        for first in range(0, len(u), block):
-            kinds = _kinds(gamma, rho, t, u[first : first + block], power, step)
-            parts.append(integrand(kinds, k, n))
-        return np.concatenate(parts)
-
-    fine, coarse = body(step), body(1.5 * step)
+    fine, coarse = (
+        integrand(_kinds(gamma, rho, t, u, power, width), k, n) for width in (step, 1.5 * step)
+    )
     value, *others = mean_and_coarser(fine, coarse, share)
     gap = sum(abs(other - value) for other in others)
     scale = 1 / math.sqrt(n) if name == "S" else 1.0

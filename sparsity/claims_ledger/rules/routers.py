@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -45,6 +46,7 @@ def _wrong_block_first(dim: int, size: int, margin: float, relevant: int, seed: 
     return wrong / _DRAWS
 
 
+@functools.lru_cache(maxsize=16)  # two claims ask for the same
 def _of_blocks(routes: Routes, size: int, within: float) -> float:
     """Return the mass of the blocks of a size that are read, at a correlation c within blocks."""
     kernel = f"block-router:{_READ // size},{size}"
