@@ -541,6 +541,14 @@ def test_gpu_rates_count_what_was_drawn(gpu):
     assert gpu.rate(lambda size: size, 0.01) > 0
 
 
+def test_parts_of_sampled_keys_are_timed_with_their_bytes():
+    (found,) = importlib.import_module("benchmarks.gpu_keys").rows((64,), (2**11,), 0.001)
+    assert found["keys"] == 32
+    assert min(found[part] for part in ("normals", "scores", "all")) > 0
+    # The moments of 32 scores of each key are read and written on top of its 64 normals.
+    assert found["all_bytes"] > found["scores_bytes"] + 2 * 4 * 32 / 64
+
+
 def test_gpu_judges_by_theory(gpu):
     estimate = next(iter(gpu.correctness(quick=True)))
     assert not estimate["wrong"]
