@@ -72,7 +72,8 @@ def sampled(gamma, other, k, size, n, seed=11):
         sums, squares = sums + found.sum(1), squares + (found * found).sum(1)
     rows = batch * count
     mean = sums / rows
-    return mean, np.sqrt((squares / rows - mean**2) / rows), rows
+    variance = np.maximum(squares / rows - mean**2, 0.0)  # of n_eff of a single key it is rounding
+    return mean, np.sqrt(variance / rows), rows
 
 
 def compare(row, n, names, drawn):
