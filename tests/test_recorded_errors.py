@@ -38,3 +38,10 @@ def test_points_of_a_grid_are_rounded_one_by_one():
     assert points[-1] < 400.0
     off = np.arange(low, 400.0, step)[-1] - points[-1]
     assert abs(off) > 1e-8  # what it is for
+
+
+def test_the_bound_of_an_index_next_to_one_holds_its_rounding():
+    found = sparsity.evaluate("exp", gamma=4.0, of="pq_index:2,3.5", length=100)
+    with mp.workdps(40):
+        off = abs(mpf(float(found.value)) + mpmath.expm1(mpf(-12)))
+    assert 0 < off < float(found.error_bound)  # the bound was 1e-18, the error 1.5e-17
