@@ -5,7 +5,7 @@
 Two layers learn synthetic recall: pairs of a key and a value, then keys again, whose values are to
 be named. A token is embedded together with the one before it, so that this takes few steps. Steps
 with and without the monitor take turns in one process. Then the same model is trained with and
-without a penalty. Writes monitor.md.
+without a penalty, and a model of PyTorch with and without a watch. Writes monitor.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import sparsity
+from benchmarks import watch
 from benchmarks.bench.machine import describe
-from benchmarks.bench.timing import paired
+from benchmarks.bench.timing import against_first
 from sparsity.attention.monitoring import OF, log, penalty
 from sparsity.attention.streaming import spaced
 
@@ -140,16 +140,14 @@ SAMPLINGS = {
     "no monitor": {},
     "no monitor, again": {"every": 2},
     "16 rows of every text, every step": {"texts": BATCH, "rows": 16},
+    "16 rows of every text, every step, not logged": {"texts": BATCH, "rows": 16},
     "16 rows of 8 texts, every step": {"texts": 8, "rows": 16},
     "16 rows of every text, every 20th step": {"texts": BATCH, "rows": 16, "every": 20},
 }
 
 
 def cost(turns: int) -> dict[str, tuple[float, float, float]]:
-    """CPU milliseconds a step, times no monitor, and the standard error of that, by sampling.
-
-    Ratios of all CPU time, so that steps that are looked at have their share.
-    """
+    """CPU milliseconds a step, times no monitor, and the standard error of that, by sampling."""
     rng, runs = np.random.default_rng(0), {name: start(0) for name in SAMPLINGS}
     batches = [jnp.asarray(texts(rng, BATCH)) for _ in range(16)]
 
@@ -159,7 +157,8 @@ def cost(turns: int) -> dict[str, tuple[float, float, float]]:
                 before = runs[name].count
                 found = step(runs[name], batches[i % 16], **SAMPLINGS[name])
                 runs[name] = jax.block_until_ready(found)[0]
-                if found[2] and int(before) % SAMPLINGS[name].get("every", 1) == 0:
+                looked = found[2] and int(before) % SAMPLINGS[name].get("every", 1) == 0
+                if looked and "not logged" not in name:
                     log(found[2])
 
         return work
@@ -167,31 +166,25 @@ def cost(turns: int) -> dict[str, tuple[float, float, float]]:
     works = {name: trained(name) for name in SAMPLINGS}
     for work in works.values():
         work(0)  # compiles, and makes the table of the law
-    used = {
-        name: np.array(x) for name, x in paired(works, turns, time.process_time).seconds.items()
-    }
-    bare = used["no monitor"]
-
-    def against(x: np.ndarray) -> tuple[float, float, float]:
-        times = x.sum() / bare.sum()
-        error = np.std(x - times * bare, ddof=1) / bare.mean() / math.sqrt(turns)
-        return 1e3 * float(np.median(x)) / TURN, float(times), float(error)
-
-    return {name: against(x) for name, x in used.items()}
+    return against_first(works, turns, TURN)
 
 
 def sentence(found: dict[str, tuple[float, float, float]], turns: int) -> str:
     """What the monitor costs and how that was measured, for the page of results and the guide."""
-    more, again = (
+    more, logged, again = (
         f"{100 * (found[name][1] - 1):.1f} ± {100 * found[name][2]:.1f} %".replace("-", "−")
-        for name in ("16 rows of every text, every step", "no monitor, again")
+        for name in (
+            "16 rows of every text, every step, not logged",
+            "16 rows of every text, every step",
+            "no monitor, again",
+        )
     )
     return (
         f"In a step of {LAYERS} layers on {BATCH} texts of {LENGTH} tokens, `rows=16` of every "
         f"text ({len(spaced(LENGTH, 16))}: the first ones coincide) took {more} more CPU time "
-        f"than no monitor: the ratio of the CPU time of {turns} turns of {TURN} steps each, with "
-        f"and without it in turn, and its standard error. The step without a monitor took {again} "
-        "more than itself."
+        f"than no monitor, and {logged} where each step was logged as well: the ratio of the CPU "
+        f"time of {turns} turns of {TURN} steps each, in turn, and its standard error. The step "
+        f"without a monitor took {again} more than itself."
     )
 
 
@@ -224,7 +217,7 @@ def main() -> int:
         f"are {len(spaced(LENGTH, 16))}, since the first ones coincide. Medians of CPU time, "
         "and ratios of "
         f"all of it, over {options.turns} turns of {TURN} steps each; everything that is looked at "
-        "is logged as well.", "",
+        "is logged as well, but where it says otherwise.", "",
         "| sampling | CPU ms a step | times no monitor | standard error |",
         "| --- | ---: | ---: | ---: |",
     ]  # fmt: skip
@@ -233,6 +226,9 @@ def main() -> int:
     lines += ["", sentence(found, options.turns)]
     missed = [f"{name}: {b:.3f}" for name, (_, b, _) in found.items()
               if "no monitor" not in name and b > 1 + ALLOWED]  # fmt: skip
+    if missed:
+        lines += ["", f"More than the {100 * ALLOWED:.0f} % aimed at: {', '.join(missed)}."]
+    lines += ["", *watch.lines(max(2, options.turns // 6))]
     runs = {weight: training(weight, options.steps) for weight in (0.0, 0.3)}
     lines += ["", f"Recall of {PAIRS} pairs of {KEYS} keys and values: loss (ln {KEYS} = "
               f"{math.log(KEYS):.2f} knows nothing) and mean n_eff of sampled rows, without and "

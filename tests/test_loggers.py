@@ -34,8 +34,7 @@ def real(name, make):
 
 
 def test_the_lines_of_the_page_log_what_a_watch_saw(tmp_path, monkeypatch, capsys):
-    import torch
-
+    torch = importlib.import_module("torch")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.chdir(tmp_path)
     code = re.search(r"<!-- needs wandb .*?-->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)

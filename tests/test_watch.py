@@ -429,6 +429,63 @@ def test_dropout_that_inductor_draws_otherwise_is_said_where_a_loss_would_hide_i
     assert list(watch.unseen) == ["model"]
 
 
+def compiled_method(block):
+    block.forward = compiled(block.forward)
+
+
+def own_code(block):
+    def forward(x):
+        q, k, v = block.inner(x).chunk(3, -1)
+        return torch.softmax(q @ k.mT, -1) @ v
+
+    block.forward = forward
+
+
+@pytest.mark.parametrize(
+    ("change", "silent"),
+    [(compiled_method, ["0"]), (own_code, ["0"]), (lambda block: None, [])],
+    ids=["compiled method", "own code", "as the other"],
+)
+def test_a_block_without_a_call_that_its_like_makes_is_said_to_be_missing(change, silent):
+    def make():
+        torch.manual_seed(1)
+        block = Model(dropout=0.0).block()
+        return torch.nn.Sequential(block, copy.deepcopy(block))
+
+    def wrap(model):
+        change(model[0])
+        return model
+
+    logs, said, watch = same_bits(make, wrap)
+    assert list(watch.unseen) == silent
+    assert len(said) == len(silent)
+    assert all("made no call" in x for x in said)
+    assert [any(name.startswith("0.") for name in log) for log in logs] == [not silent] * 3
+    assert all("1.head0/n_eff" in log for log in logs)
+
+
+def test_a_watch_keeps_no_weights_that_autocast_would_find_later():
+    def evaluated(watched):
+        torch._dynamo.reset()
+        model = Model(dropout=0.0)()
+        wrapped = torch.compile(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        with torch.autocast("cpu", torch.bfloat16):
+            before = torch.is_autocast_cache_enabled()
+            with Watch(wrapped) if watched else contextlib.nullcontext() as watch:
+                for step in range(2):
+                    optimizer.zero_grad()
+                    wrapped(states(step)).float().square().mean().backward()
+                    optimizer.step()
+                    assert not watched or watch.log()  # of the second step's weights as well
+            assert torch.is_autocast_cache_enabled() == before
+            assert not watched or not watch.unseen
+            with torch.no_grad():
+                return model(states())
+
+    assert torch.equal(evaluated(False), evaluated(True))
+
+
 def test_compiled_code_that_does_something_else_is_not_seen():
     def another(graph, inputs):
         def run(*given):

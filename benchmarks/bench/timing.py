@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
 
@@ -37,6 +38,29 @@ def paired(
             done.seconds[name].append(clock() - started)
             done.results[name].append(result)
     return done
+
+
+def against_first(
+    contestants: Mapping[str, Callable[[int], Any]], rounds: int, steps: int
+) -> dict[str, tuple[float, float, float]]:
+    """Return CPU milliseconds a step, times those of the first, and the standard error of that.
+
+    The ratio is of all CPU time, so that work done in some of the steps has its share.
+
+    Args:
+        contestants: name -> work of so many steps, called with the number of the round.
+        rounds: how often.
+        steps: of a work.
+    """
+    seconds = paired(contestants, rounds, time.process_time).seconds
+    first = next(iter(seconds.values()))
+
+    def against(own: list[float]) -> tuple[float, float, float]:
+        times = sum(own) / sum(first)
+        off = [x - times * y for x, y in zip(own, first, strict=True)]
+        return 1e3 * median(own) / steps, times, stdev(off) / mean(first) / math.sqrt(rounds)
+
+    return {name: against(own) for name, own in seconds.items()}
 
 
 def ratio(slower: list[float], faster: list[float]) -> float:

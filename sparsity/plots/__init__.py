@@ -21,7 +21,6 @@ from sparsity import quantities
 from sparsity.arguments import (
     check_budget,
     check_seed,
-    choice,
     flag,
     float_type,
     instance,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     from sparsity.attention.describe import Description
     from sparsity.plots.drawing import Chart, Words
-    from sparsity.plots.scales import View
     from sparsity.rows.row import Row
     from sparsity.sampling import Sampling
 
@@ -201,7 +199,9 @@ def chart(
         InputError: as `plot`.
     """
     limit = flag("limit", limit)
-    view = _view(xscale, yscale, xlim, ylim)
+    from sparsity.plots.scales import read_view
+
+    view = read_view(xscale, yscale, xlim, ylim)
     settings = {name: parameters.pop(name, _SAMPLING[name]) for name in _SAMPLING}
     # A dataset is a mapping, too. It is known by its `data_vars`, so that xarray is not imported
     # for a plot without one; likewise what `describe` found by its `named_rows`.
@@ -247,37 +247,6 @@ def chart(
     if title is not None:
         made = made._replace(words=made.words._replace(title=title))
     return made
-
-
-def _view(xscale: Any, yscale: Any, xlim: Any, ylim: Any) -> View:
-    """Return what the user says of the axes.
-
-    Raises:
-        InputError: no scale, or no two ends, or ends that a logarithmic axis cannot have.
-    """
-    from sparsity.plots.scales import View
-
-    ends = []
-    for axis, scale, given in (("x", xscale, xlim), ("y", yscale, ylim)):
-        if scale is not None:
-            choice(f"{axis}scale", scale, ("linear", "log"))
-        ends.append(None if given is None else _ends_of_axis(f"{axis}lim", given))
-        if ends[-1] is not None and scale == "log" and ends[-1][0] <= 0:
-            raise InputError(f"{axis}lim", given, "a logarithmic axis begins above 0")
-    return View(xscale, yscale, *ends)
-
-
-def _ends_of_axis(name: str, given: Any) -> tuple[float, float]:
-    """Return the ends of an axis.
-
-    Raises:
-        InputError: they are no two ascending numbers.
-    """
-    fix = "give two numbers, the lower one first"
-    found = vector(name, given, fix)
-    if len(found) != 2 or not found[0] < found[1]:
-        raise InputError(name, given, fix)
-    return float(found[0]), float(found[1])
 
 
 def figure_size(given: Any) -> tuple[float, float]:

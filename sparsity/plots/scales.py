@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import plotting
+from sparsity.arguments import choice, vector
 from sparsity.axes.controls import LOG, NINES, Control
+from sparsity.errors import InputError
 from sparsity.output import power_of_ten
 from sparsity.plots.curves import Curve, common_floor
 
@@ -36,6 +38,35 @@ class View(NamedTuple):
     yscale: str | None = None
     xlim: tuple[float, float] | None = None
     ylim: tuple[float, float] | None = None
+
+
+def read_view(xscale: Any, yscale: Any, xlim: Any, ylim: Any) -> View:
+    """Return what the user says of the axes.
+
+    Raises:
+        InputError: no scale, or no two ends, or ends that a logarithmic axis cannot have.
+    """
+    ends = []
+    for axis, scale, given in (("x", xscale, xlim), ("y", yscale, ylim)):
+        if scale is not None:
+            choice(f"{axis}scale", scale, ("linear", "log"))
+        ends.append(None if given is None else _ends_of_axis(f"{axis}lim", given))
+        if ends[-1] is not None and scale == "log" and ends[-1][0] <= 0:
+            raise InputError(f"{axis}lim", given, "a logarithmic axis begins above 0")
+    return View(xscale, yscale, *ends)
+
+
+def _ends_of_axis(name: str, given: Any) -> tuple[float, float]:
+    """Return the ends of an axis.
+
+    Raises:
+        InputError: they are no two ascending numbers.
+    """
+    fix = "give two numbers, the lower one first"
+    found = vector(name, given, fix)
+    if len(found) != 2 or not found[0] < found[1]:
+        raise InputError(name, given, fix)
+    return float(found[0]), float(found[1])
 
 
 def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:

@@ -219,7 +219,7 @@ def test_a_link_brings_the_view_back(few):
     other = few(link)
     assert other.locator(".numbers").inner_text() == table
     assert other.locator("select[data-name=x]").input_value() == "length"
-    assert other.locator(".plot svg").get_attribute("aria-label").startswith("n·S²")
+    assert other.locator(".plot svg").get_attribute("aria-label").startswith("effective tokens")
 
 
 def test_a_wrong_link_or_number_is_said_and_left(few):

@@ -11,6 +11,10 @@ FlexAttention. PyTorch is loaded on first use.
              flash         the same for the functions of the package flash_attn│
              call          logits of a Call; do its weights make the output?   │
              tensors       statistics of some rows ── watching ────────────────┘
+             replay        compiled code: the same pass again, uncompiled, to be measured
+             unseen        modules that should make a call, and of which nothing is known
+
+`alerts` calls a function where a logged number is beyond a bound, and `pictures` draws a training.
 """
 
 from sparsity.attention.monitoring.alerts import Crossing, alert

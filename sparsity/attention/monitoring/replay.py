@@ -131,6 +131,7 @@ class Replay:
             context.enter_context(torch.compiler.set_stance("force_eager"))
             context.enter_context(torch.no_grad())
             context.enter_context(_attributes_as_before(self._attributes))
+            context.enter_context(_without_autocast_cache())
             torch.set_rng_state(self._random[0])
             for device, state in zip(self._devices, self._random[1:], strict=True):
                 torch.cuda.set_rng_state(state, device)
@@ -144,6 +145,22 @@ class Replay:
                 f"code does; {_FORCE_EAGER}"
             )
         _require_same(_numbers(again), _numbers(output))
+
+
+@contextlib.contextmanager
+def _without_autocast_cache() -> Iterator[None]:
+    """Cast weights anew in this context, and keep none for later calls in the same autocast.
+
+    Autocast keeps them until its outermost context ends: a loop inside one, in which weights are
+    trained, would find those of a pass before, as would what the user computes uncompiled.
+    """
+    torch = library("torch", "torch")
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
 def _random_states(devices: list[int]) -> list[Any]:

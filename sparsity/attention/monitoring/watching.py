@@ -33,6 +33,7 @@ from sparsity.attention.monitoring.passes import (
 from sparsity.attention.monitoring.replay import Replay, attach, without_wrappers
 from sparsity.attention.monitoring.step import sample_rows
 from sparsity.attention.monitoring.tensors import measure_rows
+from sparsity.attention.monitoring.unseen import innermost_silent, is_attention, refuse_unseen
 from sparsity.errors import InputError
 
 _NO_CALL = (
@@ -69,8 +70,8 @@ class Watch:
     at it is computed again beside that, uncompiled, without gradient, and must give the same up to
     rounding (`replay`). It is to be compiled before the watch is entered, and given to the watch as
     `torch.compile` returned it. Of a model in DistributedDataParallel the part of this process is
-    seen. PyTorch's own fused attention, in `eval()` without
-    gradient, is seen after `torch.backends.mha.set_fastpath_enabled(False)`.
+    seen. PyTorch's own fused attention, in `eval()` without gradient, is seen after
+    `torch.backends.mha.set_fastpath_enabled(False)`.
 
     Args:
         model: a module of PyTorch, compiled or not.
@@ -100,10 +101,10 @@ class Watch:
         self._running: dict[int, Pass] = {}  # by thread
         self._begun: Counter[str] = Counter()  # passes, by the module that they begin with
         self._hooked: set[Any] = set()
+        self._kinds: set[type] = set()  # classes of modules that called attention
         self._warned: set[str] = set()  # reasons, without their details
-        # Since the last reading: modules named as attention that ran, how many passes there were,
-        # how many were looked at and computed again, whether compiled code ran, and statistics of
-        # calls by module.
+        # Since the last reading: modules that ran, how many passes there were, how many were looked
+        # at and computed again, whether compiled code ran, and statistics of calls by module.
         self._ran: set[Any] = set()
         self._passes = self._looked = self._replayed = 0
         self.compiled = False
@@ -172,7 +173,7 @@ class Watch:
         names = {part: _without_orig_mod(name) for name, part in modules.items()}
         self._names = {part: name or "model" for part, name in names.items()}
         self._places = interception.places_of_attention(list(self._names))
-        self._attentions = {part for part in self._names if _is_attention(part)}
+        self._attentions = {part for part in self._names if is_attention(part)}
         self._entrances = set(entrances(self.model))
         begin, end = Hook(self, self._enter_module), Hook(self, self._leave_module)
         for part in self._entrances - self._hooked:
@@ -218,7 +219,7 @@ class Watch:
             if looking and part is self.model:
                 # Parts without a hook cannot say that they run: they are taken to.
                 self._ran |= self._attentions.difference(self._entrances)
-        if current.looking and part in self._attentions:
+        if current.looking:
             self._ran.add(part)
 
     def _leave_module(self, part: Any) -> None:
@@ -309,6 +310,7 @@ class Watch:
                 path = self._names.get(current.entrance, path)
                 raise Unseen(_FOREIGN_MODULE)
             path = self._names[module]
+            self._kinds.add(type(module))
             with without_traces():
                 call, made = reader(function, args, kwargs, output)
                 if current.repeats_last_call(path, call):
@@ -359,38 +361,23 @@ class Watch:
             warnings.warn(f"Watch: {where} is not seen: it {reason}", stacklevel=3)
 
     def _silent_modules(self) -> list[str]:
-        """Return attention modules that ran since the last reading without a call that was seen.
+        """Return the paths of modules that should attend and ran without a call that was seen.
 
-        Attention modules may stand inside each other, and either may make the call: one is silent
-        only if nothing is known (seen, or a reason why not) of it, of a part of it, or of an
-        attention module around it. Of silent ones inside each other the innermost is returned.
+        Those are modules named as attention, and those of a class of which another one called it: a
+        block with compiled code of its own would else be missing from means without a word.
         """
         known = {path.partition("#")[0] for path in self._seen} | self.unseen.keys()
         attentions = {self._names[x] for x in self._attentions}
-        ran = {self._names[x] for x in self._ran if x in self._names}
-        found = {
-            x
-            for x in ran
-            if not any(_is_within(y, x) or (_is_within(x, y) and y in attentions) for y in known)
-        }
-        if self._looked and not (found or known):
-            return ["model"]
-        return sorted(x for x in found if not any(x != y and _is_within(y, x) for y in found))
+        attend = {x for x in self._ran if x in self._attentions or type(x) in self._kinds}
+        silent = innermost_silent(
+            {self._names[x] for x in attend if x in self._names}, known, attentions
+        )
+        return ["model"] if self._looked and not (silent or known) else silent
 
 
 def _without_orig_mod(path: str) -> str:
     """Return the path that a module has where nothing in the model is compiled."""
     return ".".join(part for part in path.split(".") if part != "_orig_mod")
-
-
-def _is_attention(part: Any) -> bool:
-    # Modules without parameters are those that only hold the function, inside one that projects.
-    return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
-
-
-def _is_within(path: str, other: str) -> bool:
-    """Return whether a module is another one or a part of it, by their paths."""
-    return path == other or path.startswith(f"{other}.")
 
 
 def _join_calls(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:
@@ -401,21 +388,3 @@ def _join_calls(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:
         return x.reshape(len(x), -1)
 
     return {name: np.concatenate([flat(x[name]) for x in several], 1) for name in several[0]}
-
-
-def refuse_unseen(model: Any) -> None:
-    """Refuse a model that a watch cannot see at all.
-
-    Raises:
-        InputError: a model of TorchScript, or of transformers with an attention of another name.
-    """
-    torch = library("torch", "torch")
-    known = (None, "eager", *interception.INTERFACE)
-    for part in model.modules():
-        if isinstance(part, torch.jit.ScriptModule):
-            fix = "is TorchScript, whose code cannot be watched; give the module it was made from"
-            raise InputError("model", type(part).__name__, fix)
-        name = getattr(getattr(part, "config", None), "_attn_implementation", None)
-        if name not in known:
-            fix = 'is not watched; call model.set_attn_implementation("sdpa") first'
-            raise InputError("model", f"{type(part).__name__} with {name} attention", fix)
