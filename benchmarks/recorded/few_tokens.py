@@ -7,12 +7,14 @@ double integrals.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import mpmath
+from flint import arb, ctx
 from mpmath import mp, mpf
-
 
 DIGITS = 50
 _STEP = mpf("0.05")  # of t, d = e^(t − e^(−t)): the rule of integrals over d > 0
@@ -26,11 +28,18 @@ def _phi(x: Any) -> Any:
     return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
 
-def value(of: str, p: Sequence[Any], total: Any = 1) -> Any:
-    """Return a quantity of weights; `total` is what they are shares of, their sum or more."""
+def value(of: str, p: Sequence[Any], total: Any = 1, n: int = 0) -> Any:
+    """Return a quantity of the weights that are not 0 in a row of n.
+
+    Args:
+        of: the quantity, with its number after a colon.
+        p: the weights.
+        total: what they are shares of, their sum or more.
+        n: 0 for no more tokens than weights.
+    """
     name, _, number = of.partition(":")
     own = [mpf(x) for x in number.split(",")] if number else []
-    n, l1 = len(p), mpmath.fsum(abs(x) for x in p)
+    n, l1 = n or len(p), mpmath.fsum(abs(x) for x in p)
     l2 = mpmath.fsum(x * x for x in p)
     if name == "entropy":
         return -mpmath.fsum(x / total * mpmath.log(x / total) for x in p if x)
@@ -74,7 +83,7 @@ def _larger(family: str, order: Any, d: Any) -> Any:
     return 1 - b**r
 
 
-def of_two(kernel: str, gamma: float, of: str) -> mpf:
+def of_two(kernel: str, gamma: float, of: str) -> Any:
     """Return the mean over rows of two tokens of softmax, or of a map with a threshold."""
     family, _, number = kernel.partition(":")
     with mp.workdps(DIGITS):
@@ -94,7 +103,51 @@ def of_two(kernel: str, gamma: float, of: str) -> mpf:
         return one_hot + mpmath.quad(body, cuts)
 
 
-def of_half_lines(degree: int, both: bool, of: str) -> mpf:
+@functools.lru_cache(maxsize=2)
+def _gauss(count: int) -> list[tuple[Any, Any]]:
+    """Return the points and weights of Gauss's rule on (−1, 1)."""
+    with ctx.workdps(DIGITS):
+        rule = [arb.legendre_p_root(count, i, weight=True) for i in range(count)]
+        shown = [[each.str(DIGITS, radius=False) for each in pair] for pair in rule]
+    return [(mpf(x), mpf(weight)) for x, weight in shown]
+
+
+def of_two_apart(slope: float, gamma: float, of: str) -> Any:
+    """Return the mean over two softmax tokens whose scores differ by N(slope, 2γ²)."""
+    with mp.workdps(DIGITS):
+        m, c = mpf(slope), mpmath.sqrt(2) * mpf(gamma)
+        rule = _trapezoid(min(mpf("0.3"), mpf("0.15") / c))
+        return mpmath.fsum(
+            share * value(of, [_sigmoid(m + c * z), _sigmoid(-m - c * z)]) for z, share in rule
+        )
+
+
+def of_two_collinear(query: Sequence[float], center: float, spread: float) -> Any:
+    """Return n_eff of two tokens of scores |q|² cos(m)·max(τ, 0), m = 0 and 1.
+
+    With τ ~ N(center, spread²) it is 1 + E[1/cosh d] of the difference d, by Gauss's rule on
+    panels; τ < 0 is one atom.
+    """
+    with mp.workdps(DIGITS):
+        size, c, w = mpmath.fsum(mpf(x) ** 2 for x in query), mpf(center), mpf(spread)
+        start, end, width = max(mpf(0), c - 12 * w), c + 12 * w, min(w, 1 / size)
+        count = int((end - start) / width) + 1
+        half = (end - start) / (2 * count)
+        points = [(mpf(0), _phi(-c / w))]
+        for i in range(count):
+            for x, weight in _gauss(24):
+                t = start + half * (2 * i + 1 + x)
+                points.append((t, half * weight * mpmath.npdf(t, c, w)))
+        first, second = size, size * mpmath.cos(1)
+        total = mpf(0)
+        for t, share in points:
+            total += share * mpmath.fsum(
+                other * mpmath.sech(first * t - second * y) for y, other in points
+            )
+        return 1 + total
+
+
+def of_half_lines(degree: int, both: bool, of: str) -> Any:
     """Return the mean over rows of two weights |s|^degree, β = 0, that are not both zero.
 
     Two scores have a uniform angle; weights are of both signs of s, or of s > 0 alone.
@@ -102,7 +155,8 @@ def of_half_lines(degree: int, both: bool, of: str) -> mpf:
     with mp.workdps(DIGITS):
 
         def body(angle: Any) -> Any:
-            return value(of, [mpmath.cos(angle) ** degree, mpmath.sin(angle) ** degree])
+            a = [mpmath.cos(angle) ** degree, mpmath.sin(angle) ** degree]
+            return value(of, a, total=mpmath.fsum(a))
 
         found = mpmath.quad(body, [0, mp.pi / 4, mp.pi / 2]) * 2 / mp.pi
         return found if both else (found + 2 * value(of, [mpf(1), mpf(0)])) / 3
@@ -118,7 +172,7 @@ def _half_line(reach: Any) -> list[tuple[Any, Any]]:
     return points
 
 
-def of_three(gamma: float, of: str) -> mpf:
+def of_three(gamma: float, of: str) -> Any:
     """Return the mean over softmax rows of three tokens, by the two gaps between ordered scores."""
     with mp.workdps(DIGITS):
         g, total = mpf(gamma), mpf(0)
@@ -134,28 +188,35 @@ def of_three(gamma: float, of: str) -> mpf:
         return 3 * total / (mp.pi * mpmath.sqrt(3))
 
 
-def of_top_two(gamma: float, n: int, of: str) -> mpf:
-    """Return the mean over rows of n of which softmax reads the two largest scores."""
+def of_top_two(gamma: float, n: int, of: str) -> Any:
+    """Return the mean over rows of n of which softmax reads the two largest scores.
+
+    The density of their difference d, Σ_y Φ(y)^(n−2) φ(y) φ(y + d), is a polynomial in e^(−step·d).
+    """
     with mp.workdps(DIGITS):
-        g, total, step = mpf(gamma), mpf(0), mpf("0.2")
-        rows = [i * step for i in range(-70, 71)]
-        below = [(y, _phi(y) ** (n - 2) * step) for y in rows]
+        # In long rows y, the second largest score, has a law as narrow as 1/√(2 ln n).
+        g, total, step = mpf(gamma), mpf(0), mpf("0.15" if n < 10 else "0.02")
+        rows = [i * step for i in range(int(-12 / step), int(12 / step))]
+        # Φ^(n−2) is below e^(−140) at the others.
+        rows = [y for y in rows if (n - 2) * math.erfc(y / math.sqrt(2)) < 280]
+        below = [_phi(y) ** (n - 2) * mpmath.exp(-y * y) * step for y in rows]
         for d, weight in _half_line(24):
-            density = mpmath.fsum(
-                chance * mpmath.exp(-(y * y + (y + d) ** 2) / 2) for y, chance in below
-            )
+            scale = mpmath.exp(-d * d / 2 - rows[0] * d)
+            density = scale * mpmath.polyval(below[::-1], mpmath.exp(-step * d))
             p = _sigmoid(g * d)
-            total += weight * density * value(of, [p, _sigmoid(-g * d)])
+            total += weight * density * value(of, [p, _sigmoid(-g * d)], n=n)
         return n * (n - 1) * total / (2 * mp.pi)
 
 
 def _trapezoid(step: Any) -> list[tuple[Any, Any]]:
     reach = int(14 / step)
     scale = step / mpmath.sqrt(2 * mp.pi)
-    return [(i * step, scale * mpmath.exp(-((i * step) ** 2) / 2)) for i in range(-reach, reach + 1)]
+    return [
+        (i * step, scale * mpmath.exp(-((i * step) ** 2) / 2)) for i in range(-reach, reach + 1)
+    ]
 
 
-def forgetting_of_two(gamma: float, gate: float, gate_spread: float, of: str) -> mpf:
+def forgetting_of_two(gamma: float, gate: float, gate_spread: float, of: str) -> Any:
     """Return the mean over two tokens, the older of which has the weight e^s σ(b + cε)."""
     with mp.workdps(DIGITS):
         spread, b, c = mpmath.sqrt(2) * mpf(gamma), mpf(gate), mpf(gate_spread)
@@ -170,7 +231,7 @@ def forgetting_of_two(gamma: float, gate: float, gate_spread: float, of: str) ->
         return total
 
 
-def stick_breaking(beta: float, gamma: float, n: int, of: str) -> mpf:
+def stick_breaking(beta: float, gamma: float, n: int, of: str) -> Any:
     """Return the mean over n keys: products of moments of σ; of n_eff and max p only for two."""
     with mp.workdps(DIGITS):
         b, g, rule = mpf(beta), mpf(gamma), _trapezoid(min(mpf("0.3"), mpf("0.2") / mpf(gamma)))
@@ -212,7 +273,7 @@ def stick_breaking(beta: float, gamma: float, n: int, of: str) -> mpf:
             return mean(lambda x: x) + mpmath.quad(excess, sorted(set(cuts)))
 
 
-def differential_of_two(gamma: float, gamma2: float, rho: float, mix: float, of: str) -> mpf:
+def differential_of_two(gamma: float, gamma2: float, rho: float, mix: float, of: str) -> Any:
     """Return the mean of Σa² or Σ|a|, a = p − λq, of two tokens."""
     with mp.workdps(DIGITS):
         root = mpmath.sqrt(2)
@@ -244,7 +305,7 @@ def differential_of_two(gamma: float, gamma2: float, rho: float, mix: float, of:
             return 1 - m + 4 * mpmath.quad(lost, [min(edge, 0) - 14, min(edge, 0) - 4, edge])
 
 
-def router_of_two(gamma: float, rho: float, of: str) -> mpf:
+def router_of_two(gamma: float, rho: float, of: str) -> Any:
     """Return the captured mass, or the recall, of two keys of which a proxy chooses one."""
     with mp.workdps(DIGITS):
         r, spread = mpf(rho), mpmath.sqrt(2) * mpf(gamma)
@@ -257,7 +318,42 @@ def router_of_two(gamma: float, rho: float, of: str) -> mpf:
         return mpmath.fsum(2 * share * _sigmoid(spread * z) * _phi(slope * z) for z, share in rule)
 
 
-def outweighed(place: float, gamma: float, ratio: float, power: int, n: int) -> mpf:
+@functools.lru_cache(maxsize=8)
+def _lags_of_pairs(gamma: float, rho: float, n: int) -> tuple[Any, list[Any]]:
+    """Return a step of z and, for every lag, the chance that the two keys read are so far apart.
+
+    They are those of the largest proxies. Given x, the largest proxy of the others, of density
+    (n − 2) φ(x) Φ(x)^(n − 3), their scores γz are independent, each of a weight
+    φ(z) Φ((ρz − x)/√(1 − ρ²)).
+    """
+    r = mpf(rho)
+    rest = mpmath.sqrt(1 - r * r)
+    step = min(mpf("0.2"), mpf("0.12") / mpf(gamma), mpf("0.2") * rest)
+    rule = _trapezoid(step)
+    found = [mpf(0)] * len(rule)
+    for x, share in _trapezoid(mpf("0.05")):
+        chance = share * _phi(x) ** (n - 3) * n * (n - 1) * (n - 2) / 2
+        if chance < mpf(10) ** -40:
+            continue
+        own = [weight * _phi((r * z - x) / rest) for z, weight in rule]
+        for lag in range(len(rule)):
+            both = mpmath.fdot(own[lag:], own[: len(rule) - lag])
+            found[lag] += (2 if lag else 1) * chance * both
+    return step, found
+
+
+def routed_pairs(gamma: float, rho: float, n: int, of: str) -> Any:
+    """Return the mean over rows of n of which the two keys of the largest proxies are read."""
+    with mp.workdps(DIGITS):
+        step, chances = _lags_of_pairs(gamma, rho, n)
+        total = mpf(0)
+        for lag, chance in enumerate(chances):
+            d = mpf(gamma) * lag * step
+            total += chance * value(of, [_sigmoid(d), _sigmoid(-d)], n=n)
+        return total
+
+
+def outweighed(place: float, gamma: float, ratio: float, power: int, n: int) -> Any:
     """Return P(e^(pm) > x Σ e^(ps)) of a fixed score m beside one or two others N(0, γ²)."""
     with mp.workdps(DIGITS):
         g = mpf(gamma) * power
@@ -274,17 +370,15 @@ def outweighed(place: float, gamma: float, ratio: float, power: int, n: int) -> 
         return mpmath.quad(body, [top - 30, top - 10, top - 3, top - 1, top])
 
 
-def needle_largest(place: float, gamma: float, n: int) -> mpf:
+def needle_largest(place: float, gamma: float, n: int) -> Any:
     """Return P(no score of n − 1 others N(0, γ²) is above m)."""
     with mp.workdps(DIGITS):
         return _phi(mpf(place) / mpf(gamma)) ** (n - 1)
 
 
-def recall_of_two_values(place: float, gamma: float) -> mpf:
+def recall_of_two_values(place: float, gamma: float) -> Any:
     """Return the recall of one of two values beside one other key: E Φ(e^(m − s))."""
     with mp.workdps(DIGITS):
         g, m = mpf(gamma), mpf(place)
         cuts = mpmath.linspace(-14, 14, 113)
         return mpmath.quad(lambda z: _phi(mpmath.exp(m - g * z)) * mpmath.npdf(z), cuts)
-
-

@@ -7,7 +7,9 @@ the definition given to `scipy.integrate.quad` and `mpmath.quad`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import mpmath
@@ -15,30 +17,24 @@ import numpy as np
 import sympy
 from scipy import integrate, special
 
+from benchmarks.recorded.cells import Cell, extended_error
 from benchmarks.recorded.score_laws import WEIGHTS
 
 DIGITS = 15
 
-
-class _Float64:
-    """The functions that a formula is made of, in float64."""
-
-    exp, log, sqrt, erf, ndtr = np.exp, np.log, np.sqrt, special.erf, special.ndtr
-    pi = math.pi
-    number = np.float64
-
-
-class _Mpmath:
-    """The same in mpmath."""
-
-    exp, log, sqrt, erf, ndtr = mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.erf, mpmath.ncdf
-    pi = mpmath.mp.pi
-    number = mpmath.mpf
+# The functions that a formula is made of.
+_FLOAT64 = SimpleNamespace(
+    exp=np.exp, log=np.log, sqrt=np.sqrt, erf=special.erf, erfinv=special.erfinv,
+    ndtr=special.ndtr, pi=np.float64(math.pi), number=np.float64,
+)  # fmt: skip
+_MPMATH = SimpleNamespace(
+    exp=mpmath.exp, log=mpmath.log, sqrt=mpmath.sqrt, erf=mpmath.erf, erfinv=mpmath.erfinv,
+    ndtr=mpmath.ncdf, pi=mpmath.mp.pi, number=mpmath.mpf,
+)  # fmt: skip
 
 
 def _exp(m: Any, beta: Any, gamma: Any) -> Any:
-    first = m.exp(beta + gamma * gamma / 2)
-    return first / m.sqrt(m.exp(2 * beta + 2 * gamma * gamma))
+    return m.exp(beta + gamma * gamma / 2) / m.sqrt(m.exp(2 * beta + 2 * gamma * gamma))
 
 
 def _relu2(m: Any, beta: Any, gamma: Any) -> Any:
@@ -57,11 +53,9 @@ def _identity(m: Any, beta: Any, gamma: Any) -> Any:
 
 def _nonnegative(m: Any, ratio: Any, dim: Any, query: str) -> Any:
     size = int(dim)
+    q = [m.number(1)] * (size if query == "uniform" else 1)
     if query == "half-normal":
-        erfinv = special.erfinv if m is _Float64 else mpmath.erfinv
-        q = [m.sqrt(m.number(2)) * erfinv(m.number(2 * i + 1) / (2 * size)) for i in range(size)]
-    else:
-        q = [m.number(1)] * (size if query == "uniform" else 1)
+        q = [m.sqrt(m.number(2)) * m.erfinv(m.number(2 * i + 1) / (2 * size)) for i in range(size)]
     return 1 / m.sqrt(1 + (ratio * m.sqrt(sum(x * x for x in q)) / sum(q)) ** 2)
 
 
@@ -72,56 +66,47 @@ def _decayed(m: Any, decay: Any, length: Any) -> Any:
 
 _FORMULAS: dict[str, Callable[..., Any]] = {
     "exp": _exp, "relu2": _relu2, "identity": _identity, "nonnegative": _nonnegative,
-    "decayed": _decayed,
+    "decayed": _decayed, "abs": _identity,
 }  # fmt: skip
 
 
-def _by_scipy_quad(kernel: str, beta: float, gamma: float) -> float:
-    f: Any = sympy.lambdify(*_expression(kernel), "numpy")
-    moments = []
-    for p in (1, 2):
-        def body(t: float, p: int = p) -> float:
-            return abs(f(beta + gamma * t)) ** p * math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
+def _by_quad(kernel: str, beta: Any, gamma: Any, library: Any) -> Any:
+    """Return log S by integrals of |f|^p times the density, as `quad` makes them."""
+    symbol = next(iter(WEIGHTS[kernel].free_symbols))
+    f: Any = sympy.lambdify(symbol, WEIGHTS[kernel], "numpy" if library is _FLOAT64 else "mpmath")
 
-        moments.append(integrate.quad(body, -np.inf, np.inf)[0])
-    return float(np.log(moments[0] / np.sqrt(moments[1])))
+    def moment(p: int) -> Any:
+        def body(t: Any) -> Any:
+            density = library.exp(-t * t / 2) / library.sqrt(2 * library.pi)
+            return abs(f(beta + gamma * t)) ** p * density
 
+        if library is _FLOAT64:
+            return integrate.quad(body, -np.inf, np.inf)[0]
+        return mpmath.quad(body, [-mpmath.inf, 0, mpmath.inf])
 
-def _by_mpmath_quad(kernel: str, beta: float, gamma: float) -> Any:
-    f: Any = sympy.lambdify(*_expression(kernel), "mpmath")
-    ends = [-mpmath.inf, 0, mpmath.inf]
-    moments = [
-        mpmath.quad(lambda t, p=p: abs(f(beta + gamma * t)) ** p * mpmath.npdf(t), ends)
-        for p in (1, 2)
-    ]
-    return mpmath.log(moments[0] / mpmath.sqrt(moments[1]))
+    return library.log(moment(1) / library.sqrt(moment(2)))
 
 
-def _expression(kernel: str) -> tuple[Any, Any]:
-    return next(iter(WEIGHTS[kernel].free_symbols)), WEIGHTS[kernel]
-
-
-def by_scipy(asked: dict[str, Any]) -> float:
-    """Return log S by the plain formula in float64; NaN where there is no number."""
-    own = {name: x for name, x in asked.items() if name not in ("call", "kernel", "method")}
-    with np.errstate(all="ignore"):
-        try:
+def _log_S(asked: dict[str, Any], library: Any) -> float:
+    """Return log S by the plain formula; NaN where there is no number."""
+    own = {
+        name: x if isinstance(x, str) else library.number(x)
+        for name, x in asked.items()
+        if name not in ("call", "kernel", "method")
+    }
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"), mpmath.workdps(DIGITS):
+            warnings.simplefilter("ignore")
             if "method" in asked:
-                return _by_scipy_quad(asked["kernel"], **own)
-            given = {name: x if isinstance(x, str) else np.float64(x) for name, x in own.items()}
-            return float(np.log(_FORMULAS[asked["kernel"]](_Float64, **given)))
-        except (ArithmeticError, ValueError, TypeError):
-            return math.nan
+                return float(_by_quad(asked["kernel"], own["beta"], own["gamma"], library))
+            return float(library.log(_FORMULAS[asked["kernel"]](library, **own)))
+    except (ArithmeticError, ValueError, TypeError):
+        return math.nan
 
 
-def by_mpmath(asked: dict[str, Any]) -> float:
-    """Return log S by the plain formula in mpmath at 15 digits; NaN where there is no number."""
-    own = {name: x for name, x in asked.items() if name not in ("call", "kernel", "method")}
-    with mpmath.workdps(DIGITS):
-        try:
-            given = {name: x if isinstance(x, str) else mpmath.mpf(x) for name, x in own.items()}
-            if "method" in asked:
-                return float(_by_mpmath_quad(asked["kernel"], **given))
-            return float(mpmath.log(_FORMULAS[asked["kernel"]](_Mpmath, **given)))
-        except (ArithmeticError, ValueError, TypeError):
-            return math.nan
+def compare(cell: Cell) -> None:
+    """Set the errors of the plain formulas, which closed forms and quadratures have."""
+    if cell.member.startswith(("closed form", "quadrature")):
+        for name, library in (("scipy", _FLOAT64), ("mpmath", _MPMATH)):
+            found = extended_error(_log_S(cell.asked, library), cell.reference, cell.unit)
+            setattr(cell, name, found)

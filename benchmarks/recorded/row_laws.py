@@ -1,29 +1,31 @@
 """References of exact laws: the one-dimensional integrals over rows of n, in ball arithmetic.
 
 With x = t|a|^c and u = ln t, every law is ∫ g(ψ, m) du of ψ = E[1 − e^(−x)] and m_k = E[x^k e^(−x)]
-(SCIENCE, sections 5 and 8). Both integrals are trapezoidal sums, of analytic integrands: u has a
-strip of π/2, so that a step of a tenth leaves e^(−98). Where log|a| is a straight line, of softmax in
-the score and of powers in its logarithm, the steps are chosen to match: x depends on the sum of two
-indices alone, and the inner sums are one product of polynomials with whole coefficients. Other
+(see `sparsity.quantities`). Both integrals are trapezoidal sums, of analytic integrands: u has a
+strip of π/2, so that a step of a tenth leaves e^(−98). Where log|a| is a straight line, of softmax
+in the score and of powers in its logarithm, the steps are chosen to match: x depends on the sum of
+two indices alone, and the inner sums are one product of polynomials with whole coefficients. Other
 kernels are integrated by Gauss's rule on panels, from zero to zero of f.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import mpmath
 from flint import arb, ctx, fmpz, fmpz_poly
 
 BITS = 260
 _POINT = 420  # bits behind the point of a whole coefficient
-_FAR = 13.0  # standard deviations that count: e^(−84)
+_FAR = 14.0  # standard deviations that count: e^(−98)
 _E_FOLDS = 86.0  # that count, of anything
+_PER_UNIT = 8  # points of u where its steps match nothing: e^(−79)
 _RULE = 30  # points of Gauss's rule on a panel
+_PANEL = 0.5  # of scores: e^(−x) has 30 digits on it
 # Of a panel towards a zero of f. Rows of two or more whose weights are all as small as 2^−66 have a
 # chance of 2^−132.
 _HALVINGS = 66
@@ -61,7 +63,9 @@ def _of_x(log_x: arb, order: Order | None) -> arb:
 
 
 def _whole(value: arb) -> fmpz:
-    return (value * arb(2) ** _POINT).mid().floor().unique_fmpz()
+    found = (value * arb(2) ** _POINT).mid().floor().unique_fmpz()
+    assert found is not None
+    return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -146,7 +150,6 @@ def _gauss(points: int) -> tuple[tuple[arb, arb], ...]:
     return tuple(arb.legendre_p_root(points, i, weight=True) for i in range(points))
 
 
-_ONE = arb(1)
 _SMOOTH: dict[str, tuple[Callable[[arb], arb], bool]] = {  # |f|, and whether f(0) = 0
     "cosh": (lambda s: s.cosh(), False),
     "taylor2": (lambda s: 1 + s + s * s / 2, False),
@@ -165,7 +168,7 @@ _SMOOTH: dict[str, tuple[Callable[[arb], arb], bool]] = {  # |f|, and whether f(
 
 def _panels(beta: float, gamma: float, zero: bool) -> list[tuple[arb, arb]]:
     """Return panels of scores on which ln|f| is nearly straight, and the density as well."""
-    low, high, width = beta - _FAR * gamma, beta + _FAR * gamma, min(0.5, gamma)
+    low, high, width = beta - _FAR * gamma, beta + _FAR * gamma, min(_PANEL, gamma)
     edges = {low, high, *([0.0] if low < 0 < high else [])}
     at = low
     while at < high:
@@ -175,7 +178,7 @@ def _panels(beta: float, gamma: float, zero: bool) -> list[tuple[arb, arb]]:
         edges = {x for x in edges if x == 0 or abs(x) > width / 2}
         edges |= {side * width * 2.0**-i for side in (-1, 1) for i in range(1, _HALVINGS)}
     ordered = [arb(x) for x in sorted(x for x in edges if low <= x <= high)]
-    return list(zip(ordered, ordered[1:], strict=False))
+    return list(itertools.pairwise(ordered))
 
 
 def _nodes(kernel: str, beta: float, gamma: float) -> tuple[list[tuple[arb, arb]], arb]:
@@ -194,42 +197,61 @@ def _nodes(kernel: str, beta: float, gamma: float) -> tuple[list[tuple[arb, arb]
     return [(log, chance / nonzero) for log, chance in found], nonzero
 
 
+class _Nodes:
+    """Sums over the nodes of a kernel at any u = ln t, x = t|f|^power."""
+
+    def __init__(self, kernel: str, beta: float, gamma: float, power: int) -> None:
+        found, self.nonzero = _nodes(kernel, beta, gamma)
+        found.sort(key=lambda node: float(node[0]))
+        self.log = [power * log for log, _ in found]
+        self.about = [float(log) for log in self.log]
+        self.size = [log.exp() for log in self.log]
+        self.chance = [chance for _, chance in found]
+        self.below = list(itertools.accumulate(self.chance, initial=arb(0)))
+
+    def at(self, u: arb, orders: tuple[Order, ...]) -> list[arb]:
+        """Return ψ and the moments, given that the weight is not zero."""
+        shift, t = float(u), u.exp()
+        small = bisect.bisect(self.about, 5.3 - shift)  # from x = 200 on, e^(−x) is gone
+        sums = [self.below[-1] - self.below[small], *(arb(0) for _ in orders)]
+        for i in range(small):
+            x, chance = t * self.size[i], self.chance[i]
+            less = (-x).exp()
+            sums[0] += chance * (1 - less if self.about[i] + shift > -20 else -(-x).expm1())
+            for j, order in enumerate(orders, 1):
+                k, logged = order if isinstance(order, tuple) else (order, "")
+                rise = x if k == 1 else x.sqrt() if k == 0.5 else x * x if k == 2 else x ** arb(k)
+                part = chance * less * rise
+                sums[j] += part * (u + self.log[i]) if logged else part
+        return sums
+
+
 def _by_nodes(
     kernel: str, beta: float, gamma: float, power: int, orders: tuple[Order, ...]
 ) -> Tables:
     """Return the tables of any kernel, point by point."""
-    nodes, nonzero = _nodes(kernel, beta, gamma)
-    logs = [float(log) for log, chance in nodes if chance > 1e-40]
-    ends = -power * max(logs), -power * min(logs)
+    nodes = _Nodes(kernel, beta, gamma, power)
+    logs = [x for x, chance in zip(nodes.about, nodes.chance, strict=True) if chance > 1e-40]
     # With a zero of f, small weights reach down to 1e−38, where P(|f| < x) ~ x.
-    u = [arb(i) / 10 for i in range(int(10 * (ends[0] - 170)), int(10 * (ends[1] + 8)))]
-    psi, moments = [], {order: [] for order in orders}
-    for each in u:
-        sums = [arb(0) for _ in range(1 + len(orders))]
-        for log, chance in nodes:
-            log_x = each + power * log
-            size = float(log_x)
-            if size > 5.3:  # e^(−200)
-                sums[0] += chance
-                continue
-            x = log_x.exp()
-            less = (-x).exp()
-            sums[0] += chance * (1 - less if size > -20 else -(-x).expm1())
-            for i, order in enumerate(orders, 1):
-                k, logged = order if isinstance(order, tuple) else (order, "")
-                rise = x if k == 1 else x.sqrt() if k == 0.5 else x * x if k == 2 else x ** arb(k)
-                part = chance * less * rise
-                sums[i] += part * log_x if logged else part
-        psi.append(sums[0])
-        for order, total in zip(orders, sums[1:], strict=True):
-            moments[order].append(total)
-    return Tables(u, psi, moments, nonzero, 10)
+    low, high = (int(_PER_UNIT * end) for end in (-170 - max(logs), 8 - min(logs)))
+    u = [arb(i) / _PER_UNIT for i in range(low, high)]
+    psi, *moments = zip(*(nodes.at(each, orders) for each in u), strict=True)
+    by_order = dict(zip(orders, map(list, moments), strict=True))
+    return Tables(u, list(psi), by_order, nodes.nonzero, _PER_UNIT)
+
+
+def transform(
+    kernel: str, beta: float, gamma: float, power: int, order: float | None, u: float
+) -> str:
+    """Return E[1 − e^(−x)], or with an order E[x^order e^(−x)], x = e^u |f|^power."""
+    with ctx.workprec(BITS):
+        nodes = _Nodes(kernel, beta, gamma, power)
+        orders = () if order is None else (order,)
+        return digits(nodes.at(arb(u), orders)[-1] * nodes.nonzero)
 
 
 @functools.lru_cache(maxsize=32)
-def tables(
-    kernel: str, beta: float, gamma: float, power: int, orders: tuple[Order, ...]
-) -> Tables:
+def tables(kernel: str, beta: float, gamma: float, power: int, orders: tuple[Order, ...]) -> Tables:
     """Return ψ and moments of a kernel at all points of u that count."""
     with ctx.workprec(BITS):
         if kernel != "exp" and kernel in POWERS:
@@ -238,58 +260,6 @@ def tables(
             return _matched(kernel, beta, gamma, power, orders)
         return _by_nodes(kernel, beta, gamma, power, orders)
 
-
-def transform(
-    kernel: str, beta: float, gamma: float, power: int, order: float | None, u: float
-) -> mpmath.mpf:
-    """Return E[1 − e^(−x)], or with an order E[x^order e^(−x)], x = e^u |f|^power, in mpmath.
-
-    Its own rule, so that it is a check of the tables as well: tanh-sinh between breaks.
-    """
-    from benchmarks.recorded.score_laws import DIGITS
-
-    f, zero = _SMOOTH[kernel] if kernel in _SMOOTH else (None, True)
-    with mpmath.workdps(DIGITS):
-        g, b, t = mpmath.mpf(gamma), mpmath.mpf(beta), mpmath.exp(mpmath.mpf(u))
-
-        def size(s: mpmath.mpf) -> mpmath.mpf:
-            if f is None:
-                degree, sides = POWERS[kernel]
-                return abs(s) ** degree if s > 0 or -1 in sides else mpmath.mpf(0)
-            return _MP[kernel](s)
-
-        def body(s: mpmath.mpf) -> mpmath.mpf:
-            x = t * size(s) ** power
-            inner = -mpmath.expm1(-x) if order is None else x**order * mpmath.exp(-x)
-            return inner * mpmath.npdf(s, b, g)
-
-        low, high = b - 14 * g, b + 14 * g
-        # e^(−x) falls from 1 to 0 around the places where x is about 1
-        width = min(g, mpmath.mpf(1) / 2)
-        edges = {low, high, mpmath.mpf(0)}
-        edges |= {low + i * width for i in range(int((high - low) / width) + 1)}
-        if zero:
-            degree = POWERS[kernel][0] if f is None else 1
-            near = t ** (-mpmath.mpf(1) / (power * degree))
-            edges |= {side * near * 2**i for side in (-1, 1) for i in range(-6, 4)}
-        points = sorted(x for x in edges if low <= x <= high)
-        return mpmath.quad(body, points)
-
-
-_MP: dict[str, Callable[[Any], Any]] = {
-    "cosh": mpmath.cosh,
-    "taylor2": lambda s: 1 + s + s * s / 2,
-    "taylor4": lambda s: 1 + s + s**2 / 2 + s**3 / 6 + s**4 / 24,
-    "threshold": lambda s: mpmath.exp(s) if s > 0 else mpmath.mpf(0),
-    "softpick": lambda s: mpmath.expm1(s) if s > 0 else mpmath.mpf(0),
-    "softplus": lambda s: mpmath.log1p(mpmath.exp(s)),
-    "sigmoid": lambda s: 1 / (1 + mpmath.exp(-s)),
-    "elu+1": lambda s: s + 1 if s > 0 else mpmath.exp(s),
-    "elu": lambda s: s if s > 0 else -mpmath.expm1(s),
-    "gelu": lambda s: abs(s) * mpmath.erfc(-s / mpmath.sqrt(2)) / 2,
-    "silu": lambda s: abs(s) / (1 + mpmath.exp(-s)),
-    "exp": mpmath.exp,
-}
 
 _POWER_OF = {"S": 2, "n_eff": 2, "needle_signal": 2, "hoyer": 2, "pq_index": 2}
 _ORDERS: dict[str, tuple[Order, ...]] = {
@@ -318,6 +288,8 @@ def mean(
         fixed: b of one token among the n with a fixed score, softmax's sink or needle.
     """
     name, _, number = of.partition(":")
+    if n == 1 and unit is None and fixed is None:  # one key has it all
+        return arb(0 if name in ("entropy", "hoyer", "pq_index") else 1)
     alpha = float(number) if name == "power_sum" else 0.0
     orders = (alpha,) if name == "power_sum" else _ORDERS[name]
     power = _POWER_OF.get(name, 1)
@@ -361,7 +333,7 @@ def mean(
         if name == "power_sum":
             total /= arb(alpha).gamma()
         if name == "hoyer":
-            return (1 - total) / (1 - 1 / arb(n).sqrt()) if n > 1 else arb(0)
+            return (1 - total) / (1 - 1 / arb(n).sqrt())
         if name == "pq_index":  # of 1, 2
             return 1 - total
         return total

@@ -11,13 +11,17 @@ from typing import Any
 
 import mpmath
 import sympy
+from flint import arb, ctx
 from mpmath import mp, mpf
 
 from benchmarks.campaign.blocks import s
-from benchmarks.campaign.reference import log_s
+from benchmarks.campaign.limits import DEADLINE, NoReference
+from benchmarks.campaign.reference import FIRST_BITS, LAST_BITS, RADIUS, log_mean, log_s
+from benchmarks.campaign.tree import convert
 
 DIGITS = 60
 SHOWN = 34
+_SECONDS = 20.0  # that a reference in balls may take
 
 # The kernels, written anew.
 WEIGHTS: dict[str, Any] = {
@@ -45,7 +49,7 @@ WEIGHTS: dict[str, Any] = {
 
 def shown(value: Any) -> str:
     """Return a number in decimal."""
-    return mpmath.nstr(value, SHOWN, strip_zeros=False, min_fixed=-3, max_fixed=SHOWN)
+    return str(mpmath.nstr(value, SHOWN, strip_zeros=False, min_fixed=-3, max_fixed=SHOWN))
 
 
 def log_sparsity(kernel: str, beta: float, gamma: float) -> str:
@@ -57,7 +61,7 @@ def log_sparsity(kernel: str, beta: float, gamma: float) -> str:
     return log_s(WEIGHTS[kernel], beta, gamma).log_S or ""
 
 
-def decayed(decay: float, length: float) -> mpf:
+def decayed(decay: float, length: float) -> Any:
     """Return log S of λ^(n−j): two geometric sums."""
     with mp.workdps(400 if decay < 0.999 else 120):
         rate, n = mpf(decay), int(length)
@@ -67,8 +71,45 @@ def decayed(decay: float, length: float) -> mpf:
         return mpmath.log(l1) - mpmath.log(n * l2) / 2
 
 
+def transform(
+    kernel: str, beta: float, gamma: float, power: int, order: float | None, u: float
+) -> str:
+    """Return E[1 − e^(−x)], or with an order E[x^order e^(−x)], x = e^u |f|^power, in balls."""
+    with mp.workdps(DIGITS):
+        scale = sympy.Float(mpmath.exp(mpf(u)), DIGITS)
+        rise = 1 if order is None else sympy.Float(mpmath.exp(mpf(u) * mpf(order)), DIGITS)
+    size = sympy.Abs(WEIGHTS[kernel])
+    x = scale * size**power
+    body = 1 - sympy.exp(-x) if order is None else rise * size ** int(power * order) * sympy.exp(-x)
+    tree, bits = convert(body), FIRST_BITS
+    DEADLINE.set(_SECONDS)
+    while bits <= LAST_BITS:
+        with ctx.workprec(bits):
+            found = log_mean(tree, 1, beta, gamma, None)[0].exp()
+            if found.is_finite() and found.rad() < abs(found.mid()) * RADIUS:
+                return arb(found.mid()).str(SHOWN, radius=False)
+        bits *= 2
+    raise NoReference(f"no convergence of {kernel}")
+
+
+def of_decayed(decay: float, length: int, of: str) -> Any:
+    """Return S, n_eff or the participation ratio of the row λ^(n−j), in which nothing is random."""
+    log_S = decayed(decay, length)
+    with mp.workdps(DIGITS):
+        power, size = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}[of]
+        return mpmath.exp(power * log_S) * mpf(length) ** size
+
+
+def alibi(slope: float, gamma: float, length: int) -> Any:
+    """Return log S of scores N(0, γ²) that fall by a slope per token: decay beside softmax."""
+    with mp.workdps(2 * DIGITS):
+        rate = mpmath.exp(-mpf(slope))
+        l1, l2 = (mpmath.expm1(-p * length * mpf(slope)) / (rate**p - 1) for p in (1, 2))
+        return mpmath.log(l1) - mpmath.log(length * l2) / 2 - mpf(gamma) ** 2 / 2
+
+
 @functools.lru_cache(maxsize=256)
-def _norms(query: str, dim: int) -> tuple[mpf, mpf]:
+def _norms(query: str, dim: int) -> tuple[Any, Any]:
     """Return Σq and Σq² of a query family."""
     if query == "one-hot":
         return mpf(1), mpf(1)
@@ -80,22 +121,22 @@ def _norms(query: str, dim: int) -> tuple[mpf, mpf]:
         return mpmath.fsum(at) * mpmath.sqrt(2), 2 * mpmath.fsum(x * x for x in at)
 
 
-def nonnegative(ratio: float, dim: int, query: str) -> mpf:
+def nonnegative(ratio: float, dim: int, query: str) -> Any:
     """Return log S of Σq_i k_i with i.i.d. features: mean μΣq, variance σ²Σq²."""
     with mp.workdps(DIGITS):
         first, second = _norms(query, int(dim))
         return -mpmath.log1p(mpf(ratio) ** 2 * second / first**2) / 2
 
 
-def _phi(x: Any) -> mpf:
+def _phi(x: Any) -> Any:
     return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
 
-def _quantile(p: Any) -> mpf:
+def _quantile(p: Any) -> Any:
     return mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)
 
 
-def of_softmax(of: str, gamma: float, length: int) -> mpf:
+def of_softmax(of: str, gamma: float, length: int) -> Any:
     """Return the limit of a quantity of long rows of e^s, s ~ N(β, γ²): Gaussian integrals."""
     name, _, number = of.partition(":")
     own = [mpf(x) for x in number.split(",")] if number else []
@@ -123,8 +164,16 @@ def of_softmax(of: str, gamma: float, length: int) -> mpf:
         return n * _phi(_quantile(own[0]) - g)
 
 
-def differential(gamma: float, gamma2: float, rho: float, mix: float) -> mpf:
-    """Return log S of e^(s₁ − γ₁²/2) − λe^(s₂ − γ₂²/2): E|a| as an option's price, E a² by squares."""
+def of_one_fixed(of: str, gamma: float, length: int, place: float) -> Any:
+    """Return the limit of the share of one token of score b beside n − 1 of e^s, or of a²."""
+    with mp.workdps(DIGITS):
+        power = 2 if of == "needle_signal" else 1
+        own = mpmath.exp(power * mpf(place))
+        return own / (own + (length - 1) * mpmath.exp((power * mpf(gamma)) ** 2 / 2))
+
+
+def differential(gamma: float, gamma2: float, rho: float, mix: float) -> Any:
+    """Return log S of e^(s₁ − γ₁²/2) − λe^(s₂ − γ₂²/2): E|a| as an option's price."""
     with mp.workdps(DIGITS):
         a, b, r, m = map(mpf, (gamma, gamma2, rho, mix))
         sigma = mpmath.sqrt(a * a + b * b - 2 * r * a * b)
@@ -135,7 +184,7 @@ def differential(gamma: float, gamma2: float, rho: float, mix: float) -> mpf:
         return mpmath.log(first) - mpmath.log(second) / 2
 
 
-def gate_moment(gate: float, spread: float, power: int) -> mpf:
+def gate_moment(gate: float, spread: float, power: int) -> Any:
     """Return E g^power of a gate g = σ(b + cε), by the trapezoidal rule."""
     b, c = mpf(gate), mpf(spread)
     if c == 0:
@@ -149,7 +198,7 @@ def gate_moment(gate: float, spread: float, power: int) -> mpf:
     return mpmath.fsum(terms) * step / mpmath.sqrt(2 * mp.pi)
 
 
-def forgetting(gamma: float, gate: float, gate_spread: float, length: int) -> mpf:
+def forgetting(gamma: float, gate: float, gate_spread: float, length: int) -> Any:
     """Return log S of e^s Π g over n positions: geometric sums of the moments of a gate."""
     with mp.workdps(DIGITS):
         one, two = (gate_moment(gate, gate_spread, p) for p in (1, 2))
@@ -157,7 +206,7 @@ def forgetting(gamma: float, gate: float, gate_spread: float, length: int) -> mp
         return mpmath.log(l1) - mpmath.log(length * l2) / 2 - mpf(gamma) ** 2 / 2
 
 
-def performer(gamma: float, sigma: float, features: int, dim: int) -> mpf:
+def performer(gamma: float, sigma: float, features: int, dim: int) -> Any:
     """Return log S of a Performer: E|a| = e^(γ²/2), and E a² by whether two features are one."""
     with mp.workdps(DIGITS):
         g2, v = mpf(gamma) ** 2, mpf(sigma) ** 2

@@ -14,8 +14,6 @@ import numpy as np
 from sparsity import metric
 from sparsity.quantities.base import Family, Integral, Linear, LongRows, Quantity, RowSums
 
-_ROUNDING = 2.0**-53  # of a difference to 1
-
 S = Quantity(
     name="S",
     symbol="S",
@@ -172,7 +170,7 @@ power_sum = Family(
 def _pq_index(name: str, p: float, q: float) -> Quantity:
     def limit(rows: LongRows) -> tuple[float, float]:
         ratio, error = rows.product((p, 1 / p), (q, -1 / q), count=1 / q - 1 / p)
-        return 1 - ratio, error + _ROUNDING
+        return 1 - ratio, error
 
     def of(row: RowSums) -> Any:
         # Over the largest: the index does not change, and no power of a weight overflows.
