@@ -138,11 +138,14 @@ def _transform(
 ) -> tuple[float, float]:
     """Return E[1 − e^(−x)], or of an order E[x^order e^(−x)], x = e^u |f|^power."""
     from sparsity import kernels
+    from sparsity.errors import InputError
     from sparsity.exact_law.laplace import laplace
 
     own = laplace(
         kernels.elementwise(kernel), beta, gamma, power, (1.0 if order is None else order,)
     )
+    if u > own.family.right:
+        raise InputError("u", u, "is where no law asks: nothing is left of any row's integrand")
     psi, moments = own.at(np.array([u]))
     found = psi if order is None else moments[0]
     return float(found[0] * np.exp(own.top)), float(own.family.transform_error)

@@ -127,7 +127,7 @@ def transforms() -> Iterator[Cell]:
     for kernel in WEIGHTS:
         for power, order, u in (
             *((1, None, -1.0), (1, None, -20.0), (2, None, 3.0), (1, 1.0, 0.5), (1, 2.0, -2.0)),
-            *((2, 0.5, -4.0), (2, 1.0, 2.0), (2, 0.5, 9.0)),
+            *((2, 0.5, -4.0), (2, 1.0, 2.0), (2, 0.5, 4.0)),
         ):
             for beta, gamma in ((0.3, 1.7), (-1.0, 0.4)):
                 asked: Given = {"call": "laplace", "kernel": kernel, "beta": beta, "gamma": gamma}
@@ -220,7 +220,9 @@ def few_tokens() -> Iterator[Cell]:
 def other_kernels() -> Iterator[Cell]:
     """Yield questions to exact laws whose references take minutes."""
     for kernel in OTHERS:
-        for beta, gamma in ((0.3, 1.0), (-1.0, 2.0)):
+        # Near a zero of f, nodes are many.
+        places = ((0.3, 1.0),) if kernel in ("elu", "gelu", "silu") else ((0.3, 1.0), (-1.0, 2.0))
+        for beta, gamma in places:
             for length in (2, 100, 10**6, 10**12):
                 yield exact_cell("n_eff", kernel, length, beta=beta, gamma=gamma)
 

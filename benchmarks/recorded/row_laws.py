@@ -26,9 +26,9 @@ _E_FOLDS = 86.0  # that count, of anything
 _PER_UNIT = 8  # points of u where its steps match nothing: e^(−79)
 _RULE = 30  # points of Gauss's rule on a panel
 _PANEL = 0.5  # of scores: e^(−x) has 30 digits on it
-# Of a panel towards a zero of f. Rows of two or more whose weights are all as small as 2^−66 have a
-# chance of 2^−132.
-_HALVINGS = 66
+# Of a panel towards a zero of f. Rows of two or more whose weights are all as small as 2^−50 have a
+# chance of 2^−100.
+_HALVINGS = 50
 
 Order = float | tuple[float, str]  # of x^k e^(−x); (k, "log") has a factor ln x besides
 
@@ -105,7 +105,6 @@ POWERS: dict[str, tuple[int, tuple[int, ...]]] = {
     "identity": (1, (1, -1)), "abs": (1, (1, -1)), "relu": (1, (1,)), "relu2": (2, (1,)),
     "relu3": (3, (1,)), "power2": (2, (1, -1)), "power4": (4, (1, -1)),
 }  # fmt: skip
-MATCHED = ("exp", *POWERS)
 
 
 def _matched(
