@@ -25,7 +25,13 @@ from scipy.special import bdtr, log_ndtr, ndtri_exp
 from sparsity import kernels
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.rules import cumulative_rule, gauss_panels, log_complement, relative_gap
+from sparsity.exact_law.rules import (
+    cumulative_rule,
+    gauss_panels,
+    log_complement,
+    relative_gap,
+    spaced,
+)
 from sparsity.kernels import Kernel
 from sparsity.quantities import RankLaw
 from sparsity.quantities.base import within
@@ -250,7 +256,7 @@ def _by_rule(
 ) -> tuple[np.ndarray, float]:
     """Return E[value; row ≠ 0] at each length by one rule, and the share of the mass it lost."""
     lowest = _lowest(law, float(n.min()), of.keys)
-    u = np.arange(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
+    u = spaced(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
     table = _Table(law, of.keys, points, u)
     start = int(np.searchsorted(table.v[:, -1], lowest))
     begin = float(table.edges[start])

@@ -167,7 +167,7 @@ def _mean(
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
     start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
-    u = np.arange(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
+    u = rules.spaced(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
     if len(u) * (HIGH - LOW) / step * 4 > 10 * _POINTS:
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)

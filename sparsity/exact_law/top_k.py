@@ -70,7 +70,7 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
     # Given ξ the k − 1 scores above it are independent, of the density of the excess, φ(ξ +
     # e)/φ(ξ).
     share = share * np.exp(-xi * excess - 0.5 * excess**2)
-    u = np.arange(start, math.log(_DEPTH), rules.STEP)
+    u = rules.spaced(start, math.log(_DEPTH), rules.STEP)
     orders = (0.0, *integral.moments)
     missing, phi, *alike = transforms(steepness * excess, share / share.sum(), orders, u)
     with np.errstate(divide="ignore"):
