@@ -206,7 +206,7 @@ def _root_between(excess: Callable[[float], float], here: float, there: float) -
         looked[x] = excess(x)
         return looked[x]
 
-    found: Any = brentq(look, here, there, xtol=_BRACKET)
+    brentq(look, here, there, xtol=_BRACKET)
     (x, f), (y, g) = sorted(looked.items(), key=lambda pair: abs(pair[1]))[:2]
     if f == 0 or abs(y - x) > 1e3 * _BRACKET:  # a kink or a jump, where a secant is no help
         return float(brentq(look, here, there, xtol=1e-12)) if f else x  # type: ignore[arg-type]
