@@ -20,7 +20,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.errors import InputError
 from sparsity.exact_law import rules
@@ -36,6 +35,7 @@ from sparsity.exact_law.router import (
 )
 from sparsity.exact_law.top_k import kth_scores
 from sparsity.kernels.router import correlation_of_blocks
+from sparsity.special import ndtr
 
 _STEP_V = 0.05  # of the table of m, between whose points a spline of order 7 is right to 1e-13
 _FAR_Y = 9.5  # standard deviations of y that the sum over ω keeps apart: e^(−45)

@@ -34,12 +34,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import expit, ndtr, owens_t
 
 from sparsity import kernels, quantities
 from sparsity.errors import RESOLVED, InputError, TooFine
 from sparsity.exact_law import engine, rules
 from sparsity.rows.row import Row
+from sparsity.special import expit, ndtr, owens_t
 
 Spreads = tuple[float, float]  # γ₁ and γ₂ of the two scores
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import bdtr, log_ndtr, ndtri_exp
 
 from sparsity import kernels
 from sparsity.errors import InputError, TooFine
@@ -35,6 +34,7 @@ from sparsity.exact_law.rules import (
 from sparsity.kernels import Kernel
 from sparsity.quantities import RankLaw
 from sparsity.quantities.base import within
+from sparsity.special import bdtr, log_ndtr, ndtri_exp
 
 _STEPS = (0.22, 0.3)  # of u: of the value, and of what bounds its error
 _POINTS = (16, 12)  # of a panel, likewise

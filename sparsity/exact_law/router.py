@@ -24,11 +24,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from sparsity.errors import InputError
 from sparsity.exact_law import rules
 from sparsity.exact_law.top_k import kth_scores
+from sparsity.special import ndtr, ndtri
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
 STEP_U = 0.15  # of the trapezoid rule over u; twice as wide a step is its check

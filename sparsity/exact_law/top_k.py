@@ -17,12 +17,12 @@ import math
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
-from scipy.special import log_ndtr
 
 from sparsity.exact_law import rules
 from sparsity.exact_law.laplace import order_of, transforms
 from sparsity.quantities import Integral, LogMoment
 from sparsity.quantities.base import within
+from sparsity.special import log_ndtr
 
 _NODES = 97  # of ξ for F, odd: every other one is a rule too
 _PANEL = 16  # points of a panel of the excess ε − ξ
