@@ -15,11 +15,20 @@ import sympy
 from scipy import stats
 
 from benchmarks import bench
-from benchmarks.bench import finite, resources, target, throughput, user_kernels, users, verdict
+from benchmarks.bench import (
+    adaptive,
+    finite,
+    resources,
+    target,
+    throughput,
+    user_kernels,
+    users,
+    verdict,
+)
 from benchmarks.bench.grid import SCRAMBLES, Task, delta, reference
 from benchmarks.bench.peers import Peer, available
-from benchmarks.bench.timing import paired, ratio
-from sparsity import InputError, kernels
+from benchmarks.bench.timing import Paired, paired, ratio
+from sparsity import InputError, estimate, kernels
 
 PEERS = available()
 
@@ -124,6 +133,11 @@ def law(curve=0.007, biases=0.3, agrees=True):
     return {"curve_seconds": curve, "biases_seconds": biases, "agrees": agrees}
 
 
+def versus_vegas(ratio, reached=True):
+    """A row of time to target beside vegas."""
+    return {"rel_error": 1e-3, "ours": {"reached": reached}, "ratio": ratio}
+
+
 @pytest.fixture(scope="module")
 def planted():
     """Sections in which every claim is met."""
@@ -132,6 +146,7 @@ def planted():
     return {
         "raw": [{"dtype": t, "ratio": 2.0, "wrong": []} for t in ("float32", "float64")],
         "target": rows,
+        "adaptive": [versus_vegas(3.0), versus_vegas(0.9)],
         "theory": {
             "closed_forms": forms,
             "integrators": [{"name": "scipy.quad", "points_per_second": 5e3}],
@@ -159,6 +174,8 @@ def test_claims_are_met_and_each_can_fail(planted):
         "geometric mean": {"target": [row("a", 0.1, {"p": (9.0, "measured")})]},
         "worst cell": {"target": [row("a", 0.1, {"p": (0.05, "measured")})]},
         "slowest cell": {"target": [row("a", 1.5, {"p": (999.0, "measured")})]},
+        "vegas's, geometric mean": {"adaptive": [versus_vegas(1.5), versus_vegas(0.5)]},
+        "time to 0.001 over vegas's": {"adaptive": [versus_vegas(9.0, reached=False)]},
         "closed forms, points per second": {"theory": slow_form},
         "through evaluate": {"theory": slow_check},
         "closed forms over scipy.integrate.quad": {"theory": quad},
@@ -175,7 +192,7 @@ def test_claims_are_met_and_each_can_fail(planted):
         "curves over the best": {"curves": [row("a", 0.1, {"p": (1, "measured")}, reached=False)]},
         "peak memory": {"memory": [{"peak_mib": 1025.0}]},
     }
-    assert len(spoiled) == 20
+    assert len(spoiled) == 22
     for part, change in spoiled.items():
         assert any(part in claim for claim in unmet({**planted, **change})), part
 
@@ -248,6 +265,36 @@ def test_a_false_peer_is_found_out():
     assert honest["peers"]["numpy"]["how"] == "measured"
 
 
+def row_beside_vegas(*runs):
+    """The row of a cell from runs of vegas, ours to the target each time."""
+    cell = Task(kernels.identity, 1.0, 1.0)
+    ours = [estimate("identity", beta=1.0, gamma=1.0, rel_error=1e-2, seed=i) for i in range(2)]
+    found = {
+        throughput.OURS: ours,
+        "vegas": [adaptive.Run(cell.log_S + off, *r) for off, *r in runs],
+    }
+    return adaptive.row(
+        cell, 1e-2, Paired({throughput.OURS: [1.0, 1.0], "vegas": [4.0, 2.0]}, found)
+    )
+
+
+def test_a_run_of_vegas_that_contradicts_itself_or_the_truth_is_marked():
+    honest = row_beside_vegas((0.001, 1e-3, 1.1, 0.4), (0.0, 1e-3, 0.3, 0.7))
+    assert not honest["vegas"]["wrong"]
+    assert not honest["vegas"]["contradicts_itself"]
+    assert honest["ratio"] == 3
+    assert honest["ours"]["reached"]
+    assert honest["vegas"]["chance"] == 0.4
+    restless = row_beside_vegas((0.0, 1e-3, 1.0, 0.4), (0.0, 1e-3, 9.0, 1e-9))
+    assert restless["vegas"]["contradicts_itself"]
+    assert not restless["vegas"]["wrong"]
+    false = row_beside_vegas((0.01, 1e-3, 1.0, 0.4), (0.01, 1e-3, 1.0, 0.4))
+    assert false["vegas"]["wrong"]
+    marked = [line.count("!") for line in adaptive.text([honest, restless, false])]
+    assert sum(marked[1:-1]) == 2
+    assert "not installed" in "".join(adaptive.text([]))
+
+
 def test_raw_rates_flag_a_false_peer():
     peers = [PEERS[0], Peer("false", "a² is too large", _false)]
     rows = [throughput.rates(cell, "float64", peers, 2**18, 1) for cell in throughput.CELLS]
@@ -306,8 +353,8 @@ def test_quick_run_fills_every_section(quick):
     report, _, _ = quick
     sections = report.sections
     assert set(sections) == {
-        "raw", "ceiling", "target", "theory", "users", "finite", "curves", "single", "cold",
-        "memory", "scaling",
+        "raw", "ceiling", "target", "adaptive", "theory", "users", "finite", "curves", "single",
+        "cold", "memory", "scaling",
     }  # fmt: skip
     assert len(sections["users"]) == len(sections["curves"]) == 2
     assert len(sections["single"]) == len(sections["target"])
@@ -492,6 +539,14 @@ def test_gpu_rates_count_what_was_drawn(gpu):
     for work in (gpu.scalar("float32"), gpu.full_keys("float32", 64), gpu.rows("float32", 64)):
         assert work(2.0**16) >= 2**16
     assert gpu.rate(lambda size: size, 0.01) > 0
+
+
+def test_parts_of_sampled_keys_are_timed_with_their_bytes():
+    (found,) = importlib.import_module("benchmarks.gpu_keys").rows((64,), (2**11,), 0.001)
+    assert found["keys"] == 32
+    assert min(found[part] for part in ("normals", "scores", "all")) > 0
+    # The moments of 32 scores of each key are read and written on top of its 64 normals.
+    assert found["all_bytes"] > found["scores_bytes"] + 2 * 4 * 32 / 64
 
 
 def test_gpu_judges_by_theory(gpu):

@@ -256,6 +256,29 @@ def test_import_loads_nothing_heavy():
     assert imported("import sparsity.cli") == {"click"}
 
 
+def test_the_exact_law_of_softmax_loads_no_scipy():
+    """Importing it takes a fifth of the command; a weight that is 0 somewhere needs it."""
+    asked = "from sparsity.cli import main; sys.argv = '{}'.split(); main()"
+    line = "sparsity exact {} --gamma 2 --length 64"
+    theory = {"click", "numpy", "sympy", "mpmath"}
+    assert imported(asked.format(line.format("exp"))) == theory
+    assert imported(asked.format(line.format("relu2 --beta -1"))) == {*theory, "scipy"}
+
+
+def test_a_command_leaves_no_garbage_to_look_for():
+    """What is frozen is not looked at: `exact` ends a quarter of a second sooner."""
+    told = "import atexit, gc, sys; atexit.register(lambda: print('frozen', gc.get_freeze_count()))"
+    for end, frozen in (("main()", True), ("print('no command')", False)):
+        code = f"{told}; sys.argv = ['sparsity', 'list']; from sparsity.cli import main; {end}"
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True, text=True, check=True, timeout=120,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        count = int(found.stdout.split()[-1])
+        assert count > 10_000 if frozen else count == 0
+
+
 def test_a_terminal_without_greek_is_served(monkeypatch):
     """Its stream is as Python makes it with PYTHONIOENCODING=ascii; nothing is lost on the way."""
     shown = io.TextIOWrapper(io.BytesIO(), "ascii")

@@ -499,6 +499,21 @@ def test_bad_sinks(change, match):
         design(**{"sink_mass": 0.5, "length": 64, "gamma": 1.0, "lengths": (), **change})
 
 
+def test_a_root_takes_few_exact_laws(monkeypatch):
+    """Six a length, from guesses beside what was found; a length that was solved is not again."""
+    asked = []
+
+    def counted(*arguments, **options):
+        asked.append(options["length"])
+        return exact(*arguments, **options)
+
+    monkeypatch.setattr("sparsity.design_search.exact", counted)
+    found = design("exp", length=4096, of="entropy", value=3.0)
+    assert len(found.requirements) == 8
+    assert asked.count(4096) <= 11
+    assert len(asked) <= 52, asked
+
+
 def test_solve_rising():
     assert solve_rising(lambda x: x**3 - 8, (-100, 100), 50) == pytest.approx(2, rel=1e-12)
     assert solve_rising(lambda x: x - 3, (0, 3), 1) == pytest.approx(3)

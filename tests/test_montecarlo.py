@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 import sympy
-from scipy.stats import binom
+from scipy.stats import binom, chi2
 
 from sparsity import (
     Alibi,
@@ -443,6 +443,31 @@ def test_float32_is_named_and_close():
     assert found.dtype == "float32"
     truth = evaluate(kernel, beta=0.0, gamma=1.0).S
     assert found.value == pytest.approx(float(truth), rel=1e-4)
+
+
+def test_long_rows_are_drawn_in_float32_and_their_error_bar_covers():
+    """Squares of z add up as they should: bars half as wide, or twice, would not pass."""
+    row, n = Row("exp", gamma=1.5), 2**16
+    law = float(exact(row, length=n).log_value)
+    drawn = [estimate(row, length=n, rel_error=0.02, seed=seed) for seed in range(8)]
+    assert {found.dtype for found in drawn} == {"float32"}
+    z = np.array([z_score(found, law) for found in drawn])
+    assert abs(z).max() < LIMIT
+    assert chi2(8).ppf(1e-4) < (z**2).sum() < chi2(8).ppf(1 - 1e-4), z
+
+
+@pytest.mark.parametrize(
+    ("n", "how", "dtype"),
+    [
+        (2**16, {"dtype": "float64"}, "float64"),
+        (2**16, {"rel_error": 9e-4, "max_samples": 1}, "float64"),
+        (2**16 - 1, {}, "float64"),
+        (2**16, {}, "float32"),
+    ],
+)
+def test_other_rows_are_drawn_in_float64(n, how, dtype):
+    options = {"rel_error": 0.1, "max_samples": 1} | how
+    assert estimate("relu2", beta=0.0, gamma=1.0, length=n, **options).dtype == dtype
 
 
 def test_float64_while_jax_has_it_disabled_is_a_clear_error():

@@ -9,6 +9,7 @@ from sparsity.exact_law import block_router
 from sparsity.exact_law.router import captured_in_long_rows
 from sparsity.kernels import correlation_of_blocks
 
+SEEN = 1e-2  # relative error that every cell of a cross-check here is able to see
 OF = ("abs_sum", "n_eff", "participation", "S")
 
 
@@ -116,8 +117,9 @@ def test_it_is_first_class():
         assert abs(drawn.beside(exact(row, length=24, of=of)).z) < 4.5
     swept = sweep("router:4", gamma=[0.5, 1.2], rho=0.7, length=[8, 24], of="abs_sum")
     assert float(swept["abs_sum"][1, 1]) == float(exact(row, length=24, of="abs_sum"))
-    checked = verify(row, length=24)
+    checked = verify(row, length=24, detectable=SEEN)
     assert checked.agree
+    assert checked.smallest_detectable <= SEEN
     assert {cell.quantity for cell in checked.cells} >= set(OF)
 
 
@@ -271,4 +273,6 @@ def test_blocks_are_first_class():
     assert abs(drawn.beside(law).z) < 4.5
     swept = sweep("block-router:2,4", gamma=[0.5, 1.2], within=0.3, length=[8, 24], of="abs_sum")
     assert float(swept["abs_sum"][1, 1]) == float(law)
-    assert verify(row, length=24).agree
+    checked = verify(row, length=24, detectable=SEEN)
+    assert checked.agree
+    assert checked.smallest_detectable <= SEEN

@@ -1,15 +1,12 @@
-"""Laws of routers against rows drawn here, by JAX alone: 24 settings of each law.
+"""Laws of routers against rows drawn here, by NumPy alone: 24 settings of each law.
 
-On a GPU all of it takes seconds; on two cores 4096 and 65,536 tokens take hours, and
-`-k "not 4096 and not 65536"` leaves out those.
+All of it takes about 35 minutes of one core: NumPy's partition finds the k-th of a row in 6 ns for
+each key, where XLA's top_k sorts it, in 170 ns.
 """
 
-import functools
 import itertools
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -32,39 +29,51 @@ def rows_of(n):
     return 10**6 if n < 65536 else 10**5
 
 
-@functools.partial(jax.jit, static_argnames=("shape", "k", "size"))
-def one_batch(key, gamma, other, shape, k, size):
+KEYS_OF_A_BATCH = 2**18  # in float32 a megabyte, which stays in a core's cache
+
+
+def kth_largest(x, k):
+    """Return the k-th largest of each row."""
+    return np.partition(x, x.shape[1] - k, axis=1)[:, -k, None]
+
+
+def one_batch(draw, gamma, other, shape, k, size):
     """Captured mass, whether the top key is read, and n_eff of what is, of a batch of rows."""
     rows, n = shape
-    first, second = jax.random.split(key)
-    own = jax.random.normal(first, shape)
+    own = draw.standard_normal(shape, np.float32)
     if size:
-        block = jax.random.normal(second, (rows, n // size, 1))
-        s = jnp.sqrt(other) * block + jnp.sqrt(1 - other) * own.reshape(rows, -1, size)
-        proxy, s = s.mean(-1), gamma * s.reshape(shape)
+        block = draw.standard_normal((rows, n // size, 1), np.float32)
+        s = np.float32(math.sqrt(other)) * block
+        s = s + np.float32(math.sqrt(1 - other)) * own.reshape(rows, -1, size)
+        proxy, s = s.mean(-1), np.float32(gamma) * s.reshape(shape)
     else:
-        proxy = jax.random.normal(second, shape)
-        s = gamma * (other * proxy + jnp.sqrt(1 - other * other) * own)
-    least = jax.lax.top_k(proxy, k)[0][:, -1:]
-    kept = jnp.repeat(proxy >= least, size, axis=1) if size else proxy >= least
-    a = jnp.exp(s - s.max(1, keepdims=True))
+        proxy = draw.standard_normal(shape, np.float32)
+        s = np.float32(gamma * other) * proxy
+        s += np.float32(gamma * math.sqrt(1 - other * other)) * own
+    kept = proxy >= kth_largest(proxy, k)
+    if size:
+        kept = np.repeat(kept, size, axis=1)
+    a = np.exp(s - s.max(1, keepdims=True))
     read = a * kept
-    l1 = read.sum(1)
-    return jnp.stack([l1 / a.sum(1), read.max(1) == 1, l1 * l1 / (read * read).sum(1)])
+    l1 = read.sum(1, dtype=np.float64)
+    mass = l1 / a.sum(1, dtype=np.float64)
+    l2 = np.einsum("rn,rn->r", read, read)
+    return np.stack([mass, read.max(1) == 1, l1 * l1 / l2])
 
 
 def sampled(gamma, other, k, size, n, seed=11):
     """Mean and standard error of each quantity, and how many rows there were."""
-    batch = max(1, min(rows_of(n), 2**22 // n))
+    batch = max(1, KEYS_OF_A_BATCH // n)
     count = -(-rows_of(n) // batch)
+    draw = np.random.default_rng(seed)
     sums, squares = np.zeros((2, len(OF)))
-    keys = jax.random.split(jax.random.PRNGKey(seed), count)
-    for key in keys:
-        found = np.asarray(one_batch(key, gamma, other, (batch, n), k, size), np.float64)
+    for _ in range(count):
+        found = one_batch(draw, gamma, other, (batch, n), k, size)
         sums, squares = sums + found.sum(1), squares + (found * found).sum(1)
     rows = batch * count
     mean = sums / rows
-    return mean, np.sqrt((squares / rows - mean**2) / rows), rows
+    variance = np.maximum(squares / rows - mean**2, 0.0)  # of n_eff of a single key it is rounding
+    return mean, np.sqrt(variance / rows), rows
 
 
 def compare(row, n, names, drawn):

@@ -140,7 +140,7 @@ def run(
     Raises:
         InputError: a budget that is not positive; a folder that cannot be written.
     """
-    from benchmarks.bench import grid, machine, peers, target, throughput
+    from benchmarks.bench import adaptive, grid, machine, peers, target, throughput
     from benchmarks.bench.report import Report
     from sparsity.sampling.devices import resolve_dtype
 
@@ -169,6 +169,7 @@ def run(
         for error in plan["rel_errors"]
         for cell in cells
     ]
+    sections["adaptive"] = list(adaptive.rows(cells, plan["rel_errors"], dtype, min(rounds, 3)))
     sections["theory"] = _theory(plan, cells, rounds, tick)
     sections |= _by_users(plan, cells, rivals, speed, how, tick)
     sections |= _processes(plan, min(rounds, 3), tick)

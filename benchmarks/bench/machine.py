@@ -8,8 +8,8 @@ from typing import Any
 
 from sparsity.tasks import cores
 
-_PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "torch", "mpmath", "cupy", "cupy-cuda12x",
-             "cupy-cuda13x")  # fmt: skip
+_PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "torch", "mpmath", "vegas", "quadax",
+             "cupy", "cupy-cuda12x", "cupy-cuda13x")  # fmt: skip
 
 
 def _cpu() -> str:

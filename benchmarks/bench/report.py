@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.bench import curves, finite, users, verdict
+from benchmarks.bench import adaptive, curves, finite, users, verdict
 from benchmarks.bench.tables import seconds as as_seconds
 from benchmarks.bench.tables import table
 from sparsity import plotting
@@ -71,8 +71,8 @@ class Report:
         machine: CPU, cores, device, versions.
         settings: what the run was asked for.
         peers: name -> what it does, one line.
-        sections: "raw", "ceiling", "target", "theory", "users", "finite", "curves", "single",
-            "cold", "memory", "scaling".
+        sections: "raw", "ceiling", "target", "adaptive", "theory", "users", "finite", "curves",
+            "single", "cold", "memory", "scaling".
     """
 
     machine: Mapping[str, Any]
@@ -106,6 +106,7 @@ class Report:
         lines += [f"{name:10} {what}" for name, what in self.peers.items()]
         for part in (self._claims, self._raw, self._target, self._theory, self._resources):
             lines += ["", *part()]
+        lines += ["", *adaptive.text(self.sections["adaptive"])]
         lines += ["", *users.text(self.sections["users"])]
         lines += ["", *finite.text(self.sections["finite"])]
         lines += ["", *curves.text(self.sections["curves"], self.sections["single"])]

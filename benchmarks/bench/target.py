@@ -24,7 +24,9 @@ SLACK, FAR = 1.02, 5.0  # error bar over target, and standard errors from the tr
 _MOST_ROUNDS = 21
 
 
-def _ours(cell: Task, rel_error: float, dtype: str) -> Callable[[int], Estimate]:
+def nudged_estimate(cell: Task, rel_error: float, dtype: str) -> Callable[[int], Estimate]:
+    """Return ours, given the target: each time in a cell not seen before, warm."""
+
     def work(seed: int) -> Estimate:
         gamma = cell.gamma * (1 + _NUDGE * (seed + 1 + rel_error))
         return estimate(
@@ -40,7 +42,8 @@ def _ours(cell: Task, rel_error: float, dtype: str) -> Callable[[int], Estimate]
     return work
 
 
-def _judged(cell: Task, rel_error: float, times: list[float], found: list[Estimate]) -> dict:
+def judged(cell: Task, rel_error: float, times: list[float], found: list[Estimate]) -> dict:
+    """Return what ours took, found, and whether it reached the target with an honest error bar."""
     z = [(x.log_S - cell.log_S) / x.rel_stderr for x in found]
     worst = max(z, key=lambda value: abs(value) if math.isfinite(value) else math.inf)
     error = max(x.rel_stderr for x in found)
@@ -91,7 +94,7 @@ def timed(
     """
     draws = {peer.name: peer.draws(cell, rel_error) for peer in peers}
     computed = {n: count / speed[n, cell.kernel.name] for n, count in draws.items()}
-    ours = _ours(cell, rel_error, dtype)
+    ours = nudged_estimate(cell, rel_error, dtype)
     contestants: dict[str, Callable[[int], Any]] = {OURS: ours}
     for peer in peers:
         if computed[peer.name] <= budget:
@@ -106,7 +109,7 @@ def timed(
         "cell": cell.label,
         "log_S": cell.log_S,
         "variance": cell.variance,
-        "ours": _judged(cell, rel_error, mine, done.results[OURS]),
+        "ours": judged(cell, rel_error, mine, done.results[OURS]),
         "peers": {},
     }
     for name, seconds in computed.items():

@@ -95,6 +95,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
     open_closed_streams()
+    common.look_seldom_for_garbage()
     # OpenBLAS reserves a buffer for each of its threads when NumPy is imported.
     if common.memory_limit() < _AMPLE_MEMORY:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

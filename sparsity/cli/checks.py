@@ -44,7 +44,7 @@ _DTYPES = pages.offer_words("float64", "float32")
 @common.option(
     "--dtype",
     "TYPE",
-    "Precision: float64 (default) or float32.",
+    "Precision: float64 or float32 (default: float64, for long rows float32).",
     cls=pages.Rare,
     offers=_DTYPES,
 )

@@ -235,14 +235,19 @@ def _by_root(
         raise Impossible(row, n, quantity.name, wanted, free.reach)
     x = _solve(record, quantity, n, wanted, free, free.start)
     row = Row(record, **free.parameters(x))
-    rows, shift = [], x - free.start  # the first guess of a length is off as that of the last was
-    for other in others:
-        there = coordinate(other)
-        value = None
-        if wanted in there.reach:
-            near = _solve(record, quantity, other, wanted, there, there.start + shift)
-            value, shift = there.value(near), near - there.start
-        rows.append(Requirement(int(other), value, there.reach.low, there.reach.high))
+    # From n outwards: the first guess of a length is off as those of the last two were.
+    shifts, found = [(math.log(n), x - free.start)], {}
+    for other in sorted(others, key=lambda m: abs(math.log(m / n))):
+        there, value = coordinate(other), None
+        if other == n:
+            value = free.value(x)
+        elif wanted in there.reach:
+            start = there.start + _shift_expected(shifts, math.log(other))
+            near = _solve(record, quantity, other, wanted, there, start)
+            value = there.value(near)
+            shifts.append((math.log(other), near - there.start))
+        found[other] = Requirement(int(other), value, there.reach.low, there.reach.high)
+    rows = [found[other] for other in others]
     return _checked(
         row,
         n,
@@ -254,6 +259,17 @@ def _by_root(
         requirements=tuple(rows),
         growth=growth_in_words(record, n, wanted, given, row.params) if of_tokens else "",
     )
+
+
+def _shift_expected(known: list[tuple[float, float]], at: float) -> float:
+    """Return how far a first guess is expected to be off, on the line through the nearest two.
+
+    Args:
+        known: (ln n, how far it was off) of other lengths.
+        at: ln n.
+    """
+    (here, shift), *others = sorted(known, key=lambda pair: abs(pair[0] - at))[:2]
+    return shift + sum((at - here) / (there - here) * (that - shift) for there, that in others)
 
 
 def _solve(

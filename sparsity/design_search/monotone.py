@@ -30,6 +30,7 @@ from sparsity.rows.steps import SinkLogit
 
 # How far from where a sink begins to matter its logit is looked for: e^(−1e4) is 0 in float64.
 _FARTHEST_LOGIT = 1e4
+_BRACKET = 1e-7  # of a root, whose last step then is off by some 1e-14
 _MOST_HALVINGS = 5  # of a step beyond which a law is too wide: its end is known to 3 % of the step
 # Whether a quantity rises (+1) or falls (−1) as softmax gets sharper. A larger γ raises every
 # p_j = e^(γx_j)/Σ to the same power > 1, up to the sum: the new p majorizes the old one, in every
@@ -192,6 +193,26 @@ def rising_coordinate(
     return _decay(length, wanted) if kernel is decayed else _bias_or_spread(kernel, length, given)
 
 
+def _root_between(excess: Callable[[float], float], here: float, there: float) -> float:
+    """Return the zero between two places where a function differs in sign, to 1e-12 or better.
+
+    Brent's method goes on until it has the zero between two places as near as its tolerance: two
+    looks more than finding it took. The last step is that of the secant through the nearest two,
+    which squares what is left.
+    """
+    looked: dict[float, float] = {}
+
+    def look(x: float) -> float:
+        looked[x] = excess(x)
+        return looked[x]
+
+    brentq(look, here, there, xtol=_BRACKET)
+    (x, f), (y, g) = sorted(looked.items(), key=lambda pair: abs(pair[1]))[:2]
+    if f == 0 or abs(y - x) > 1e3 * _BRACKET:  # a kink or a jump, where a secant is no help
+        return float(brentq(look, here, there, xtol=1e-12)) if f else x  # type: ignore[arg-type]
+    return float(np.clip(x - f * (y - x) / (g - f), *sorted((here, there))))
+
+
 def solve_rising(
     excess: Callable[[float], float],
     ends: tuple[float, float],
@@ -226,7 +247,7 @@ def solve_rising(
             halvings += 1
             continue
         if crossed:
-            return float(brentq(excess, here, there, xtol=1e-12))  # type: ignore[arg-type]
+            return _root_between(excess, here, there)
         if there in ends:
             return None
         here, step = there, min(2 * step, largest_step)

@@ -20,7 +20,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.errors import InputError
 from sparsity.exact_law import rules
@@ -37,6 +36,7 @@ from sparsity.exact_law.router import (
 )
 from sparsity.exact_law.top_k import kth_scores
 from sparsity.kernels.router import correlation_of_blocks
+from sparsity.special import ndtr
 
 _STEP_V = 0.05  # of the table of m, between whose points a spline of order 7 is right to 1e-13
 _FAR_Y = 9.5  # standard deviations of y that the sum over ω keeps apart: e^(−45)
@@ -91,7 +91,7 @@ def _seconds(v: np.ndarray, g: float, size: int) -> float:
 def _weights(v: np.ndarray, g: float, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return points of ε, and log(φ(ε) e^(θε/√B − x)) and x = e^(v + gε) at each, [v, ε]."""
     step = _step(v, g, size)
-    e = np.arange(LOW - 2, HIGH + g + step, step)
+    e = rules.spaced(LOW - 2, HIGH + g + step, step)
     with np.errstate(over="ignore", under="ignore"):
         x = np.exp(np.minimum(v[:, None] + g * e, 700.0))
         base = -0.5 * e * e - x
@@ -241,11 +241,11 @@ def law(
     per_u = ((HIGH - LOW) * max(2.0, spread) + _POINTS_OF_T) * _PANEL
     points = per_u * (high_u - low_u) / STEP_U * len(n)
     rules.refuse_slow("gamma", gamma, _POINT * points, 260 * g)  # the points of v
-    v = np.arange(-DEPTH - g * HIGH, math.log(60 / size) + _STEP_V, _STEP_V)
+    v = rules.spaced(-DEPTH - g * HIGH, math.log(60 / size) + _STEP_V, _STEP_V)
     rules.refuse_slow("gamma", gamma, _POINT * points + _seconds(v, g, size))
     log_m = log_moments(v, g, size)
     tables = [_Table(v, log_m, every) for every in (1, 2)]
-    u = np.arange(low_u, high_u, STEP_U)
+    u = rules.spaced(low_u, high_u, STEP_U)
     t, share = (each[:, ::LEVELS] for each in kth_scores(count, blocks))
     value, error = np.empty((2, len(n)))
     for i, (m, at, chance) in enumerate(zip(count.tolist(), t, share, strict=True)):

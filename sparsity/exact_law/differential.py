@@ -34,12 +34,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import expit, ndtr, owens_t
 
 from sparsity import kernels, quantities
 from sparsity.errors import RESOLVED, InputError, TooFine
 from sparsity.exact_law import engine, rules
 from sparsity.rows.row import Row
+from sparsity.special import expit, ndtr, owens_t
 
 Spreads = tuple[float, float]  # γ₁ and γ₂ of the two scores
 
@@ -179,7 +179,7 @@ def _mean_least(
     seconds = _BOTH_RULES * (_COMPLEX * exponentials + _COMPLEX_PRODUCT * products)
     rules.refuse_slow(*_widest(spreads), seconds, 2 * held)
     x, share, y, weight = behind.points()
-    t, u = (np.arange(low, high, step) for low, high in ranges)
+    t, u = (rules.spaced(low, high, step) for low, high in ranges)
     # At each point of the normal behind both scores, means over the second are those over its own
     # normal; means over both are then products of matrices, one for each z.
     z, turn = 0.5 + 1j * eta, np.exp(1j * _TURN)

@@ -18,7 +18,7 @@ from sparsity.exact_law import needle, sink_chance, token_sums
 from sparsity.exact_law.laplace import Laplace, laplace
 from sparsity.exact_law.nodes import TAIL
 from sparsity.exact_law.ranked import LAWS, ranked
-from sparsity.exact_law.rules import log_complement, refuse_slow
+from sparsity.exact_law.rules import log_complement, refuse_slow, spaced
 from sparsity.exact_law.shared_nodes import family
 from sparsity.exact_law.token_sums import SQRT_REACH, STEP, Sums
 from sparsity.kernels.base import Kernel
@@ -110,7 +110,7 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
     low, high = laws.range(float(n.max()), float(n.min()))
     low -= SQRT_REACH if integral.sqrt_tail else 0.0
     step = STEP_OF_IDENTICAL
-    psi, (phi, *moments) = laws.at(np.arange(low, high + 2 * step, step))
+    psi, (phi, *moments) = laws.at(spaced(low, high + 2 * step, step))
     scale, p_one, p_zero = (x[:, None] for x in (np.exp(laws.top), _p_nonzero(laws), laws.p_zero))
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):

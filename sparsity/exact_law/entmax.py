@@ -19,7 +19,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.exact_law.gaussian_tail import (
     Power,
@@ -41,6 +40,7 @@ from sparsity.exact_law.threshold_maps import (
     integrate,
     judged,
 )
+from sparsity.special import ndtr
 
 _ALL_IN = 14.0  # c/√n from which every key of entmax-1.5 has a weight
 _CONTOURS = 33  # thresholds at which the contour of other orders is placed; between, it follows

@@ -30,7 +30,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.errors import RESOLVED
 from sparsity.exact_law import entmax, rules
@@ -38,6 +37,7 @@ from sparsity.exact_law.gaussian_tail import ROOT_2_PI
 from sparsity.exact_law.sparsemax import expected_maximum
 from sparsity.exact_law.sparsemax_n_eff import MORE_KEYS, NOTHING
 from sparsity.exact_law.threshold_maps import BEND, DEPTH
+from sparsity.special import ndtr
 
 _MOST_TURNED = 0.6  # θ at most, below π/4, where the density no longer falls along the ray
 _LEAST_CROSSING = 1.0  # of the real axis by the contour

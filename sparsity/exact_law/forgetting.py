@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity import quantities
 from sparsity.errors import TooFine
@@ -31,6 +30,7 @@ from sparsity.kernels import exp
 from sparsity.quantities import Integral, LogMoment, Quantity
 from sparsity.quantities.base import within
 from sparsity.rows.row import Row
+from sparsity.special import ndtr
 
 # Of the trapezoidal step: the interpolation at every gate takes more points than the integration.
 _OF_STEP = 0.5

@@ -22,9 +22,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import erfcx, ndtr, wofz
 
 from sparsity.exact_law.rules import log_near_one
+from sparsity.special import erfcx, ndtr, wofz
 
 # Of the Mills ratio and its kin.
 _FAR = 10.0  # |y| beyond which J₂ is its asymptotic series; before, up to |y|⁴ of eps is lost

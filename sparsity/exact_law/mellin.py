@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import gamma
 
 from sparsity.errors import InputError
 from sparsity.exact_law.rules import log_complement
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
+from sparsity.special import gamma
 
 # (tokens [T], p [P]) -> log E e^(p·s_j), [T, P], real or complex as p is
 LogMGF = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law import sink_chance
@@ -34,6 +33,7 @@ from sparsity.quantities.base import Exceeds, NeedleLaw, within
 from sparsity.quantities.needle import recall, recall_slope
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row
+from sparsity.special import ndtr
 
 _FAR = 9.0  # standard deviations of the needle's score beyond which it never is: 1e-19
 _PANEL = 0.5  # of it, over the smallest spread of any key: Φ^n changes over γ/√(2 ln n) at least

@@ -20,15 +20,21 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import bdtr, log_ndtr, ndtri_exp
 
 from sparsity import kernels
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.rules import cumulative_rule, gauss_panels, log_complement, relative_gap
+from sparsity.exact_law.rules import (
+    cumulative_rule,
+    gauss_panels,
+    log_complement,
+    relative_gap,
+    spaced,
+)
 from sparsity.kernels import Kernel
 from sparsity.quantities import RankLaw
 from sparsity.quantities.base import within
+from sparsity.special import bdtr, log_ndtr, ndtri_exp
 
 _STEPS = (0.22, 0.3)  # of u: of the value, and of what bounds its error
 _POINTS = (16, 12)  # of a panel, likewise
@@ -250,7 +256,7 @@ def _by_rule(
 ) -> tuple[np.ndarray, float]:
     """Return E[value; row ≠ 0] at each length by one rule, and the share of the mass it lost."""
     lowest = _lowest(law, float(n.min()), of.keys)
-    u = np.arange(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
+    u = spaced(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
     table = _Table(law, of.keys, points, u)
     start = int(np.searchsorted(table.v[:, -1], lowest))
     begin = float(table.edges[start])

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from sparsity.arguments import number
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
+from sparsity.special import gammaln
 
 
 def critical_spread(length: Any) -> np.ndarray:

@@ -24,11 +24,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from sparsity.errors import InputError
 from sparsity.exact_law import rules
 from sparsity.exact_law.top_k import kth_scores
+from sparsity.special import ndtr, ndtri
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
 STEP_U = 0.15  # of the trapezoid rule over u; twice as wide a step is its check
@@ -182,7 +182,7 @@ def _mean(
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
     start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
-    u = np.arange(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
+    u = rules.spaced(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
     if len(u) * (HIGH - LOW) / step > 7.5e7:
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)

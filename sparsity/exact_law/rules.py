@@ -32,6 +32,21 @@ _LONGEST = 8.0  # seconds that a law may take: ten on a busy machine
 _MOST_HELD = 1e8  # numbers held at once: 0.8 GB
 
 
+def spaced(low: float, high: float, step: float) -> np.ndarray:
+    """Return low, low + step, … below high, each rounded by itself.
+
+    NumPy's `arange` goes on by (low + step) − low, which is off by up to a rounding of low. As the
+    points of an integral, whose sum is multiplied by the step, that is an error of the whole: 2e-14
+    where low is −50, and 2e-11 where it is −20,000.
+
+    Args:
+        low: the first point.
+        high: the end, itself left out.
+        step: the distance of two points.
+    """
+    return low + step * np.arange(max(math.ceil((high - low) / step), 0))
+
+
 def refuse_slow(argument: str, value: Any, seconds: float, held: float = 0.0) -> None:
     """Refuse work that would take too long or too much memory, before it starts.
 
@@ -227,4 +242,4 @@ def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray
 def log_times(spread: float, most: float, step: float, depth: float = DEPTH) -> np.ndarray:
     """Return points of u = ln t for Σ e^(spread·z) of up to `most` tokens."""
     low = -depth - math.log(most) - min(spread**2 / 2, FAR * spread)
-    return np.arange(low, 4.0 + FAR * spread, step)
+    return spaced(low, 4.0 + FAR * spread, step)

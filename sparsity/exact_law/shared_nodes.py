@@ -15,7 +15,6 @@ from collections import OrderedDict
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.errors import InputError
 from sparsity.exact_law.nodes import TAIL, nodes, too_wide
@@ -23,6 +22,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import Approx
 from sparsity.limit.score_laws import between
+from sparsity.special import ndtr
 
 # Of the lattice: of ln γ, or of aγ/2. A coarser one asks for fewer sets of nodes, on which the laws
 # at its corners, with more of a tilt, are known to fewer digits.

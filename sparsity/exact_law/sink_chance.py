@@ -23,7 +23,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import lambertw, ndtr
 
 from sparsity import kernels
 from sparsity.errors import RESOLVED, InputError, TooFine, TooRare
@@ -32,6 +31,7 @@ from sparsity.exact_law.rules import hyperbola, narrowed
 from sparsity.quantities.base import Exceeds, within
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row
+from sparsity.special import lambertw, ndtr
 
 _BEND = math.pi / 8  # of the hyperbola to the left
 _STEP = 0.015  # of its parameter

@@ -14,12 +14,12 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
 
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI, of_excess
 from sparsity.exact_law.rules import refuse_unresolved
 from sparsity.exact_law.threshold_maps import DEPTH, KeyMeans, Law, Place, ThresholdMap, integrate
 from sparsity.quantities.base import within
+from sparsity.special import log_ndtr, ndtri_exp
 
 _DEEPEST = 36.0  # of √(t² − (t + z)²), beyond which e^(half its square) leaves float64
 ALL_IN = 11.0  # standard deviations below the mean that no score of a row has

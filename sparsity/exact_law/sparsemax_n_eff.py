@@ -18,12 +18,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gamma as gamma_function
-from scipy.special import ndtr, ndtri_exp, roots_genlaguerre
 
 from sparsity.exact_law import rules, sparsemax
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI, log_mills
 from sparsity.exact_law.threshold_maps import BEND, DEPTH, REACH
+from sparsity.special import gamma as gamma_function
+from sparsity.special import ndtr, ndtri_exp, roots_genlaguerre
 
 MORE_KEYS = 60.0  # keys beyond twice their mean number that no row has
 NOTHING = 1e-13  # of a mean: what the largest v add

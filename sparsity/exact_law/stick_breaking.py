@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import sympy
-from scipy.special import ndtr
 
 from sparsity import quantities
 from sparsity.errors import RESOLVED, InputError
@@ -43,6 +42,7 @@ from sparsity.kernels.symbols import s as score
 from sparsity.limit import quadrature
 from sparsity.quantities.base import within
 from sparsity.rows.row import Row
+from sparsity.special import ndtr
 
 _TAKEN, _LEFT = 1 / (1 + sympy.exp(-score)), 1 / (1 + sympy.exp(score))
 _SHARE, _REST = score_kernel("share", _TAKEN), score_kernel("rest", _LEFT)

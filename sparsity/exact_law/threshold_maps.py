@@ -34,10 +34,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri_exp
 
 from sparsity.exact_law.rules import hyperbola, narrowed, relative_gap
 from sparsity.quantities.base import within
+from sparsity.special import ndtri_exp
 
 # Angle of the hyperbola to the left, halfway to where h grows. A smaller one falls more slowly, a
 # larger one leaves less room for the trapezoidal rule.

@@ -17,12 +17,12 @@ import math
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
-from scipy.special import log_ndtr
 
 from sparsity.exact_law import rules
 from sparsity.exact_law.laplace import order_of, transforms
 from sparsity.quantities import Integral, LogMoment
 from sparsity.quantities.base import within
+from sparsity.special import log_ndtr
 
 _NODES = 97  # of ξ for F, odd: every other one is a rule too
 _PANEL = 16  # points of a panel of the excess ε − ξ
@@ -70,7 +70,7 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
     # Given ξ the k − 1 scores above it are independent, of the density of the excess, φ(ξ +
     # e)/φ(ξ).
     share = share * np.exp(-xi * excess - 0.5 * excess**2)
-    u = np.arange(start, math.log(_DEPTH), rules.STEP)
+    u = rules.spaced(start, math.log(_DEPTH), rules.STEP)
     orders = (0.0, *integral.moments)
     missing, phi, *alike = transforms(steepness * excess, share / share.sum(), orders, u)
     with np.errstate(divide="ignore"):

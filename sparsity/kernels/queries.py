@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.special import ndtri
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,6 @@ def _one_hot(dim: int) -> np.ndarray:
 
 def _half_normal(dim: int) -> np.ndarray:
     """The d mid-point quantiles of |N(0, 1)|: a dense query whose ρ → √(π/2)/√d."""
-    from scipy.special import ndtri
-
     return ndtri(0.5 + (np.arange(dim) + 0.5) / (2 * dim))
 
 

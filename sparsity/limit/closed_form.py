@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial, chebyshev
-from scipy.special import erfc
 from sympy import Expr
 
 from sparsity import kernels
 from sparsity.errors import NoClosedForm
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.queries import norm_ratio
+from sparsity.special import erfc
 
 RELATIVE_ERROR = 1e-13  # |Δ log S| ≤ RELATIVE_ERROR · max(1, |log S|)
 

@@ -297,5 +297,6 @@ def limit_of_quantity(row: Row, quantity: Quantity, length: Any) -> tuple[np.nda
     found = [_value(scored, quantity, None if length is None else int(m)) for m in n.flat]
     value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(error > 0, error / np.abs(value), 0.0)
+        # The last operation rounds the value itself: 1 − e^(−12) is off by more than its e^(−12).
+        relative = np.where(error > 0, error / np.abs(value) + EPS, 0.0)
     return value.reshape(n.shape), relative.reshape(n.shape)

@@ -15,7 +15,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
@@ -24,6 +23,7 @@ from sparsity.kernels.numeric.points import EPS
 from sparsity.limit.moments import panels_with_mass
 from sparsity.limit.panels import NODES, WEIGHTS, Axis
 from sparsity.limit.score_laws import Gaussian
+from sparsity.special import ndtr, ndtri
 
 _REACH = 38.0  # of t, at which the normal density has underflowed
 # Of t: how finely turns are looked for, beside the ends of the panels. Two turns between neighbours

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sympy
-from scipy.special import erf
 
 from sparsity.errors import InputError
 from sparsity.kernels import RowMap, score_kernel
@@ -32,6 +31,7 @@ from sparsity.kernels.row_map import refused
 from sparsity.kernels.symbols import s
 from sparsity.limit import quadrature
 from sparsity.results import Evaluation
+from sparsity.special import erf
 
 GATE = score_kernel("gate", 1 / (1 + sympy.exp(-s)))
 SHUT = score_kernel("shut", 1 / (1 + sympy.exp(s)))

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import period
 from sparsity.kernels.numeric.points import EPS
+from sparsity.special import ndtr
 
 Tilt = tuple[float, float, float]  # c₀, c₁, c₂ of a factor e^(c₀ + c₁s + c₂s²)
 
@@ -30,6 +30,8 @@ STEPS = np.concatenate([-_STEPS[:0:-1], _STEPS])
 
 def between(below: Callable[[Any], Any], low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Return P(low < T < high) of a law that is even, given P(T < t), by the tail on their side."""
+    if not low.size:  # most weights are nowhere zero, and SciPy need not be loaded for them
+        return np.zeros(np.shape(low))
     right = low > 0
     ends = np.where(right, -high, low), np.where(right, -low, high)
     return below(ends[1]) - below(ends[0])

@@ -12,7 +12,6 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from scipy.special import betainc, gammaln, stdtr
 
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
@@ -26,6 +25,7 @@ from sparsity.limit.score_laws import STEPS, Even, ScoreLaw, Tilt, between, gaus
 from sparsity.rows.scores import StudentT, Uniform
 from sparsity.rows.scores.uniform import END
 from sparsity.rows.steps import QKNorm
+from sparsity.special import betainc, gammaln, stdtr
 
 _LEAST_FALL = 0.05  # power of t that the tail of a moment must fall by
 

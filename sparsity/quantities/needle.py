@@ -16,9 +16,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from sparsity.quantities.base import Exceeds, Family, Integral, NeedleLaw, Quantity, RowSums
+from sparsity.special import ndtr
 
 _MOST_VALUES = 10**6  # beyond, the table of recall would be too coarse where it is steep
 _TABLE = 8193  # points: linear interpolation between them is off by less than 3e-7

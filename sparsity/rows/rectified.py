@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, wofz
+
+from sparsity.special import log_ndtr, ndtr, wofz
 
 _FAR = 30.0  # spreads from zero at which t is normal and e^(−z²/2) nearly no number
 

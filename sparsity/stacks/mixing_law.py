@@ -21,6 +21,7 @@ from sparsity.arguments import as_float64, instance, whole
 from sparsity.errors import InputError
 from sparsity.exact_law.laplace import laplace
 from sparsity.exact_law.nodes import too_wide
+from sparsity.exact_law.rules import spaced
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
@@ -88,7 +89,7 @@ def row_moments(
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
     if not high - low < _STEP * _MAX_POINTS:
         raise too_wide(kernel, gamma)
-    u = np.arange(low, high + _STEP, _STEP)
+    u = spaced(low, high + _STEP, _STEP)
     psi, (second,) = law.at(u)
     scale = np.exp(law.top)
     with np.errstate(divide="ignore", under="ignore", over="ignore"):

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from sparsity import special
 from sparsity.kernels.numeric.intervals import (
     OUTWARD,
     cos_range,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+
+from sparsity import special
 
 # 2⁻⁵², twice what rounding to nearest may be off by. Charging each +, −, · one EPS, and each
 # elementary function (off by a unit in the last place or so) two or more, leaves a factor of two

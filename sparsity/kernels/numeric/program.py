@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import sympy
-from scipy.special import comb
 from sympy.core.relational import Relational
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS, Approx
 from sparsity.kernels.numeric.split import Split, constant
 from sparsity.kernels.symbols import s
+from sparsity.special import comb
 
 _FLAT = (  # functions that can be the same on a whole stretch
     *(sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.Piecewise),
