@@ -462,6 +462,9 @@ def test_long_rows_are_drawn_in_float32_and_their_error_bar_covers():
         (2**16, {"dtype": "float64"}, "float64"),
         (2**16, {"rel_error": 9e-4, "max_samples": 1}, "float64"),
         (2**16 - 1, {}, "float64"),
+        (2**16, {"of": "participation"}, "float64"),  # which rows beyond 6.3 spreads may carry
+        (2**16, {"of": "max_weight"}, "float64"),
+        (2**16, {"of": "entropy"}, "float32"),
         (2**16, {}, "float32"),
     ],
 )

@@ -81,7 +81,7 @@ def estimate(
         max_samples: the most keys or rows to draw.
         seed: 0 … 2³²−1.
         dtype: float32 or float64; None takes float64 where JAX has it enabled, but float32 for
-            rows of 65,536 to 1,048,576 tokens to a `rel_error` of 1e-3 or more.
+            n_eff, S or entropy of 65,536 to 1,048,576 tokens to a `rel_error` of 1e-3 or more.
         method: "stratified" or "plain" for scalar draws; None is "stratified".
         max_seconds: the most wall time to spend, about.
         progress: called with (chunks done, chunks in all).

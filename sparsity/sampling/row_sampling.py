@@ -35,8 +35,11 @@ from sparsity.sampling.running import Run, Sampling, conclude, run
 
 # Rows of so many tokens are drawn in float32 where the error asked for is this or more and no
 # precision is given: a draw costs a quarter of one in float64, and rounding is 1e-6 of the result.
-# Scores then end 6.3 spreads out, which one in 3,000 of the longest of these rows would exceed.
+# Scores then end 6.3 spreads out, which one in 3,000 of the longest of these rows would exceed. Of
+# the quantities below such a row, with its dominant token, has less than the mean, so that the mean
+# is off by no more than that chance; one of p² or of a largest weight could be off by per cents.
 LONG_ROWS, COARSE_ERROR = range(2**16, 2**20 + 1), 1e-3
+_LESS_OF_RARE_ROWS = (quantities.n_eff, quantities.S, quantities.named("entropy"))
 
 
 class _Sums(NamedTuple):
@@ -248,11 +251,13 @@ def draw_rows(
     mapped = isinstance(row.kernel, RowMap)
     row = row if mapped else row.scored()
     n = int(LENGTH.one(length))
-    if sampling.dtype is None and n in LONG_ROWS and sampling.rel_error >= COARSE_ERROR:
-        sampling = replace(sampling, dtype=np.float32)
-    real = sampling.real
     several: Any = of if isinstance(of, (tuple, list)) else (of,)
     wanted = [None if each is None else quantities.named(each) for each in several]
+    coarse = n in LONG_ROWS and sampling.rel_error >= COARSE_ERROR
+    light = all(q in _LESS_OF_RARE_ROWS for q in (*wanted, *map(quantities.named, also)))
+    if sampling.dtype is None and coarse and light:
+        sampling = replace(sampling, dtype=np.float32)
+    real = sampling.real
     if isinstance(row.kernel, RowMap) and wanted == [None]:
         row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
     plan = plan_rows(row, n, dim or 0, sampling.seed)
