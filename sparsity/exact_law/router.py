@@ -21,7 +21,7 @@ In long rows the captured mass tends to Φ(ργ + Φ⁻¹(k/n)).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,16 +42,16 @@ _POINTS_OF_PANEL = 16  # of ε
 
 
 class Kinds(NamedTuple):
-    """Transforms of the tokens above t, at t and below, each [u, t]."""
+    """Transforms of the tokens above t, at t and below, each [u, t]; 0 for those not asked for."""
 
-    above: list[np.ndarray]
-    at: list[np.ndarray]
-    below: list[np.ndarray]
+    above: list[Any]
+    at: list[Any]
+    below: list[Any]
 
 
 def _transforms(
-    scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int
-) -> list[np.ndarray]:
+    scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int, wanted: tuple[int, ...]
+) -> list[Any]:
     """Return 1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of x = e^(u + power·s).
 
     Args:
@@ -59,19 +59,33 @@ def _transforms(
         share: probabilities, [points, t].
         u: [u].
         power: of e^s in x.
+        wanted: which of these four are asked for; the others are 0.
     """
     shape = (-1, 1) if scores.ndim == 1 else (-1, 1, 1)
     with np.errstate(over="ignore", under="ignore"):
         x = np.exp(np.minimum(u.reshape(shape) + power * scores, 700.0))
         fading = np.exp(-x)
-        parts = (-np.expm1(-x), np.sqrt(x) * fading, x * fading, x * x * fading)
-    if scores.ndim == 1:
-        return [part @ share for part in parts]
-    return [np.einsum("upt,pt->ut", part, share) for part in parts]
+        parts = (
+            lambda: -np.expm1(-x),
+            lambda: np.sqrt(x) * fading,
+            lambda: x * fading,
+            lambda: x * x * fading,
+        )
+        found: list[Any] = [0.0] * len(parts)
+        for i in wanted:
+            of_one = scores.ndim == 1
+            found[i] = parts[i]() @ share if of_one else np.einsum("upt,pt->ut", parts[i](), share)
+    return found
 
 
 def _kinds(
-    gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float
+    gamma: float,
+    rho: float,
+    t: np.ndarray,
+    u: np.ndarray,
+    power: int,
+    step: float,
+    wanted: tuple[int, ...],
 ) -> Kinds:
     """Return the transforms of the three kinds by the trapezoidal rule of a step in ε."""
     rest = math.sqrt((1 - rho) * (1 + rho))
@@ -86,9 +100,9 @@ def _kinds(
     at = np.broadcast_to(np.exp(-0.5 * z * z), (len(z), len(t)))
     at = at / at.sum(axis=0)
     return Kinds(
-        _transforms(gamma * e, above, u, power),
-        _transforms(gamma * (rho * t + rest * z), at, u, power),
-        _transforms(gamma * e, below, u, power),
+        _transforms(gamma * e, above, u, power, wanted),
+        _transforms(gamma * (rho * t + rest * z), at, u, power, wanted),
+        _transforms(gamma * e, below, u, power, (0,)),
     )
 
 
@@ -131,13 +145,13 @@ def _root(kinds: Kinds, k: int, n: float) -> np.ndarray:
         return ((k - 1) * root * (1 - at) + root_at * (1 - above)) * others / math.sqrt(math.pi)
 
 
-# Of each quantity its integrand, the power of e^s in x, and how much farther than others it reaches
-# towards small u: that of S falls like √x there.
+# Of each quantity its integrand, the power of e^s in x, how much farther than others it reaches
+# towards small u (that of S falls like √x there), and which transforms it reads.
 _INTEGRANDS = {
-    "abs_sum": (captured, 1, 1.0),
-    "n_eff": (_squares, 2, 1.0),
-    "participation": (_participation, 1, 1.0),
-    "S": (_root, 2, 2.0),
+    "abs_sum": (captured, 1, 1.0, (0, 2)),
+    "n_eff": (_squares, 2, 1.0, (0, 1, 2)),
+    "participation": (_participation, 1, 1.0, (0, 3)),
+    "S": (_root, 2, 2.0, (0, 1)),
 }
 
 
@@ -162,7 +176,7 @@ def _mean(
     name: str, k: int, gamma: float, rho: float, n: float, t: np.ndarray, share: np.ndarray
 ) -> tuple[float, float]:
     """Return the mean of a quantity at one length, and a bound on its error."""
-    integrand, power, reach = _INTEGRANDS[name]
+    integrand, power, reach, wanted = _INTEGRANDS[name]
     rest = math.sqrt((1 - rho) * (1 + rho))
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
@@ -176,7 +190,7 @@ def _mean(
         block = max(1, int(_POINTS / (len(t) * 18.0 / step)))
         parts = []
         for first in range(0, len(u), block):
-            kinds = _kinds(gamma, rho, t, u[first : first + block], power, step)
+            kinds = _kinds(gamma, rho, t, u[first : first + block], power, step, wanted)
             parts.append(integrand(kinds, k, n))
         return np.concatenate(parts)
 
