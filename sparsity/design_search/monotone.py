@@ -210,7 +210,8 @@ def _root_between(excess: Callable[[float], float], here: float, there: float) -
     (x, f), (y, g) = sorted(looked.items(), key=lambda pair: abs(pair[1]))[:2]
     if f == 0 or abs(y - x) > 1e3 * _BRACKET:  # a kink or a jump, where a secant is no help
         return float(brentq(look, here, there, xtol=1e-12)) if f else x  # type: ignore[arg-type]
-    return float(np.clip(x - f * (y - x) / (g - f), *sorted((here, there))))
+    low, high = sorted((here, there))
+    return min(max(x - f * (y - x) / (g - f), low), high)
 
 
 def solve_rising(

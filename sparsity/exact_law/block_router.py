@@ -156,20 +156,24 @@ class _Table:
 
         v, log_m = v[::every], log_m[::every]
         self.low, self.high = v[0], v[-1]
-        self.m = make_interp_spline(v, log_m, k=7)
+        smooth = make_interp_spline(v, log_m, k=7)
         # 1 − ψ is the integral of m from below, to full relative precision.
         x, w = rules.gauss_panels(v, _PANEL)
-        each = (np.exp(self.m(x) + x) * w).sum(axis=1)
+        each = (np.exp(smooth(x) + x) * w).sum(axis=1)
         missing = np.exp(log_m[0] + v[0]) + np.append(0.0, np.cumsum(each))
-        self.missing = make_interp_spline(v, np.log(np.minimum(missing, 1.0)) - v, k=7)
+        log_missing = np.log(np.minimum(missing, 1.0)) - v
+        # One spline of two columns finds a place once for both.
+        self.both = make_interp_spline(v, np.stack([log_missing, log_m], axis=1), k=7)
 
     def moments(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return 1 − ψ and m at v."""
-        at = np.clip(v, self.low, self.high)
+        low, inside = v < self.high, (v > self.low) & (v < self.high)
+        logs = np.empty((*v.shape, 2))
+        logs[...] = self.both(self.low)
+        logs[inside] = self.both(v[inside])
         with np.errstate(under="ignore"):
-            low = v < self.high
-            missing = np.where(low, np.exp(self.missing(at) + np.minimum(v, self.high)), 1.0)
-            return missing, np.where(low, np.exp(self.m(at) + np.minimum(v, self.high)), 0.0)
+            missing, m = (np.exp(logs[..., i] + np.minimum(v, self.high)) for i in (0, 1))
+            return np.where(low, missing, 1.0), np.where(low, m, 0.0)
 
 
 def _at_and_around(

@@ -26,6 +26,7 @@ towards 1 with the length of the query.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -65,11 +66,13 @@ def _log_most(dim: float) -> float:
     return math.log(math.log(2)) - math.log(-float(log_ndtr(math.sqrt(dim))))
 
 
+@functools.cache  # places that are drawn lie on the line, too
 def _log_held(kernel: str, dim: int, query: float) -> float:
     """Return ln of the other keys n at which SNR > 1 in half of the rows."""
     # SNR is the needle's a² over Σa² of the others. Under identity, with a query of length t along
     # the needle, these are t²·d and t²·χ²_n, so that P(SNR > 1) = P(χ²_n < d).
 
+    @functools.cache  # an exact law each, and both ends of the last step are asked twice
     def chance(n: float) -> float:
         if kernel == "identity":
             return float(chi2.cdf(dim, n))

@@ -22,6 +22,7 @@ and 1.40, and the dashed line of the rule runs on the middle one.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -70,8 +71,13 @@ def _row(rule: str, length: int) -> Row:
     return Row("exp", gamma=GAMMA, steps=steps[rule])
 
 
+@functools.cache  # lengths that are drawn lie on the line, too; one law takes seconds
+def _log_n_eff_at(rule: str, length: int) -> float:
+    return float(exact(_row(rule, length), length=length).log_value)
+
+
 def _log_n_eff(rule: str, lengths: Any) -> np.ndarray:
-    return np.array([float(exact(_row(rule, n), length=n).log_value) for n in lengths])
+    return np.array([_log_n_eff_at(rule, int(n)) for n in lengths])
 
 
 def _lengths(rule: str) -> np.ndarray:
