@@ -215,14 +215,14 @@ def _transforms() -> Iterator[Space]:
 def _rows() -> Iterator[Space]:
     spread = Axis("gamma", 0.13, 30)
     for of in {of.partition(":")[0]: of for of in INTEGRALS}.values():  # one of a member
-        yield _space(60, "exact", "exp", spread, _LENGTH, of=of)
+        yield _space(24, "exact", "exp", spread, _LENGTH, of=of)
     for kernel in (*POWERS, "abs"):
         z = Axis("z", -40, 40, "both")
-        yield _space(40, "exact", kernel, z, _LENGTH, of="n_eff", gamma=1.0)
+        yield _space(24, "exact", kernel, z, _LENGTH, of="n_eff", gamma=1.0)
     for kernel in ("relu2", "identity"):
         for of in ("S", "participation", "entropy", "power_sum:3"):
             z = Axis("z", -8, 8, "both")
-            yield _space(40, "exact", kernel, z, _LENGTH, of=of, gamma=1.0)
+            yield _space(24, "exact", kernel, z, _LENGTH, of=of, gamma=1.0)
     for of, step in STEPS_OF_ROWS:
         spread = Axis("gamma", 0.5, 20)
         yield _space(60, "exact", "exp", spread, _LENGTH, _PLACE, of=of, step=step)
@@ -233,7 +233,7 @@ def _rows() -> Iterator[Space]:
         spread, slope = Axis("gamma", 0.05, 10), Axis("place", 1e-3, 20)
         yield _space(60, "exact", "exp", spread, slope, of=of, step="alibi", length=2)
     for of in ("max_weight", "gini"):
-        yield _space(25, "exact", "exp", Axis("gamma", 0.01, 30), of=of, length=2)
+        yield _space(16, "exact", "exp", Axis("gamma", 0.01, 30), of=of, length=2)
 
 
 def _maps() -> Iterator[Space]:
