@@ -51,6 +51,29 @@ def test_python_still_shows_warnings_when_asked():
         assert ("overflow" in found.stderr) == seen
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("exp --gamma 2 --length 16384", "about 68 min"),
+        ("exp --gamma 2 --length 16384 --detectable 0.02", "about 10 s"),
+        ("sparsemax --beta 0 --gamma 2 --length 256", "about 63 s"),
+        ("exp --gamma 1 --length 8 --step alibi:0.1", None),
+        ("exp --gamma 2 --length 16384 --detectable 0.05", None),
+        ("exp --gamma 2", None),
+    ],
+)
+def test_a_long_check_of_ones_own_row_is_said_before_it_starts(command, monkeypatch, line, said):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sparsity, "verify", stop, raising=False)
+    code, out, err = command("verify", *line.split())
+    assert (code, out) == (130, "")
+    assert ("takes about" in err) == (said is not None), err
+    if said:
+        assert f"takes {said} of draws; --detectable" in err
+
+
 def test_interruption_exits_130(command, monkeypatch):
     def stop(*arguments, **options):
         raise KeyboardInterrupt

@@ -15,6 +15,7 @@ from sparsity.errors import InputError
 from sparsity.output import refuse_missing, refuse_unwritable_folder
 
 _METHODS = pages.offer_words("stratified", "plain")
+_LONG_CHECK = 10.0  # seconds, from which on `verify` says beforehand what it will take
 _DTYPES = pages.offer_words("float64", "float32")
 
 
@@ -150,7 +151,7 @@ def verify(
             sparsity verify exp --gamma 1 --length 64 --step alibi:0.01
     """
     rows: Any = kernels
-    length, described, said = None, {}, ""
+    length, described, said, request = None, {}, "", None
     given = common.without_none(options)
     if given or steps:
         if len(kernels) != 1:
@@ -163,10 +164,12 @@ def verify(
         described = request.described() | {"n": length}
     else:
         common.prepare_long_work()
-    common.use_float64()
-    started = time.perf_counter()
     # `detectable` has its default in the library: it is passed on only if it was given.
     settings = common.without_none({"detectable": detectable})
+    if request is not None and request.of_rows:
+        _say_if_long(request, **settings)
+    common.use_float64()
+    started = time.perf_counter()
     with common.progress("cells") as report:
         found = sparsity.verify(
             *rows, length=length, seed=seed, executor=executor, progress=report, **settings
@@ -178,6 +181,21 @@ def verify(
         common.say(said + found.text())
     if not found.agree:
         sys.exit(1)
+
+
+def _say_if_long(request: Any, detectable: float | None = None) -> None:
+    """Say on stderr what a check of whole rows will take, where that is more than ten seconds."""
+    from sparsity.crosscheck.applicable import expected_seconds
+    from sparsity.crosscheck.verify import DETECTABLE
+
+    to = DETECTABLE if detectable is None else detectable
+    if not 0 < to < 1:  # `verify` says so
+        return
+    seconds = expected_seconds(request.row, request.length, to)
+    if seconds > _LONG_CHECK:
+        amount = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        way_out = f"--detectable {10 * to:g} takes a hundredth of it"
+        common.echo(f"to see errors of {to:g} takes about {amount} of draws; {way_out}", err=True)
 
 
 @click.command(cls=pages.Command)

@@ -9,6 +9,7 @@ the outcome gives.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 from sparsity import quantities
@@ -33,6 +34,9 @@ Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
 # Share of the detectable error that the standard error of a cell is sampled to: a theory is good
 # enough for a cell if its own bound is below that.
 STDERR_SHARE = 0.11
+# The relative variance of n_eff over rows, at most about: that of softmax at γ = 3.
+_WIDEST_SCATTER = 0.1
+_SECONDS_OF_A_NUMBER = 3e-8  # drawn in float64 on one core of a CPU, and made a weight
 _MAX_POOLED_NUMBERS = 4e9  # that are drawn for the pooled moments of a row: a minute or two
 
 
@@ -132,6 +136,34 @@ def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question
     return laws + limit if known.limit else laws
 
 
+def _log_scatter(row: Row, n: int) -> float:
+    """Return the log of n times the relative variance of Σa² over rows, as it is at most."""
+    if isinstance(row.kernel, RowMap):
+        return map_limits.log_scatter(row.kernel, row.params, n)
+    given = classes.rescaled(classes.classed(row, n), units=False)
+    (second, _), (fourth, _) = log_sums(given, (2, 4))
+    if any(isinstance(step, StudentT) for step in row.steps):
+        log_sums(given, (4, 8))
+    return fourth - 2 * second + math.log(n)
+
+
+def expected_seconds(row: Row, length: int, detectable: float) -> float:
+    """Return about how many seconds the draws of whole rows take, within a factor of five.
+
+    Args:
+        row: the row.
+        length: n.
+        detectable: the relative error that every cell must be able to see.
+    """
+    variance = _WIDEST_SCATTER
+    if not isinstance(row.kernel, RowMap):
+        with suppress(InputError):  # heavy tails
+            log_variance = _log_scatter(row, length) - math.log(length)
+            variance = min(math.exp(min(log_variance, 0.0)), variance)
+    rows = variance / (STDERR_SHARE * detectable) ** 2
+    return rows * length * _SECONDS_OF_A_NUMBER
+
+
 def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
     """Refuse pooled moments that live on rows too rare to be drawn.
 
@@ -139,15 +171,7 @@ def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
     Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
     """
     # Otherwise the sample would look precise, and miss the rows that make the mean: a false alarm.
-    n = cell.length or ANY_LENGTH
-    if isinstance(cell.kernel, RowMap):
-        scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
-    else:
-        given = classes.rescaled(classes.classed(cell.row, n), units=False)
-        (second, _), (fourth, _) = log_sums(given, (2, 4))
-        if any(isinstance(step, StudentT) for step in cell.row.steps):
-            log_sums(given, (4, 8))
-        scatter = fourth - 2 * second + math.log(n)
+    scatter = _log_scatter(cell.row, cell.length or ANY_LENGTH)
     numbers = scatter - 2 * math.log(2 * rel_error)  # log
     if numbers > math.log(_MAX_POOLED_NUMBERS):
         shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
