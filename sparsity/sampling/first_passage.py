@@ -118,18 +118,12 @@ def _capacity_of_map(
 ) -> SampledCapacity:
     """Return the n at which SNR > 1 in half of the rows, by bisection of ln n."""
     draws = np.random.default_rng(seed).standard_exponential((rows, _SUPPORTS[-1]))
-    # With n all other scores of a row rise, by nearly as much: what it holds, it holds of fewer
-    # keys, too. So the looks of a search are at fewer and fewer rows.
-    held_to, lost_from = np.full(rows, -np.inf), np.full(rows, np.inf)  # in ln n
 
     @functools.cache  # the three searches begin with the same steps
     def share(log_n: float) -> float:
-        n = math.exp(log_n)
-        # Rows of which more scores are wanted: few of them, mostly.
-        left = np.flatnonzero((held_to < log_n) & (log_n < lost_from))
+        n, above = math.exp(log_n), 0
+        left = np.arange(rows)  # rows of which more scores are wanted: few of them, mostly
         for most in _SUPPORTS:
-            if not len(left):
-                return float(np.mean(held_to >= log_n))
             kept = min(most, int(n))
             # Rényi: the j-th smallest of n uniforms is 1 − exp(−Σ_{i≤j} e_i/(n − i + 1)).
             sums = np.cumsum(draws[left, :kept] / (n - np.arange(kept)), axis=1)
@@ -137,10 +131,10 @@ def _capacity_of_map(
             weights = record.weights(np.column_stack([np.full(len(left), needle), others]))
             done = (weights[:, -1] == 0) | (kept == int(n))
             held = weights[:, 0] ** 2 > np.sum(weights[:, 1:] ** 2, axis=1)
-            held_to[left[held & done]], lost_from[left[~held & done]] = log_n, log_n
+            above += int(np.sum(held & done))
             left = left[~done]
-        if not len(left):
-            return float(np.mean(held_to >= log_n))
+            if not len(left):
+                return above / rows
         fix = f"{record.name} weighs more than {_SUPPORTS[-1]} keys; give a longer query"
         raise InputError("query", spread, fix)
 
