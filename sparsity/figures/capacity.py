@@ -66,7 +66,7 @@ def _log_most(dim: float) -> float:
     return math.log(math.log(2)) - math.log(-float(log_ndtr(math.sqrt(dim))))
 
 
-@functools.cache  # places that are drawn lie on the line, too
+@functools.lru_cache(256)  # places that are drawn lie on the line, too
 def _log_held(kernel: str, dim: int, query: float) -> float:
     """Return ln of the other keys n at which SNR > 1 in half of the rows."""
     # SNR is the needle's a² over Σa² of the others. Under identity, with a query of length t along

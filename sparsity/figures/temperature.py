@@ -71,7 +71,7 @@ def _row(rule: str, length: int) -> Row:
     return Row("exp", gamma=GAMMA, steps=steps[rule])
 
 
-@functools.cache  # lengths that are drawn lie on the line, too; one law takes seconds
+@functools.lru_cache(256)  # lengths that are drawn lie on the line, too; one law takes seconds
 def _log_n_eff_at(rule: str, length: int) -> float:
     return float(exact(_row(rule, length), length=length).log_value)
 
