@@ -202,7 +202,7 @@ class Report:
         best = [min(peer["seconds"] for peer in row["peers"].values()) for row in shown]
         title = f"S to {rel_error:.1%} in {_rounded(ours)} or less, in every cell"
         subtitle = (
-            f"The quickest that draws from the law: {_rounded(min(best))} to {_rounded(max(best))}. "
+            f"Quickest that draws from the law: {_rounded(min(best))} to {_rounded(max(best))}. "
             "Filled: measured. Hollow: computed from the draws needed."
         )
         size = (8.6, 1.75 + 0.27 * len(shown))
