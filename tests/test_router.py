@@ -9,8 +9,8 @@ from sparsity.exact_law import block_router
 from sparsity.exact_law.router import captured_in_long_rows
 from sparsity.kernels import correlation_of_blocks
 
-# Relative error that a cross-check sees here. To that of the default, 1e-3, it takes two minutes, and
-# runs with `pytest -m slow`.
+# Relative error that a cross-check sees here. To 1e-3, the default, it takes two minutes, and runs
+# with `pytest -m slow`.
 SEEN = 1e-2
 OF = ("abs_sum", "n_eff", "participation", "S")
 
