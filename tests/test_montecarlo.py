@@ -50,10 +50,12 @@ def z_score(found, log_S: float) -> float:
     return (found.log_value - log_S) / found.rel_stderr
 
 
+PLAIN = Plain(relu2, 256, "float64")
+PLAIN_ARGUMENTS = ((np.float64(0.5), np.float64(1.0)), np.float64(0.0))
+
+
 def plain_batches(chunks: int, first: int = 0, seed: int = 0, fold: bool = False) -> np.ndarray:
-    sampler = Plain(relu2, 256, "float64")
-    arguments = ((np.float64(0.5), np.float64(1.0)), np.float64(0.0))
-    return collect(sampler, arguments, seed=seed, first=first, chunks=chunks, fold=fold)
+    return collect(PLAIN, PLAIN_ARGUMENTS, seed=seed, first=first, chunks=chunks, fold=fold)
 
 
 def test_same_seed_same_bits_and_another_seed_other_bits():
@@ -85,6 +87,26 @@ def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
     chunk = single[:CHUNK]
     np.testing.assert_allclose(folds[0][0, :2], chunk[:, :2].mean(axis=0), rtol=1e-14)
     assert np.array_equal(folds[0][0, 2], chunk[:, 2].max(axis=0))
+
+
+def test_an_accelerator_draws_full_calls(monkeypatch):
+    """What is asked for is rounded up, so that a few calls draw it; a CPU draws what is asked."""
+    counts = sorted({round(1.13**i) for i in range(100)} | {4095, 4096, 4097, 32767})
+    assert all(batches.full_calls(PLAIN, count) == count for count in counts)
+    sizes = (4096, 512, 64, 1)
+    monkeypatch.setattr(batches, "call_sizes", lambda sampler: sizes)
+    for count in counts:
+        full, calls = batches.full_calls(PLAIN, count), 0
+        assert count <= full <= count + max(63, count / 8)
+        for size in sizes:
+            calls, full = calls + full // size, full % size
+        assert calls <= 14 + count / 4096
+    # A run draws whole calls, but no more than its budget allows; what it draws has the same bits.
+    monkeypatch.setattr(batches, "call_sizes", lambda sampler: (4, 1))
+    monkeypatch.setattr(batches, "_LEAST_CHUNKS_PER_CALL", 4)
+    log = batches.BatchLog(PLAIN, PLAIN_ARGUMENTS, seed=0)
+    assert (log.draw(1, most=9), log.draw(1, most=1), log.draw(3, most=4)) == (4, 5, 9)
+    assert np.array_equal(log.batches(), plain_batches(9))
 
 
 def test_standard_error_falls_like_one_over_root_n():

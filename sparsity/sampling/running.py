@@ -251,9 +251,9 @@ def run(
     step, stopped, least_known = rule.wanted, "sample budget", None
     with _deferred_interrupt(sampling.partial) as interrupted:
         while (have := drawn.chunks) < rule.most:
-            before, chunks = time.perf_counter(), min(rule.goal, have + step) - have
-            have = drawn.draw(chunks)
-            now = time.perf_counter()
+            before, asked = time.perf_counter(), min(rule.goal, have + step) - have
+            chunks = drawn.draw(asked, rule.most - have) - have
+            have, now = have + chunks, time.perf_counter()
             left = max(sampling.max_seconds - (now - started), 0.0)
             if have > rule.pilot:  # the pilot's time is mostly compilation
                 pace = chunks / max(now - before, 1e-9)

@@ -18,7 +18,7 @@ from jax.scipy.special import ndtri
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight
-from sparsity.sampling.batches import summary
+from sparsity.sampling.batches import summary, summary_of_products
 from sparsity.sampling.proposals import Table
 from sparsity.sampling.random_numbers import normal, uniform
 
@@ -223,7 +223,7 @@ class FullKeys(_KeySampler):
         log_ratio = -tilt * (along + tilt * norm2 / 2)
         scores = q @ mu + sigma * (along + tilt * norm2)
         log_a = jax_log_abs(self.kernel)(scores) - log_scale
-        return summary(jnp.exp(log_a + log_ratio), jnp.exp(2 * log_a + log_ratio))
+        return summary_of_products(jnp.exp(log_a + log_ratio), jnp.exp(2 * log_a + log_ratio))
 
 
 @dataclass(frozen=True)
