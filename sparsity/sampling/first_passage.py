@@ -28,7 +28,9 @@ from sparsity.sampling.random_numbers import fold_in, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
 _BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")  # families of maps that weigh the largest
-_SUPPORTS = (32, 128, 512)  # largest scores kept of a row; the next for rows that weigh them all
+# Largest scores kept of a row; the next number for rows that weigh them all. Nearly all rows whose
+# needle holds half of the weight are done with 8, at a quarter of the work that 32 take.
+_SUPPORTS = (8, 32, 128, 512)
 _XTOL = 1e-4  # of ln n: standard errors are larger up to 10⁷ rows
 
 
