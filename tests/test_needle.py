@@ -24,6 +24,7 @@ from sparsity import (
     kernels,
     quantities,
 )
+from sparsity.exact_law import sink_chance
 from sparsity.quantities.needle import recall, recall_slope
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
@@ -396,3 +397,41 @@ def test_every_quantity_was_asked_for():
     names = {q.name.partition(":")[0] for q in known if q.needs == "needle"}
     assert asked == names
     assert len(list(itertools.chain(OF, CHANCES))) == len(names)
+
+
+def of_one_other(gamma: float, ratio: float) -> float:
+    """P(e^(2γε) < e^(2·ratio)) of one other key."""
+    return float(ndtr(ratio / gamma))
+
+
+def of_two_others(gamma: float, ratio: float) -> float:
+    """The same of the sum of two, by an integral over the first: Gauss-Legendre in 400 panels."""
+    x, w = np.polynomial.legendre.leggauss(24)
+    # Over the gap to the end, where the first is all there may be: there the second's chance falls.
+    edges = np.concatenate([[0.0], np.geomspace(1e-15, 1.0, 200), np.linspace(1, 40, 200)[1:]])
+    half = 0.5 * np.diff(edges)[:, None]
+    gap = edges[:-1, None] + half * (1 + x)
+    left = ratio + 0.5 * np.log(-np.expm1(-2 * gamma * gap))
+    at = ratio / gamma - gap
+    return float(
+        (np.exp(-0.5 * at**2) / math.sqrt(2 * math.pi) * ndtr(left / gamma) * w * half).sum()
+    )
+
+
+@pytest.mark.parametrize("points", [161, 41])
+def test_the_chance_of_an_snr_is_that_of_one_and_of_two_keys_at_any_spread(points, monkeypatch):
+    """At 161 points of the transform to 13 digits; a rule too coarse is off, within its bound."""
+    monkeypatch.setattr(sink_chance, "_POINTS", points)
+    cells, worst = 0, 0.0
+    for gamma in (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0):
+        for ratio in (-1.5 * gamma, 0.2 * gamma, 2.0 * gamma):
+            for length, truth in ((2, of_one_other), (3, of_two_others)):
+                others = sink_chance.Others(
+                    np.zeros(1), np.array([2 * gamma]), np.array([length - 1.0])
+                )
+                value, bound = sink_chance.below(others, 2 * ratio)
+                off = abs(value - truth(gamma, ratio))
+                assert off <= bound + 1e-14
+                worst, cells = max(worst, off), cells + 1
+    assert cells == 42
+    assert worst < 1e-13 if points == 161 else worst > 1e-9
