@@ -27,7 +27,9 @@ from sparsity.kernels.lowering import jax_row, numpy_log_abs
 from sparsity.sampling.random_numbers import fold_in, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
-_BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")  # families of maps that weigh the largest
+# Families of maps that weigh the largest scores as if the others, which have weight 0, were not
+# there. No field of `RowMap` says so: a new map of that kind belongs here; else it is refused.
+_BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")
 _SUPPORTS = (32, 128, 512)  # largest scores kept of a row; the next for rows that weigh them all
 _XTOL = 1e-4  # of ln n: standard errors are larger up to 10⁷ rows
 
