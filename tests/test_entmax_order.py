@@ -17,9 +17,11 @@ from sparsity import InputError, Row
 from sparsity.crosscheck.reference_grid import of_rows
 from sparsity.crosscheck.verify import check
 from sparsity.exact_law import entmax, gaussian_tail, sparsemax, threshold_maps
+from sparsity.exact_law.rules import narrowed
 from sparsity.kernels.entmax import entmax as of_order
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
+from sparsity.special import ndtri_exp
 
 ORDERS = ((1, 1), (2, 0), (3, 1))
 
@@ -133,6 +135,30 @@ def test_two_keys(alpha, gamma):
     assert_allclose(found.value[:, 0], true, rtol=1e-12)
     assert (found.error < 1e-7).all()
     assert_allclose(found.total, 1, atol=1e-12)
+
+
+class OfOrderThree(entmax.Entmax):
+    """CONTRIBUTING's map of q = ½ < 1: ends of t without the one that is of a convex x^q."""
+
+    bend = math.pi / 16
+
+    def window(self, n):
+        m, depth = n[:, 0], threshold_maps.DEPTH
+        low = ndtri_exp(-depth / m) - self.c
+        high = -ndtri_exp(-depth - np.log(m)) - self.c * m ** (-1 / self.q)
+        return narrowed(low, high, lambda t: self.look(t, n).log_size, depth=depth)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0])
+def test_a_map_of_a_power_below_one(gamma, monkeypatch):
+    """To the 1e-7 that the rule along a ray has of x^(−½); a contour of π/8 says it has nothing."""
+    with np.errstate(all="ignore"):
+        found = OfOrderThree(3.0, gamma).law(np.array([2.0]))
+        monkeypatch.setattr(OfOrderThree, "bend", math.pi / 8)
+        wrong = OfOrderThree(3.0, gamma).law(np.array([2.0]))
+    assert_allclose(found.value[:, 0], two_keys(3.0, gamma), rtol=3e-7)
+    assert (found.error < 2e-6).all()
+    assert not (wrong.error < 1e-4).all()
 
 
 def of_three_halves(gamma, lengths):
