@@ -40,7 +40,7 @@ from sparsity.quantities.base import within
 from sparsity.special import ndtri_exp
 
 CONTOUR_STEP = 0.06  # of the hyperbola's parameter; the bound holds the rule of 0.12
-REACH = 5.4  # of it: there e^(−|z|) is below e^(−42)
+REACH = 5.4  # of it: at a bend of π/8 e^z of a contour of width 1 is below e^(−42) there
 DEPTH = 42.0  # e-folds of the density of t down to which it counts
 
 

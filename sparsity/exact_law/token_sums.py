@@ -31,7 +31,7 @@ SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order �
 # to 8: e^(8u) is off by (8·GRID_STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9. No term of the bound
 # measures the polynomials. Held against half the step and more points, 1,900 random rows of normal
 # scores were off by a twentieth of their bounds at most, and rows of scores that are one of two
-# points by a seventh where the order is at most 2. It is more than the bound for power sums of
+# points by a sixth where the order is at most 2. It is more than the bound for power sums of
 # orders 3 to 4, and 8, of a few such tokens beside a sink logit: φ has zeros within a few steps of
 # the axis there, and 7e-13 was found beside a bound of 1.1e-13. With 28 points it is 1e-15.
 _TAPS, _MANY_TAPS = 16, 28
