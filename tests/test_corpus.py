@@ -118,6 +118,59 @@ def test_rows_without_their_sinks_are_those_of_the_definition(defined, sink):
     assert count > 4 * 60 * 3
 
 
+LEARNED = np.array([-2.0, 0.0, 3.0, 5.0])  # logits of learned sinks, one a head
+AGO = np.arange(60)[:, None] - np.arange(60)
+TEXTS = np.repeat([0, 1, 2, 0], [6, 30, 19, 5])  # padding, two texts, padding
+SIGHTS = {
+    "all keys before": ({}, AGO >= 0),
+    "window": ({"mask": AGO < 20}, (AGO >= 0) & (AGO < 20)),
+    "padding": ({"segments": TEXTS}, (AGO >= 0) & (TEXTS[:, None] == TEXTS) & (TEXTS > 0)),
+}
+
+
+def misses_of_sinks_mass(defined, sight, alone):
+    """The largest relative error of `sinks_mass` with a learned sink, and how many rows it is of.
+
+    It is (Σ_sinks e^s + e^b)/(Σ e^s + e^b) over the keys in sight.
+    """
+    q, k, x, drop, _ = defined
+    options, seen = SIGHTS[sight]
+    drop = drop & (np.arange(60) == 0) if alone else drop  # key 0 is a sink, and the only one
+    a, own = np.where(seen, np.exp(x), 0.0), np.exp(LEARNED)[:, None]
+    true = ((a * drop[:, None]).sum(-1) + own) / (a.sum(-1) + own)
+    source = layer_of_queries(q, k, sink_logits=LEARNED, **options)
+    found, some = without(source, drop, None)["sinks_mass"], seen.any(-1)
+    assert np.isnan(found[:, ~some]).all()
+    return np.abs(found / true - 1)[:, some].max(), found[:, some].size
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_mass_of_sinks_with_a_learned_one_is_that_of_the_definition(defined, sight, alone):
+    worst, count = misses_of_sinks_mass(defined, sight, alone)
+    assert worst < 1e-6
+    assert count == 4 * (49 if sight == "padding" else 60)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("place", ["rows measured again", "rows known"])
+def test_one_percent_of_a_learned_sink_is_seen_in_the_mass_of_sinks(
+    defined, sight, place, monkeypatch
+):
+    """Planted where heads with several sinks are measured again, and where no head has any."""
+    again, reuse = sinks._measure_block, sinks._reuse_rows
+
+    def more(layer, *rest):
+        return again(dataclasses.replace(layer, learned_sinks=LEARNED[:3] + np.log(1.01)), *rest)
+
+    def heavier(rows, *rest):
+        return reuse(rows | {"learned_sink": 1.01 * rows["learned_sink"]}, *rest)
+
+    plant = ("_measure_block", more) if place == "rows measured again" else ("_reuse_rows", heavier)
+    monkeypatch.setattr(sinks, *plant)
+    assert misses_of_sinks_mass(defined, sight, alone=False)[0] > 5e-3
+
+
 def test_a_sink_above_the_range_of_numbers_leaves_the_rest_exact():
     q, k = layer(length=30)
     k[:, 0] = 0

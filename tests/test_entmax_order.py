@@ -17,16 +17,18 @@ from sparsity import InputError, Row
 from sparsity.crosscheck.reference_grid import of_rows
 from sparsity.crosscheck.verify import check
 from sparsity.exact_law import entmax, gaussian_tail, sparsemax, threshold_maps
+from sparsity.exact_law.rules import narrowed
 from sparsity.kernels.entmax import entmax as of_order
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
+from sparsity.special import ndtri_exp
 
 ORDERS = ((1, 1), (2, 0), (3, 1))
 
 
 def on_the_contour(saddle, width, t):
     place = threshold_maps.Place(*(np.array([[float(x)]]) for x in (t, saddle, width, 0)))
-    z = place.contour()[0][0]
+    z = threshold_maps.ThresholdMap().contour(place)[0][0]
     return np.full(z.shape, t), z
 
 
@@ -56,6 +58,18 @@ def test_transforms_are_the_closed_ones(t, saddle, width):
         line = found_on(at, z, gaussian_tail.Power(1.0, 1.0))
         for mine, true in ((line.above, closed.above), (line.orders[1], closed.second)):
             assert_allclose(mine, true, rtol=1e-9)
+
+
+def test_a_ray_beyond_half_a_turn():
+    """Of q = ½ a ray may lead around 0: there x^q is no principal power."""
+    weight = gaussian_tail.Power(0.5, 1.0)
+    t, z = np.zeros((2, 1)), np.full((2, 1), 400 * np.exp(1.7j))
+    angle = np.array([[0.6], [3.4]])
+    fall = np.abs(z) * np.cos(np.angle(z) - 0.5 * angle)
+    rays = gaussian_tail.RayPiece(angle, np.zeros((2, 1)), (40 / fall) ** 2)
+    found = gaussian_tail.along_rays(t, z, weight, ORDERS, rays, 256)
+    for one in (found.above, *found.orders):
+        assert_allclose(one[1], one[0], rtol=1e-5)  # x^(−½) at 0 loses 1e-7 of the ray's end
 
 
 @pytest.mark.parametrize("q", [10.0, 4.0, 10 / 7])
@@ -121,6 +135,30 @@ def test_two_keys(alpha, gamma):
     assert_allclose(found.value[:, 0], true, rtol=1e-12)
     assert (found.error < 1e-7).all()
     assert_allclose(found.total, 1, atol=1e-12)
+
+
+class OfOrderThree(entmax.Entmax):
+    """CONTRIBUTING's map of q = ½ < 1: ends of t without the one that is of a convex x^q."""
+
+    bend = math.pi / 16
+
+    def window(self, n):
+        m, depth = n[:, 0], threshold_maps.DEPTH
+        low = ndtri_exp(-depth / m) - self.c
+        high = -ndtri_exp(-depth - np.log(m)) - self.c * m ** (-1 / self.q)
+        return narrowed(low, high, lambda t: self.look(t, n).log_size, depth=depth)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0])
+def test_a_map_of_a_power_below_one(gamma, monkeypatch):
+    """To the 1e-7 that the rule along a ray has of x^(−½); a contour of π/8 says it has nothing."""
+    with np.errstate(all="ignore"):
+        found = OfOrderThree(3.0, gamma).law(np.array([2.0]))
+        monkeypatch.setattr(OfOrderThree, "bend", math.pi / 8)
+        wrong = OfOrderThree(3.0, gamma).law(np.array([2.0]))
+    assert_allclose(found.value[:, 0], two_keys(3.0, gamma), rtol=3e-7)
+    assert (found.error < 2e-6).all()
+    assert not (wrong.error < 1e-4).all()
 
 
 def of_three_halves(gamma, lengths):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sparsity
+from sparsity import Alibi, Row
 
 PACKAGE = Path(sparsity.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "inside.md").read_text("utf-8")
@@ -83,3 +84,34 @@ def test_every_package_is_on_the_map():
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     drawn = set(re.findall(r"\b(\w+)/", PAGE.split("## `evaluate(")[0]))
     assert packages <= drawn | {"maps"}
+
+
+def missing_names(text):
+    """How many names such as `module.function` a text has, and those that no file defines."""
+    named = set(re.findall(r"`((?:[a-z_]+\.)+(?:[A-Z]\w+\.)?)(\w+)`", text))
+    missing = []
+    for way, last in named:
+        place = "/".join(x for x in way.split(".") if x.islower())
+        files = [*PACKAGE.rglob(f"{place}.py"), *PACKAGE.rglob(f"{place}/__init__.py")]
+        made = re.compile(rf"^\s*(?:(?:def|class) |self\.)?{last}\b\s*[:=(,]", re.MULTILINE)
+        if not any(made.search(path.read_text("utf-8")) for path in files):
+            missing.append(way + last)
+    return len(named), missing
+
+
+def test_what_is_named_is_there():
+    files = set(re.findall(r"`(test_\w+\.py)`", PAGE))
+    assert len(files) == 6
+    assert all((Path(__file__).parent / name).exists() for name in files)
+    text = re.sub(r"`\w+\.(?:py|md|toml)`", "", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL))
+    count, missing = missing_names(text)
+    assert count > 12
+    assert missing == []
+    assert missing_names("`reduce.sum_row`, `nodes.TAIL`")[1] == ["reduce.sum_row"]
+
+
+def test_the_bound_of_the_example():
+    """Its sum, and that the part which decides is the largest."""
+    row = Row("softplus", beta=0.0, gamma=1.0, steps=(Alibi(0.1),))
+    bound = float(sparsity.exact(row, length=64).error_bound)
+    assert f"here {bound:.2e}:" in PAGE

@@ -111,8 +111,9 @@ def test_sparsemax_of_sampled_rows(gamma, length):
 @pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX, (0.02, 64), (5.0, 65536), (0.1, 10**9)])
 def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
     found = sparsemax.law(gamma, np.array([length]))
-    monkeypatch.setattr(threshold_maps, "STEP", 0.037)
+    monkeypatch.setattr(threshold_maps, "CONTOUR_STEP", 0.037)
     monkeypatch.setattr(sparsemax.Sparsemax, "points", 301)
+    monkeypatch.setattr(sparsemax.Sparsemax, "bend", 0.3)  # another contour, the same integral
     fine = sparsemax.law(gamma, np.array([length]))
     off = np.abs(fine.value / found.value - 1)
     assert (off <= found.error).all()

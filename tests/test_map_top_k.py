@@ -91,7 +91,7 @@ def test_top_k_in_known_places(monkeypatch):
         law("topk:8", gamma=500.0, length=50)
     found = law("topk:8", gamma=2.0, length=lengths)
     monkeypatch.setattr(top_k, "_NODES", 121)
-    monkeypatch.setattr(rules, "STEP", 0.13)
+    monkeypatch.setattr(rules, "STEP_OF_U", 0.13)
     fine = law("topk:8", gamma=2.0, length=lengths)
     assert (np.abs(fine.value / found.value - 1) <= found.error_bound).all()
 

@@ -357,7 +357,7 @@ def test_finer_rules_agree(monkeypatch):
     n = np.array([2, 16, 64])
     of = quantities.n_eff
     before = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
-    monkeypatch.setattr(rules, "STEP", 0.13)
+    monkeypatch.setattr(rules, "STEP_OF_U", 0.13)
     after = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
     for (value, bound), (fine, _) in zip(before, after, strict=True):
         assert (np.abs(fine / value - 1) <= bound).all()

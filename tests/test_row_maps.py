@@ -131,6 +131,21 @@ def test_what_is_refused_is_refused_in_one_line(command, line, says):
     assert err.count("\n") == 1
 
 
+def test_an_entry_says_all_of_a_law(monkeypatch):
+    """What is slow, and where rows are one key, of a family that no other line knows."""
+    of, other = quantities.n_eff, quantities.participation
+    three = maps.MapLaw((of, other).__contains__, lambda row, quantity, n: (7 * n, 0 * n))
+    mine = replace(kernels.named("sparsemax"), name="mine", title="mine")
+    length = np.array([5.0])
+    for order, value in ((None, 35.0), (lambda kernel: 3.0, 1.0)):
+        entry = three._replace(slow=of.__eq__, order=order)
+        monkeypatch.setitem(maps._LAWS, "mine", entry)
+        assert (maps.slow(mine, of), maps.slow(mine, other)) == (True, False)
+        assert maps.law(Row(mine, gamma=1e17), of, length)[0] == value
+    assert maps.known(mine) == ("n_eff", "participation")
+    assert not maps.slow(replace(mine, name="unknown"), of)
+
+
 def test_a_map_without_a_law_is_sampled():
     mine = replace(kernels.entmax15, name="mine")
     row = Row(mine, beta=0.0, gamma=2.0)

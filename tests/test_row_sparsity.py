@@ -80,8 +80,8 @@ def test_half_the_step_agrees(rows, monkeypatch):
     cells = [(row, LENGTHS) for row in CURVES] + [(row, 12) for row in rows]
     old = [as_it_is(row, None if length is LENGTHS else length) for row, length in cells]
     monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
-    monkeypatch.setattr(token_sums, "STEP", 0.05)
-    monkeypatch.setattr(engine, "STEP", 0.05)
+    monkeypatch.setattr(token_sums, "GRID_STEP", 0.05)
+    monkeypatch.setattr(engine, "GRID_STEP", 0.05)
     count = 0
     for cell, coarse in zip(cells, old, strict=True):
         fine = mean_S(*cell)

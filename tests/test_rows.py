@@ -224,7 +224,7 @@ def test_interpolation_between_laws_against_every_law_itself(row, n, monkeypatch
     given = token_classes.classed(row, n)
     assert any(piece.matrix is not None for piece in token_classes.pieces(given.classes))
     assert found.error_bound < 1e-9
-    monkeypatch.setattr(token_classes, "NODES", 10**6)
+    monkeypatch.setattr(token_classes, "CHEBYSHEV_NODES", 10**6)
     direct, direct_form = exact(row, length=n), evaluate(row, length=n)
     assert abs(found.value / direct.value - 1) <= found.error_bound + direct.error_bound
     assert abs(form.log_S - direct_form.log_S) <= form.error_bound + direct_form.error_bound
@@ -236,7 +236,7 @@ def test_a_coarse_interpolation_says_so(monkeypatch):
     fine, participation = (exact(row, length=120, of=of) for of in ("n_eff", "participation"))
     assert max(fine.error_bound, participation.error_bound) < 1e-9
     assert 0 < evaluate(row, length=120).S <= 1
-    monkeypatch.setattr(token_classes, "NODES", 6)
+    monkeypatch.setattr(token_classes, "CHEBYSHEV_NODES", 6)
     monkeypatch.setattr(errors, "RESOLVED", 1.0)  # as it is, it would be refused
     coarse = exact(row, length=120)
     assert 1e-9 < abs(coarse.value / fine.value - 1) < coarse.error_bound
@@ -249,8 +249,8 @@ def test_a_coarse_interpolation_says_so(monkeypatch):
 def test_half_the_step_agrees(length, rows, monkeypatch):
     coarse = [law_of(row, length) for row in rows]
     monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
-    monkeypatch.setattr(token_sums, "STEP", 0.05)
-    monkeypatch.setattr(engine, "STEP", 0.05)
+    monkeypatch.setattr(token_sums, "GRID_STEP", 0.05)
+    monkeypatch.setattr(engine, "GRID_STEP", 0.05)
     for row, old in zip(rows, coarse, strict=True):
         new = exact(row, length=length)
         assert abs(new.value / old.value - 1) <= old.error_bound + new.error_bound

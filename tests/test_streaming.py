@@ -148,6 +148,52 @@ def test_the_planted_errors_reach_nothing_else(planted, causal):
         assert_allclose(planted[name], causal[name], rtol=3e-6, atol=3e-6)
 
 
+def total_unshifted(a, b):
+    return sums.merge(a, b)._replace(z=a.z + b.z)
+
+
+def last_opening(a, b):
+    return sums.merge(a, b)._replace(opening=jnp.where(b.count > 0, b.opening, a.opening))
+
+
+def heavier_sinks(s, seen, first, fields, most=0):
+    """The pass over the sinks alone asks for z alone."""
+    right = sums.of_block(s, seen, first, fields, most)
+    return right._replace(z=1.01 * right.z) if fields == {"z"} else right
+
+
+# Where it is planted and what; keys in a block, as above; the window; what it reaches and what not.
+TOTALS = {
+    "z without its shift": (
+        *("merge", total_unshifted, 44, None),
+        *(("sink_mass", "max_weight", "log_sum_exp", "n_eff"), ("gamma", "max_logit")),
+    ),
+    "the first key of the last block": (
+        *("merge", last_opening, 36, 60),
+        *(("sink_mass",), ("n_eff", "entropy", "max_weight")),
+    ),
+    "one percent of the sinks": (
+        *("of_block", heavier_sinks, 52, None),
+        *(("sink_mass",), ("n_eff", "entropy", "max_weight")),
+    ),
+}
+
+
+@pytest.mark.parametrize("error", TOTALS)
+def test_planted_errors_of_the_total_and_the_sink_are_seen(error, monkeypatch):
+    from sparsity.attention.streaming import reduce
+
+    where, plant, size, window, seen, others = TOTALS[error]
+    monkeypatch.setattr(reduce, where, plant)
+    found = stream(*heads(), (*seen, *others), window=window, block=(64, size))
+    true = whole(*heads(), CAUSAL & (ROW - KEY < (window or LENGTH)))
+    for name in seen:
+        with pytest.raises(AssertionError):
+            assert_allclose(found[name], true[name], rtol=3e-6, atol=3e-6)
+    for name in others:
+        assert_allclose(found[name], true[name], rtol=3e-6, atol=3e-6)
+
+
 def test_rotary_rows_and_a_single_name():
     q, k = heads()
     turned = [rotation.rotate(x, np.arange(LENGTH), "half", base=100.0) for x in (q, k)]

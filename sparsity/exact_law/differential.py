@@ -145,7 +145,7 @@ def square_sum(
     )
     cross, error = np.ones(n.shape), np.zeros(n.shape)
     if (several := n > 1).any():
-        steps = rules.STEP, 2 * rules.STEP
+        steps = rules.STEP_OF_U, 2 * rules.STEP_OF_U
         fine, coarse = (_mean_product(spreads, rho, n[several], step) for step in steps)
         cross[several], error[several] = fine, np.abs(coarse / fine - 1)
     value = first + mix**2 * second - 2 * mix * cross

@@ -3,8 +3,9 @@
 Every quantity is one integral over u = ln t (`quantities.Integral`). The integrand is analytic in a
 strip of half-width π/2, and the trapezoidal rule converges like e^(−π²/step). The bound
 (`integrate_over_u`) is the sum of the difference to the rule at twice the step, ten times the
-integrand at both ends, `Family.transform_error`, 100·TAIL and, where a stretch of tokens (of 2 in
-β/γ or ½ in ln γ: `rows.classes.pieces`) has over 27 classes, the interpolation between tokens.
+integrand at both ends, `Family.transform_error`, an allowance of 100·TAIL for what is left out and,
+where a stretch of tokens (of 2 in β/γ or ½ in ln γ: `rows.classes.pieces`) has over 27 classes, the
+interpolation between tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sparsity.exact_law.nodes import TAIL
 from sparsity.exact_law.ranked import LAWS, ranked
 from sparsity.exact_law.rules import log_complement, refuse_slow, spaced
 from sparsity.exact_law.shared_nodes import family
-from sparsity.exact_law.token_sums import SQRT_REACH, STEP, Sums
+from sparsity.exact_law.token_sums import GRID_STEP, SQRT_REACH, SummedTokens
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity, RankLaw
@@ -40,7 +41,7 @@ _CERTAIN = 1 - 1e-15  # a probability that only rounding keeps from 1
 
 
 def integrate_over_u(
-    sums: Sums, body: np.ndarray, step: float, excess_of_abs: float = 0.0
+    sums: SummedTokens, body: np.ndarray, step: float, excess_of_abs: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ∫ body du over P(row ≠ 0) of its first version, and a bound on its relative error.
 
@@ -63,9 +64,11 @@ def integrate_over_u(
     gap = gap + _BEYOND * ends / sums.p_row[0]
     with np.errstate(divide="ignore", invalid="ignore"):
         # Inner errors are relative to the parts of the body, which may cancel (entropy has a ln x):
-        # they count by the integral of its absolute value. Each of up to a hundred places (light
-        # groups and pieces of tokens, ends of u and of a law's nodes, series) leaves out a TAIL.
-        inner = (sums.error + 100 * TAIL) * (fine + excess_of_abs)
+        # they count by the integral of its absolute value. 100·TAIL is an allowance, not a count:
+        # some ten places leave out a TAIL each (light groups and pieces of tokens, ends of u, of
+        # tables and of a law's nodes, series), and the local polynomials of `shifted_sums` err by
+        # what no term here measures (see `token_sums._TAPS`).
+        inner = (sums.transform_error + 100 * TAIL) * (fine + excess_of_abs)
         return fine, np.where(fine > 0, (gap + inner) / fine, np.inf)
 
 
@@ -93,7 +96,7 @@ def _of_different_tokens(
     # nonzero stay within float64: the scale cancels in the quotient of the integral and p_row.
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
-    found = integrate_over_u(sums, body, STEP, integral.excess_of_abs)
+    found = integrate_over_u(sums, body, GRID_STEP, integral.excess_of_abs)
     value, error = map(float, found)
     value = float(within(value * integral.factor(n), error, ends))
     p_row = sums.p_row[0] * scale
@@ -129,7 +132,8 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
         m = n[part, None]
         body = integral.combine(scale[..., None], *(m * x for x in sums))
         body *= np.exp(m * log_phi[:, None])
-        own = Sums(log_phi, np.empty(0), p_row[None, :, part], 0.0, laws.family.transform_error)
+        error = laws.family.transform_error
+        own = SummedTokens(log_phi, np.empty(0), p_row[None, :, part], 0.0, error)
         found = integrate_over_u(own, body[None], step, integral.excess_of_abs)
         values[:, part], errors[:, part] = found
     factor, *ends = np.array([(integral.factor(m), *integral.ends(m, m, False)) for m in n]).T
@@ -264,5 +268,5 @@ def shares(row: Row, n: int) -> tuple[tuple[float, float], tuple[float, float]]:
     who = [(lambda m: m, given.sink), (lambda m: m, given.count - given.sink)]
     sums = token_sums.sums(given, 1, (1.0,), who, float(n))
     body = sums.channels * np.exp(sums.log_phi)
-    (sinks, off), (others, gap) = (integrate_over_u(sums, channel, STEP) for channel in body)
+    (sinks, off), (others, gap) = (integrate_over_u(sums, channel, GRID_STEP) for channel in body)
     return (float(sinks), float(off)), (float(others), float(gap))

@@ -31,8 +31,8 @@ from sparsity.exact_law.gaussian_tail import (
 )
 from sparsity.exact_law.rules import refuse_unresolved
 from sparsity.exact_law.threshold_maps import (
+    CONTOUR_STEP,
     REACH,
-    STEP,
     KeyMeans,
     Law,
     Place,
@@ -140,7 +140,7 @@ class Entmax(ThresholdMap):
         """Return the law of a few lengths, by as many nodes along the rays as it takes."""
         m = n[:, None]
         place = self.places(m)
-        z, share = place.contour()
+        z, share = self.contour(place)
         t, each = (np.broadcast_to(x[..., None], z.shape) for x in (place.t, m))
         on = best_rays(t, z, self.power)
         body, seen = np.empty((3, *z.shape)), np.full(z.shape, True)
@@ -158,7 +158,7 @@ class Entmax(ThresholdMap):
         # more.
         found = rule(_NODES[0])
         if (np.abs(found.total - 1) < _NEAR).all():
-            step = (place.t[:, 1] - place.t[:, 0]) * STEP
+            step = (place.t[:, 1] - place.t[:, 0]) * CONTOUR_STEP
             size = np.maximum(np.abs(body[:2]).max(axis=0), each * np.abs(body[2]))
             seen = size * step[:, None, None] >= _NOTHING
         for nodes in _NODES[1:]:
@@ -197,7 +197,7 @@ def law_by(row: EntmaxThreeHalves | Entmax, alpha: float, gamma: float, length: 
         found.error[:] = np.where(row.c >= _ALL_IN * np.sqrt(n), 1e-15, np.inf)
     found.error[:, n == 1] = 0.0
     some = np.flatnonzero((n > 1) & (found.error > _GOOD).any(axis=0))
-    size = max(1, row.held // (row.points * math.ceil(REACH / STEP)))
+    size = max(1, row.held // (row.points * math.ceil(REACH / CONTOUR_STEP)))
     for start in range(0, len(some), size):
         part = some[start : start + size]
         with np.errstate(all="ignore"):  # far out, where nothing falls

@@ -36,7 +36,7 @@ from sparsity.exact_law import entmax, rules
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
 from sparsity.exact_law.sparsemax import expected_maximum
 from sparsity.exact_law.sparsemax_n_eff import MORE_KEYS, NOTHING
-from sparsity.exact_law.threshold_maps import BEND, DEPTH
+from sparsity.exact_law.threshold_maps import DEPTH
 from sparsity.special import ndtr
 
 _MOST_TURNED = 0.6  # θ at most, below π/4, where the density no longer falls along the ray
@@ -108,7 +108,7 @@ class Grid:
         # are above the threshold.
         crowded = fine.many / (max(1 - middle, 1.0) * max(keys, 1.0) ** 0.5)
         angle = min(fine.turned / q, crowded, _MOST_TURNED)
-        bend = min(BEND, 0.6 * q * angle)
+        bend = min(row.bend, 0.6 * q * angle)
         end = math.acosh(1 + DEPTH / (math.sin(bend) * width))
         along, turn = rules.hyperbola(bend, np.arange(0.0, end + fine.step, fine.step))
         self.z = crossing + width * along

@@ -86,7 +86,7 @@ class Gates(NamedTuple):
 
     def kept(self, power: float) -> tuple[float, float]:
         """Return 1 − E g^power and −ln E g^power."""
-        back, share = self.points(power, rules.STEP)
+        back, share = self.points(power, rules.STEP_OF_U)
         lost, kept = -float(np.expm1(-back) @ share), float(np.exp(-back) @ share)
         if lost < 0.5:
             return lost, -math.log1p(-lost)
@@ -320,9 +320,8 @@ def law(
         error[open_] = off + _ROUNDING
     if several.any():
         m = lengths[several]
-        fine, coarse = (
-            _by_rule(gates, gamma, integral, m, scale * _OF_STEP * rules.STEP) for scale in (1, 2)
-        )
+        step = _OF_STEP * rules.STEP_OF_U
+        fine, coarse = (_by_rule(gates, gamma, integral, m, x) for x in (step, 2 * step))
         rounding = _ROUNDING + _ROUNDING_OF_TOKEN * np.minimum(m, _MOST_TOKENS)
         gap = np.abs(coarse - fine) + rounding * (np.abs(fine) + integral.excess_of_abs)
         error[several] = gap / np.maximum(np.abs(fine), 1e-300)

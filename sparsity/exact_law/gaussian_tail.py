@@ -196,7 +196,8 @@ class Power(NamedTuple):
     """The weight of an excess, (x/c)^q.
 
     Args:
-        q: its power, ≥ 1.
+        q: its power, ≥ 1. Of q < 1 the means of x^(q−1) are singular at x = 0, and the rule of
+            `_REACH` leaves out the first 1e-15 of a ray: at q = ½, 1e-7 of them.
         c: its unit.
     """
 
@@ -284,7 +285,9 @@ def _furthest(t: Any, z: Any, weight: Power) -> np.ndarray:
     Nothing may be left on the arc between that ray and the end of the density. Beyond π/4 the
     density grows again: that is allowed where the exponent has ended the integral before.
     """
-    # At θ = arg z / q the exponent is real and does not oscillate: nothing is won beyond.
+    # At θ = arg z / q the exponent is real and does not oscillate: nothing is won beyond. So θ < π
+    # for q ≥ 1; a larger angle, of q < 1, leads around 0, on the sheet of x^q that `along_rays`
+    # takes. Where the density has to fall, `_FURTHEST` is the limit.
     fall = np.maximum(_fall(z, weight.q, _FURTHEST), 1e-300)
     end = weight.c * ((_DEPTH + np.minimum(t, 0) ** 2) / fall) ** (1 / weight.q)
     full = np.angle(z) / weight.q
@@ -366,9 +369,14 @@ def along_rays(
     v = 0.5 * math.pi * np.sinh(s)
     node = 1 / (1 + np.exp(-2 * v))  # on [0, 1]
     share = 0.25 * math.pi * np.cosh(s) / np.cosh(v) ** 2 * (s[1] - s[0])
-    turn = np.exp(-1j * on.angle) if np.iscomplexobj(z) else np.ones(t.shape)
+
+    def turned(power: float) -> Any:
+        """Return e^(−iθ·power): the power of e^(−iθ) that goes on from θ = 0, beyond π as well."""
+        return np.exp(-1j * power * on.angle) if np.iscomplexobj(z) else np.ones(t.shape)
+
+    turn = turned(1.0)
     # From 0 on, node^q is common to all rays, and one power of `high` is enough.
-    steep, whole = -z * turn**q, not on.low.any()
+    steep, whole = -z * turned(q), not on.low.any()
     above: Any = 0.0
     found: list[Any] = [0.0 for _ in orders]
     size = max(1, _HELD // t.size)
@@ -382,7 +390,7 @@ def along_rays(
         for i, (k, j) in enumerate(orders):
             found[i] = found[i] + (body * (factor[k] * (c / r) if j else factor[k])).sum(axis=0)
     long = (on.high - on.low) * turn / ROOT_2_PI
-    found = [x * turn ** (k * q - j) * long for x, (k, j) in zip(found, orders, strict=True)]
+    found = [x * turned(k * q - j) * long for x, (k, j) in zip(found, orders, strict=True)]
     above = above * long
     every, rest = ndtr(t) + above, above - ndtr(-t)
     return PowerMeans(above, found, log_near_one(every, rest), every)

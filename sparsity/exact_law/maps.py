@@ -35,7 +35,8 @@ Pair = tuple[np.ndarray, np.ndarray]  # the mean over rows, and its relative err
 _ONE_HOT = 1e17
 _WIDEST = 1e100  # γ whose square is in float64
 _POWERS = {"n_eff": 1.0, "S": 0.5, "max_weight": None}  # of 1/Y₂
-_OF_THRESHOLDS = (*map(quantities.named, _POWERS), quantities.participation, quantities.support)
+_OF_POWERS = tuple(map(quantities.named, _POWERS))
+_OF_THRESHOLDS = (*_OF_POWERS, quantities.participation, quantities.support)
 _OF_STICKS = (
     *(quantities.n_eff, quantities.participation, quantities.entropy),
     *(quantities.max_weight, quantities.support),
@@ -48,15 +49,15 @@ class MapLaw(NamedTuple):
     Args:
         has: whether it has a quantity.
         columns: (row, quantity, lengths [n]) -> the mean over rows, and its error bound.
+        slow: whether the law of a quantity takes seconds a length; None where none does.
+        order: of a map with a threshold, the map -> its order α: where (α − 1)γ leaves float64 its
+            rows are their largest key, and `columns` is not asked.
     """
 
     has: Callable[[Quantity], bool]
     columns: Callable[[Row, Quantity, np.ndarray], Pair]
-
-
-def _order(kernel: Any) -> float:
-    """Return the order α of a map with a threshold."""
-    return kernel.weights.alpha if kernel.family == "entmax" else _ORDERS[kernel.family]
+    slow: Callable[[Quantity], bool] | None = None
+    order: Callable[[Any], float] | None = None
 
 
 @functools.lru_cache(maxsize=16)
@@ -69,7 +70,9 @@ def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, .
 def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     """Return the law of a map with a threshold: sparsemax, or entmax of an order below 2."""
     kernel: Any = row.kernel
-    alpha = _order(kernel)
+    order = _LAWS[kernel.family].order
+    assert order is not None
+    alpha = order(kernel)
     assert 1 < alpha <= 2, "the laws of threshold maps are those of orders up to 2"
     if quantity.name not in _POWERS:
         found = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
@@ -158,20 +161,25 @@ def _of_all_softmax(quantity: Quantity) -> bool:
     )
 
 
-_ORDERS = {"sparsemax": 2.0, "entmax1.5": 1.5}  # α of the maps that do not carry it
+_of_threshold, _by_three_integrals = _OF_THRESHOLDS.__contains__, _OF_POWERS.__contains__
+_of_abs_sum = (quantities.abs_sum,).__contains__
 _OF_SIGNED = (quantities.square_sum, quantities.abs_sum)
 _OF_ROUTED = (
     *(quantities.abs_sum, quantities.n_eff, quantities.participation, quantities.S),
     quantities.recall,
 )
 _LAWS: dict[str, MapLaw] = {
-    **dict.fromkeys((*_ORDERS, "entmax"), MapLaw(_OF_THRESHOLDS.__contains__, _threshold)),
+    "sparsemax": MapLaw(_of_threshold, _threshold, order=lambda kernel: 2.0),
+    "entmax1.5": MapLaw(_of_threshold, _threshold, _by_three_integrals, lambda kernel: 1.5),
+    "entmax": MapLaw(
+        _of_threshold, _threshold, _by_three_integrals, lambda kernel: kernel.weights.alpha
+    ),
     "topk": MapLaw(_of_all_softmax, _top_k),
     "stick-breaking": MapLaw(_OF_STICKS.__contains__, _stick_breaking),
-    "differential": MapLaw(_OF_SIGNED.__contains__, _differential),
+    "differential": MapLaw(_OF_SIGNED.__contains__, _differential, _of_abs_sum),
     "forgetting": MapLaw(forgetting.has, _forgetting),
-    "router": MapLaw(_OF_ROUTED.__contains__, _router),
-    "block-router": MapLaw((quantities.abs_sum,).__contains__, _block_router),
+    "router": MapLaw(_OF_ROUTED.__contains__, _router, _of_abs_sum),
+    "block-router": MapLaw(_of_abs_sum, _block_router, _of_abs_sum),
 }
 
 
@@ -183,10 +191,10 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
 
 
 def slow(kernel: RowMap, quantity: Quantity) -> bool:
-    """Return whether the law of a length takes seconds."""
+    """Return whether there is a law of a quantity that takes seconds a length."""
     of = quantity if quantity.linear is None else quantity.linear.of
-    three_integrals = kernel.family in ("entmax", "entmax1.5") and of.name in _POWERS
-    return three_integrals or of is quantities.abs_sum
+    own = _LAWS.get(kernel.family)
+    return own is not None and own.slow is not None and own.slow(of)
 
 
 def known(kernel: RowMap) -> tuple[str, ...]:
@@ -225,9 +233,9 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
         return tuple(quantity.linear.columns(found, n))  # type: ignore[return-value]
     # Beyond that spread the contours leave float64, and a row of a threshold map is its largest
     # key.
-    by_threshold = _LAWS[kernel.family].columns is _threshold
-    if by_threshold and (_order(kernel) - 1) * row.gamma > _ONE_HOT:
+    own = _LAWS[kernel.family]
+    if own.order is not None and (own.order(kernel) - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
         return value, np.ones(n.shape), np.full(n.shape, 1e-13)
-    value, error = _LAWS[kernel.family].columns(row, quantity, n.reshape(-1))
+    value, error = own.columns(row, quantity, n.reshape(-1))
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -20,7 +20,7 @@ from sparsity.errors import RESOLVED, InputError, TooFine
 
 # The trapezoidal rule over u = ln t. E^(−e^(u + cz)) is analytic in u and in z, in a strip of
 # half-width π/2: at a step of 0.2 what is lost is e^(−π²/0.2), far below rounding.
-STEP = 0.2  # of u, and of c·z for a normal z
+STEP_OF_U = 0.2  # of u, and of c·z for a normal z
 DEPTH = 36.0  # e-folds below the largest value down to which an integrand is summed: to rounding
 FAR = 9.0  # standard deviations beyond which a normal has no mass, but for the tilt of a weight
 _MOST_OF_STEP = 2.0  # the step of z over that of u: where c is small, the normal density decides

@@ -32,7 +32,8 @@ _FARTHEST = 2.0**40  # β/γ beyond which the offset of a bias loses digits
 _SMALLEST = float(np.finfo(np.float64).tiny)  # γ, of which 1/γ is a number
 _TYPICAL = 4.0  # spreads around the mean, where most scores lie
 _WIDEST = 1e5  # of log|f| over these: a million points of u and more
-_FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
+# Powers of |f| whose means the nodes of c = 1 reach: of E Y₂, and of sink masses next to nothing.
+_REACHED_POWERS = (-1.0, 0.0, 2.0)
 _COARSE = np.arange(40.0, -176.0, -2.0)  # of u, from the largest |f|^c, where ranges are looked for
 _NEAR = 1.25  # rounding error of a density over that of its reference
 
@@ -122,7 +123,8 @@ class Family:
     ) -> None:
         """Do what is common to the laws once, for those that are farthest from the reference."""
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
-        self.nodes = found = nodes(kernel, beta, gamma, scores, _FAR if c == 1 else (0.0,))
+        powers = _REACHED_POWERS if c == 1 else (0.0,)
+        self.nodes = found = nodes(kernel, beta, gamma, scores, powers)
         if not len(found.log_f):
             raise InputError("weight", kernel.weight, "is 0 in float64 at every score that occurs")
         self.c_log_f = c * found.log_f
@@ -144,7 +146,10 @@ class Family:
         error = np.max(counts * found.error, where=heavy, initial=0.0)
         blur = max(map(found.sliver_error, by)) if found.slivers.size else 0.0
         # x = |f|^c, c ≤ 2, has twice the error of |f|; and it is in φ and in the means beside it.
-        self.transform_error = 4 * (float(error) + found.density_error * _NEAR**shared + blur)
+        # Mostly the density's error is the largest of the three: its own rounding, 1e-13 where it
+        # is e^(−100), and `nodes._RULE`. That of f takes over at large spreads (exp from γ = 20).
+        density_error = found.density_error * (_NEAR if shared else 1.0)
+        self.transform_error = 4 * (float(error) + density_error + blur)
         self.right = 5.0 - min(self.c_log_f[self._lightest_node(one, c)] for one in share)
         # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
         self.smooth = 5.0 - float(self.c_log_f[(share < TAIL).sum(axis=-1)].min())

@@ -87,7 +87,7 @@ def expected_maximum(n: float, power: int = 1) -> float:
     """Return E of a power of the largest of n standard normals."""
     low, high = float(ndtri_exp(-DEPTH / n)), -float(ndtri_exp(-DEPTH - math.log(n)))
     # The density nφΦ^(n−1) of the largest is analytic and falls at both ends. Dividing by its own
-    # sum  takes out what the rule loses of 1.
+    # sum takes out what the rule loses of 1.
     step = min(_MAXIMUM_STEP, (high - low) / 400)
     x = np.arange(low, high + step, step)
     share = np.exp(math.log(n) - 0.5 * x * x + (n - 1) * log_ndtr(x)) / ROOT_2_PI
@@ -105,7 +105,7 @@ def _max_by_threshold(row: Sparsemax, n: np.ndarray) -> tuple[np.ndarray, np.nda
 
     def integrands(place: Place, m: np.ndarray) -> np.ndarray:
         """Return those of 1 and t − t₀."""
-        z, share = place.contour()
+        z, share = row.contour(place)
         found = of_excess(place.t[..., None], z)
         body: Any = np.exp(z * row.c + (m[..., None] - 1) * found.log_all + np.log(m)[..., None])
         body = (body * found.above * share).real

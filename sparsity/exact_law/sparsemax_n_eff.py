@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsity.exact_law import rules, sparsemax
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI, log_mills
-from sparsity.exact_law.threshold_maps import BEND, DEPTH, REACH
+from sparsity.exact_law.threshold_maps import DEPTH, REACH
 from sparsity.special import gamma as gamma_function
 from sparsity.special import ndtr, ndtri_exp, roots_genlaguerre
 
@@ -38,7 +38,7 @@ _LOOKS, _CROSSINGS, _THRESHOLDS = 6, 13, 49
 _MARGIN = np.array([0.04, 0.02])  # of the thresholds' ends
 _WIDTHS = 0.9  # between crossings of lengths that share a contour, at most,
 _LARGE_V = 20.0  # at v = 0 and at this v
-_LEAN = math.tan(BEND)  # by which the contour leans to the left, far out
+_LEAN = math.tan(sparsemax.Sparsemax.bend)  # by which the contour leans to the left, far out
 # The radius of the contour's bend for each unit of y to the left of 0: there |J₀| ~ e^(Re y²/2),
 # and a tighter bend would lead through where Re y² still grows along the contour. Measured for γ
 # from 0.005 to 4 and n from 20 to 10⁶: radii from 0.35 to 1 give the same 14 digits; at 0.1 the

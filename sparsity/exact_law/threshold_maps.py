@@ -1,7 +1,7 @@
 """The exact law of maps with a threshold, of n independent scores: Kac-Rice and one contour.
 
 It holds for powers q ≥ 1, orders α from 1 to 2: `ThresholdMap.window` uses that x^q is convex, and
-the contour bends for an h that grows from an angle of π/2 + qπ/4 ≥ 3π/4 on.
+`ThresholdMap.bend` that h grows from an angle of π/2 + qπ/4 ≥ 3π/4 on.
 
 In standard deviations of the scores, a map of order α = 1 + 1/q gives the excesses
 x_j = (ε_j − t)₊ of normal ε_j the weights p = (x/c)^q with c = q/γ; the threshold t solves Σp = 1.
@@ -39,11 +39,8 @@ from sparsity.exact_law.rules import hyperbola, narrowed, relative_gap
 from sparsity.quantities.base import within
 from sparsity.special import ndtri_exp
 
-# Angle of the hyperbola to the left, halfway to where h grows. A smaller one falls more slowly, a
-# larger one leaves less room for the trapezoidal rule.
-BEND = math.pi / 8
-STEP = 0.06  # of the hyperbola's parameter; the bound holds the rule of 0.12
-REACH = 5.4  # of it: there e^(−|z|) is below e^(−42)
+CONTOUR_STEP = 0.06  # of the hyperbola's parameter; the bound holds the rule of 0.12
+REACH = 5.4  # of it: at a bend of π/8 e^z of a contour of width 1 is below e^(−42) there
 DEPTH = 42.0  # e-folds of the density of t down to which it counts
 
 
@@ -82,15 +79,6 @@ class Place(NamedTuple):
     width: np.ndarray
     log_size: np.ndarray
 
-    def contour(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the points z of the contour of each threshold, and dz/πi of both halves over du.
-
-        Both are [lengths, points, nodes].
-        """
-        along, turn = hyperbola(BEND, np.arange(0.0, REACH, STEP))
-        width = self.width[..., None]
-        return self.saddle[..., None] + width * along, turn * width / math.pi
-
 
 class Law(NamedTuple):
     """What the law gives, for each length.
@@ -118,6 +106,9 @@ class ThresholdMap:
         q: the power of an excess in its weight.
         c: its unit: the excess of a key that has all the weight.
         total: what Σp is at the threshold, in the unit that z has here.
+        bend: the angle by which the contour leans to the left, below the qπ/4 from which on h
+            grows. A smaller one falls more slowly, a larger one leaves less room for the
+            trapezoidal rule: π/8 is halfway at q = 1.
         points: thresholds of a rule, odd: the rule of twice the step has both ends.
         bisections: of a saddle point, to about 1e-6 of the coordinate's range.
         rounding: of E K and E Y₂, relative, [2, 1].
@@ -127,6 +118,7 @@ class ThresholdMap:
     q: float
     c: float
     total: float = 1.0
+    bend: float = math.pi / 8
     points = 161
     bisections = 24
     rounding = np.array([[1e-11], [1e-11]])
@@ -196,9 +188,18 @@ class ThresholdMap:
         """Return thresholds of rows of n [lengths, 1], and the contour of each."""
         return self.look(np.linspace(*self.window(n), self.points, axis=1), n)
 
+    def contour(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
+        """Return the points z of the contour of each threshold, and dz/πi of both halves over du.
+
+        Both are [lengths, points, nodes].
+        """
+        along, turn = hyperbola(self.bend, np.arange(0.0, REACH, CONTOUR_STEP))
+        width = place.width[..., None]
+        return place.saddle[..., None] + width * along, turn * width / math.pi
+
     def integrands(self, place: Place, n: np.ndarray) -> np.ndarray:
         """Return the integrands of 1, K and Y₂, real, [3, lengths, thresholds, contour]."""
-        z, share = place.contour()
+        z, share = self.contour(place)
         return self.body(self.means(place.t[..., None], z), z, n[..., None], share)
 
     def body(self, found: KeyMeans, z: np.ndarray, m: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -240,14 +241,14 @@ def integrate(
     """
     # Doubling either step takes every other point of it: no integrand is computed twice. The points
     # at the ends are next to nothing, and `points` is odd so that both rules have them.
-    size = max(1, held // (place.t.shape[1] * math.ceil(REACH / STEP)))
+    size = max(1, held // (place.t.shape[1] * math.ceil(REACH / CONTOUR_STEP)))
     found = []
     for start in range(0, len(n), size):
         part = slice(start, start + size)
         body = integrands(Place(*(x[part] for x in place)), n[part])
         coarse = (2 * body[:, :, ::2].sum(axis=(2, 3)), 2 * body[..., ::2].sum(axis=(2, 3)))
         found.append(np.stack([body.sum(axis=(2, 3)), *coarse]))
-    return np.concatenate(found, axis=2) * (place.t[:, 1] - place.t[:, 0]) * STEP
+    return np.concatenate(found, axis=2) * (place.t[:, 1] - place.t[:, 0]) * CONTOUR_STEP
 
 
 def judged(sums: np.ndarray, n: np.ndarray, rounding: np.ndarray) -> Law:

@@ -62,7 +62,7 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
     steepness = integral.power * gamma
     reach = -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))  # an excess over ξ that no score has
     start = -_DEPTH * (2 if integral.sqrt_tail else 1) - math.log(k) - steepness * reach
-    points = (math.log(_DEPTH) - start) / rules.STEP
+    points = (math.log(_DEPTH) - start) / rules.STEP_OF_U
     rules.refuse_slow("gamma", gamma, _NODES * _POINT * points, 10 * points)
     panels = int(np.ceil(reach / min(_WIDEST, 2 * _WIDEST / steepness)))
     edges = np.linspace(0, reach, panels + 1)
@@ -70,7 +70,7 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
     # Given ξ the k − 1 scores above it are independent, of the density of the excess, φ(ξ +
     # e)/φ(ξ).
     share = share * np.exp(-xi * excess - 0.5 * excess**2)
-    u = rules.spaced(start, math.log(_DEPTH), rules.STEP)
+    u = rules.spaced(start, math.log(_DEPTH), rules.STEP_OF_U)
     orders = (0.0, *integral.moments)
     missing, phi, *alike = transforms(steepness * excess, share / share.sum(), orders, u)
     with np.errstate(divide="ignore"):
@@ -86,7 +86,7 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
         for function, whose in integral.sums
     ]
     body = integral.combine(1.0, *sums) * np.exp((k - 1) * log_phi - t)
-    return float(body.sum() * rules.STEP), float(body[::2].sum() * 2 * rules.STEP)
+    return float(body.sum() * rules.STEP_OF_U), float(body[::2].sum() * 2 * rules.STEP_OF_U)
 
 
 def law(

@@ -27,7 +27,7 @@ ANY_LENGTH = 64  # tokens of the row that stands for rows of any length, where t
 # The polynomial in a parameter has so many nodes over a piece of length 1 of it. More nodes, or
 # shorter pieces, cost a transform each. What the polynomial errs is measured at the checks and goes
 # into the bound, so that these numbers decide how fast a row is, not whether it is right.
-NODES = 24
+CHEBYSHEV_NODES = 24
 _SPREADS = 2.0  # of β/γ is a piece of length 1
 _OCTAVE = 0.5  # of ln γ is one
 _CHECKS = (0.02, 0.34, 0.71)  # where the polynomial is checked, in pieces from its end
@@ -228,7 +228,8 @@ class InterpolatedLaws(NamedTuple):
 def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Return the matrix from values at Chebyshev's nodes to values at x."""
     # The barycentric formula: it is stable, and 0/0 at a node is replaced by the node's own value.
-    sign = (-1.0) ** np.arange(len(nodes)) * np.sin(np.pi * (np.arange(len(nodes)) + 0.5) / NODES)
+    i = np.arange(len(nodes))
+    sign = (-1.0) ** i * np.sin(np.pi * (i + 0.5) / CHEBYSHEV_NODES)
     gap = x[:, None] - nodes
     hit = gap == 0
     weights = np.where(hit.any(axis=1)[:, None], hit, sign / np.where(hit, 1, gap))
@@ -246,7 +247,7 @@ def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
         smooth = scores is None or scores.smooth
         x = (
             _coordinate([classes[i] for i in family])
-            if smooth and len(family) > NODES + len(_CHECKS)
+            if smooth and len(family) > CHEBYSHEV_NODES + len(_CHECKS)
             else None
         )
         piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
@@ -254,11 +255,11 @@ def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
         # of many lengths one polynomial over all of it would need ever more nodes.
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
-            if x is None or len(inside) <= NODES + len(_CHECKS):
+            if x is None or len(inside) <= CHEBYSHEV_NODES + len(_CHECKS):
                 yield from (InterpolatedLaws(np.array([i]), [classes[i]]) for i in family[inside])
                 continue
             low, high = x[inside].min(), x[inside].max()
-            angle = np.pi * (np.arange(NODES) + 0.5) / NODES
+            angle = np.pi * (np.arange(CHEBYSHEV_NODES) + 0.5) / CHEBYSHEV_NODES
             nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
             check = high - np.array(_CHECKS) * (high - low)
             kernel, beta, gamma, _ = classes[family[inside[0]]]
@@ -290,7 +291,7 @@ def interpolated(
     for piece in pieces(classes):
         values = np.stack([evaluate(law) for law in piece.laws])  # [laws, values]
         if piece.matrix is not None and piece.check is not None:
-            values, checks = values[:NODES], values[NODES:]
+            values, checks = values[:CHEBYSHEV_NODES], values[CHEBYSHEV_NODES:]
             worst = max(worst, float(np.abs(piece.check @ values - checks).max()))
             values = piece.matrix @ values
         for i, value in zip(piece.members, values, strict=True):

@@ -27,7 +27,9 @@ from sparsity.kernels.lowering import jax_row, numpy_log_abs
 from sparsity.sampling.random_numbers import fold_in, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
-_BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")  # families of maps that weigh the largest
+# Families of maps that weigh the largest scores as if the others, which have weight 0, were not
+# there. No field of `RowMap` says so: a new map of that kind belongs here; else it is refused.
+_BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")
 # Largest scores kept of a row; the next number for rows that weigh them all. Nearly all rows whose
 # needle holds half of the weight are done with 8, at a quarter of the work that 32 take.
 _SUPPORTS = (8, 32, 128, 512)
