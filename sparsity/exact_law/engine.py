@@ -55,7 +55,8 @@ def integrate_over_u(
     # root: their difference is the error of the coarse rule, and far above that of the fine one.
     fine = body[0].sum(axis=-1) * step / sums.p_row[0]
     gap = np.abs(fine - body[0, ..., ::2].sum(axis=-1) * 2 * step / sums.p_row[0])
-    # The other version has the error of the interpolation between tokens put in on purpose.
+    # The other version has the errors of interpolation put in on purpose: between the laws of
+    # tokens, and between points of u.
     for other, p_row in zip(body[1:], sums.p_row[1:], strict=True):
         gap = gap + np.abs(fine - other.sum(axis=-1) * step / p_row)
     # The grid ends where little is left, and the integrand falls on beyond. Tables of tokens have a
@@ -66,8 +67,7 @@ def integrate_over_u(
         # Inner errors are relative to the parts of the body, which may cancel (entropy has a ln x):
         # they count by the integral of its absolute value. 100·TAIL is an allowance, not a count:
         # some ten places leave out a TAIL each (light groups and pieces of tokens, ends of u, of
-        # tables and of a law's nodes, series), and the local polynomials of `shifted_sums` err by
-        # what no term here measures (see `token_sums._TAPS`).
+        # tables and of a law's nodes, series).
         inner = (sums.transform_error + 100 * TAIL) * (fine + excess_of_abs)
         return fine, np.where(fine > 0, (gap + inner) / fine, np.inf)
 

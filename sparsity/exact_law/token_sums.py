@@ -27,14 +27,11 @@ from sparsity.rows.classes import InterpolatedLaws, TokenClasses
 
 GRID_STEP = 0.08  # of u: finer than the rule needs, for the local polynomials that shift tables
 SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than of t
-# Points of the local polynomial between those of the grid, for moments up to order 4, and above, up
-# to 8: e^(8u) is off by (8·GRID_STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9. No term of the bound
-# measures the polynomials. Held against half the step and more points, 1,900 random rows of normal
-# scores were off by a twentieth of their bounds at most, and rows of scores that are one of two
-# points by a sixth where the order is at most 2. It is more than the bound for power sums of
-# orders 3 to 4, and 8, of a few such tokens beside a sink logit: φ has zeros within a few steps of
-# the axis there, and 7e-13 was found beside a bound of 1.1e-13. With 28 points it is 1e-15.
-_TAPS, _MANY_TAPS = 16, 28
+# Points of the local polynomial between those of the grid, for moments up to order 2, and above, up
+# to 8: e^(ku) is off by (k·GRID_STEP)^taps·(taps/2)!²/taps!, at k = 2 with 16 points by 1e-17. Next
+# to a zero of φ it is off by more, so the second version of the sums has polynomials of two points
+# less: what that changes is in the bound.
+_TAPS, _MANY_TAPS, _FEWER = 16, 28, 2
 _CLASSES_AT_ONCE = 128  # whose tables are held together: more would only take more memory
 _LEAST = 1e-290  # the least transform that a logarithm is taken of
 # Relative error of summands up to which they are interpolated between laws. It goes into the bound
@@ -52,8 +49,8 @@ np.empty(2**20)
 class SummedTokens(NamedTuple):
     """Σ over tokens on a grid of u, over e^top.
 
-    Where laws were interpolated there are two versions of everything: the second one has the error
-    of the interpolation put in on purpose.
+    Where laws were interpolated, or tables shifted by polynomials, there are two versions of
+    everything: the second one has the error of either put in on purpose.
 
     Args:
         log_phi: Σ log φ, [versions, points].
@@ -122,11 +119,11 @@ class _Part(NamedTuple):
         # The laws that check the interpolation stand behind those that make it: their worst miss at
         # a point of the grid is the error of all there. It is added to the second version with its
         # sign, so that a common bias moves the integral as it would, and does not cancel.
-        flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:
-            yield piece.members, flat
+            yield piece.members, flat[:, :, None]  # one version, of all
             return
+        flat = flat[:, :, None].repeat(versions, axis=2)
         # Rows of a table that are moments with a factor ln x; each follows its plain one.
         logged = [1 + i for i, k in enumerate(self.laws[0].k) if isinstance(k, LogMoment)]
         shape, smooth = flat.shape[1:], np.log(np.maximum(flat, _LEAST))
@@ -227,12 +224,18 @@ class _Summation:
         self.row, self.channels, self.layout = row, channels, layout
         self.shift, self.times = c * row.log_w, np.bincount(row.member, row.count)
         self.weights = np.stack([row.count, *(weight for _, weight in channels)])  # Σ log φ first
-        self.taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
+        self.taps = _TAPS if max(map(order_of, k)) <= 2 else _MANY_TAPS
         self.top = max(law.top for part in layout.parts for law in part.laws)
         self.scale = np.exp(self.top)
-        self.versions = 1 if all(part.piece.matrix is None for part in layout.parts) else 2
+        exact = all(part.piece.matrix is None for part in layout.parts)
+        self.versions = 1 if exact and not self.shift.any() else 2
         self.total = np.zeros((len(self.weights), self.versions, layout.size))
         self.log_miss, self.expected = np.zeros(self.versions), np.zeros(self.versions)
+
+    def _versions(self) -> list[tuple[np.ndarray, int]]:
+        """Return the totals of each version, and the points of its polynomials."""
+        taps = (self.taps, self.taps - _FEWER)
+        return [(self.total[:, i : i + 1], taps[i]) for i in range(self.versions)]
 
     def summands(self, tables: np.ndarray) -> np.ndarray:
         """Return log φ and what the channels sum, [1 + channels, laws, ..., points], of tables."""
@@ -299,13 +302,14 @@ class _Summation:
         share = matrix[place[self.row.member[own]]].T  # [nodes, groups]
         spread = (self.weights[:, None, own] * share).reshape(-1, len(own))
         spread = np.concatenate([spread, self.weights[:, own]])
-        offset, h = spread_weights_on_grid(self.shift[own], spread, self.taps, GRID_STEP)
-        begin, rows = self.layout.first - part.start + offset, len(self.weights)
-        for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
-            # A table of the sum over nodes would be one convolution, but a node's tokens have their
-            # own shifts: each node is convolved with its tokens' weights.
-            same = values[:, node, None].repeat(self.versions, axis=1)
-            add_convolved(self.total, same, begin, each)
+        rows = len(self.weights)
+        for total, taps in self._versions():
+            offset, h = spread_weights_on_grid(self.shift[own], spread, taps, GRID_STEP)
+            begin = self.layout.first - part.start + offset
+            for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
+                # A table of the sum over nodes would be one convolution, but a node's tokens have
+                # their own shifts: each node is convolved with its tokens' weights.
+                add_convolved(total, values[:, node, None], begin, each)
         add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
 
     def _add_each(self, part: _Part, flat: np.ndarray) -> None:
@@ -323,8 +327,10 @@ class _Summation:
             for i, member in enumerate(members):
                 if len(mine := self.layout.counted[member]):
                     shift, weights = self.shift[mine], self.weights[:, mine]
-                    offset, h = spread_weights_on_grid(shift, weights, self.taps, GRID_STEP)
-                    add_convolved(self.total, values[:, i], begin + offset, h)
+                    for version, (total, taps) in enumerate(self._versions()):
+                        offset, h = spread_weights_on_grid(shift, weights, taps, GRID_STEP)
+                        own_values = values[:, i, version % values.shape[2], None]
+                        add_convolved(total, own_values, begin + offset, h)
 
 
 def _never(zero: np.ndarray) -> np.ndarray:
