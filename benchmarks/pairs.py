@@ -38,6 +38,8 @@ def timed(tree: Path, command: str, folder: str) -> tuple[float, float]:
     code = ["-c", _CODE] if command == PICTURE else ["-m", "sparsity", *shlex.split(command)]
     environment = os.environ | {"PYTHONPATH": str(tree.resolve()), "PYTHONPYCACHEPREFIX": folder}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
+    for name in [x for x in environment if x.startswith(("JAX_COMPILATION", "JAX_PERSISTENT"))]:
+        environment.pop(name)  # and nothing else has been, by XLA
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *code], cwd=folder, env=environment, check=True,
                    stdout=subprocess.DEVNULL)  # fmt: skip
