@@ -72,7 +72,9 @@ def _larger(family: str, order: Any, d: Any) -> Any:
     delta = (order - 1) * d
     if delta >= 1:
         return mpf(1)
-    # b^r + (b + δ)^r = 1 with r = 1/(α − 1), by Newton's method
+    # b^r + (b + δ)^r = 1 with r = 1/(α − 1), by Newton's method, which for r < 1 leaves b ≥ 0.
+    if order > 2:
+        raise NotImplementedError(f"order {order}; of order 3 the larger weight is (1 + δ)/2")
     r, b = 1 / (order - 1), (1 - delta) / 2
     for _ in range(80):
         gap = b**r + (b + delta) ** r - 1
@@ -87,8 +89,8 @@ def of_two(kernel: str, gamma: float, of: str) -> Any:
     """Return the mean over rows of two tokens of softmax, or of a map with a threshold."""
     family, _, number = kernel.partition(":")
     with mp.workdps(DIGITS):
-        named = {"sparsemax": "2", "entmax1.5": "1.5"}
-        order = mpf(named.get(family) or number or 2)
+        named = {"sparsemax": "2", "entmax1.5": "1.5", "exp": "1", "topk": "1"}
+        order = mpf(number if family == "entmax" else named[family])
         spread = mpmath.sqrt(2) * mpf(gamma)
         smooth = family in ("exp", "topk")
         end = min(16 * spread, 130) if smooth else 1 / (order - 1)
