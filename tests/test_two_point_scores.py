@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -21,7 +22,7 @@ ORDERS = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
 
 def by_all_rows(
     p: float, height: float, length: int, order: float, slope: float, logit: float
-) -> mpmath.mpf:
+) -> Any:
     """E Σ p_j^order of rows whose scores are 0 with chance p and `height` else, less their mean."""
     with mpmath.workdps(40):
         p, height = mpmath.mpf(p), mpmath.mpf(height)

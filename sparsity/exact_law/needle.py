@@ -234,10 +234,10 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
         rule = _clenshaw_curtis(nodes)
         fine = rate * rule
         gap = abs(float(fine @ p) - float((rate[::2] * _clenshaw_curtis(nodes // 2)) @ p[::2]))
-        value = float(starts[0] + fine @ p)
+        value, coarse = float(starts[0] + fine @ p), float(starts[1] + (other_rate * rule) @ p)
         if gap <= _SETTLED * value:
             break
-    gap += abs(value - float(starts[1] + (other_rate * rule) @ p))  # of the rule for y
+    gap += abs(value - coarse)  # of the rule for y
     # What is certain up to `_NOTHING` may be off by it, below and above, and so may R at c ≈ 0.
     return value, (gap + float(np.abs(fine) @ off) + 4 * _NOTHING) / value
 
