@@ -39,8 +39,8 @@ _FAR = 9.0  # standard deviations of the needle's score beyond which it never is
 _PANEL = 0.5  # of it, over the smallest spread of any key: Φ^n changes over γ/√(2 ln n) at least
 _POINTS = (16, 12)  # of a panel: of the value, and of what bounds its error
 _PANEL_COST = 3e-6  # seconds of a panel and a group of keys, measured
-_NODES = (128, 256)  # of the rule for recall; the one of half as many bounds its error
-_SETTLED = 1e-8  # relative difference of these two for which no more nodes are taken
+_NODES = 128  # of the rule for recall; the one of half as many bounds its error
+_SETTLED = 1e-8  # relative difference of these two beyond which twice as many nodes are taken
 _NOTHING = 1e-11  # a chance or a √V·SNR that counts for nothing
 _EDGE = 0.25  # of ln c: how well the two places are known between which its chance falls
 _MOST_GROUPS = 40  # of tokens that differ: 9 s of work for the 270 chances of one recall
@@ -223,23 +223,27 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
     low = edge(lambda p: p > 1 - _NOTHING, least, most)
     high = edge(lambda p: p < _NOTHING, most, low)
     starts = _mean_over_score(lambda c: recall(c / root, values), np.array([low]), spread)[:, 0]
-    # Clenshaw-Curtis, as the rule of half the nodes is among them: each chance is a contour
-    # integral.
-    for nodes in _NODES:
+
+    def by_rule(nodes: int) -> tuple[float, float, float]:
+        """Return the mean, the difference to half the nodes, and what else may be off."""
+        # Clenshaw-Curtis, as the rule of half the nodes is among them: each chance is a contour
+        # integral.
         x = low + 0.5 * (high - low) * (1 + np.cos(np.pi * np.arange(nodes + 1) / nodes))
         slopes = _mean_over_score(lambda c: recall_slope(c, values) * c, x, spread)
         rate, other_rate = slopes * 0.5 * (high - low)
         p, off = np.array([chance(each) for each in x.tolist()]).T
         p = p.clip(0, 1)  # a chance that is not resolved, of a large `off`, may be any number
         rule = _clenshaw_curtis(nodes)
-        fine = rate * rule
-        gap = abs(float(fine @ p) - float((rate[::2] * _clenshaw_curtis(nodes // 2)) @ p[::2]))
-        value, coarse = float(starts[0] + fine @ p), float(starts[1] + (other_rate * rule) @ p)
-        if gap <= _SETTLED * value:
-            break
-    gap += abs(value - coarse)  # of the rule for y
+        fine, half = rate * rule, rate[::2] * _clenshaw_curtis(nodes // 2)
+        value = float(starts[0] + fine @ p)
+        of_score = abs(value - float(starts[1] + (other_rate * rule) @ p))  # of the rule for y
+        return value, abs(float(fine @ p) - float(half @ p[::2])), of_score + float(abs(fine) @ off)
+
+    value, gap, rest = by_rule(_NODES)
+    if gap > _SETTLED * value:
+        value, gap, rest = by_rule(2 * _NODES)
     # What is certain up to `_NOTHING` may be off by it, below and above, and so may R at c ≈ 0.
-    return value, (gap + float(np.abs(fine) @ off) + 4 * _NOTHING) / value
+    return value, (gap + rest + 4 * _NOTHING) / value
 
 
 def has_law(kernel: Kernel, of: NeedleLaw) -> bool:
