@@ -91,12 +91,14 @@ def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
 
 def test_an_accelerator_draws_full_calls(monkeypatch):
     """What is asked for is rounded up, so that a few calls draw it; a CPU draws what is asked."""
-    counts = sorted({round(1.13**i) for i in range(100)} | {4095, 4096, 4097, 32767})
-    assert all(batches.full_calls(PLAIN, count) == count for count in counts)
+    large, counts = Plain(relu2, 2**14, "float64"), sorted({round(1.13**i) for i in range(100)})
+    monkeypatch.setattr(batches, "call_sizes", lambda sampler: (1,))
+    assert all(batches.full_calls(large, count) == count for count in counts)
     sizes = (4096, 512, 64, 1)
     monkeypatch.setattr(batches, "call_sizes", lambda sampler: sizes)
-    for count in counts:
-        full, calls = batches.full_calls(PLAIN, count), 0
+    assert all(batches.full_calls(PLAIN, count) == count for count in counts)  # small batches
+    for count in (*counts, 4095, 4096, 4097, 32767):
+        full, calls = batches.full_calls(large, count), 0
         assert count <= full <= count + max(63, count / 8)
         for size in sizes:
             calls, full = calls + full // size, full % size
@@ -104,9 +106,19 @@ def test_an_accelerator_draws_full_calls(monkeypatch):
     # A run draws whole calls, but no more than its budget allows; what it draws has the same bits.
     monkeypatch.setattr(batches, "call_sizes", lambda sampler: (4, 1))
     monkeypatch.setattr(batches, "_LEAST_CHUNKS_PER_CALL", 4)
-    log = batches.BatchLog(PLAIN, PLAIN_ARGUMENTS, seed=0)
+    log = batches.BatchLog(large, PLAIN_ARGUMENTS, seed=0)
     assert (log.draw(1, most=9), log.draw(1, most=1), log.draw(3, most=4)) == (4, 5, 9)
-    assert np.array_equal(log.batches(), plain_batches(9))
+    assert np.array_equal(log.batches(), collect(large, PLAIN_ARGUMENTS, seed=0, first=0, chunks=9))
+
+
+def test_a_grid_draws_as_many_as_one_by_one_on_an_accelerator(monkeypatch):
+    monkeypatch.setattr(batches, "call_sizes", lambda sampler: (64, 1))
+    cells = [{"beta": 0.3, "gamma": float(g)} for g in (0.1, 1.0, 3.0)]
+    samplings = [Sampling(1e-4, seed=i) for i in range(3)]
+    together = list(draw_each(relu2, cells, samplings))
+    alone = [draw(relu2, own, **cell) for own, cell in zip(samplings, cells, strict=True)]
+    for one, other in zip(together, alone, strict=True):
+        assert replace(one, seconds=0.0) == replace(other, seconds=0.0)
 
 
 def test_standard_error_falls_like_one_over_root_n():

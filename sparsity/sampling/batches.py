@@ -16,7 +16,7 @@ Why the batches are as they are:
 - A chunk is CHUNK batches: the grain of progress, of Ctrl-C, and of spreading over devices. 32 can
   be shared evenly by 2, 4, 8, 16 or 32 devices, and 32 batches know their error bar to 13 %.
 - A call draws one chunk on a CPU. On an accelerator, where launching is dear, it draws up to 4096,
-  and what is asked for is rounded up to calls that are full (`full_calls`).
+  and what is asked for of large batches is rounded up to calls that are full (`full_calls`).
 - The host adds batches up in the order of i. The same seed therefore gives the same bits on one
   device, two or four, and on those of several processes. On a CPU that holds for two threads of XLA
   or more: on one, as the commands `verify`, `claims` and `reproduce` have it, XLA sums in another
@@ -154,7 +154,13 @@ def call_sizes(sampler: Sampler) -> tuple[int, ...]:
 
 
 def full_calls(sampler: Sampler, chunks: int) -> int:
-    """Return that many chunks, on an accelerator up to 63 or an eighth more: few, full calls."""
+    """Return that many chunks, on an accelerator up to 63 or an eighth more: few, full calls.
+
+    Of small batches it is that many: estimations of a grid, which begin together, draw as many as
+    each would alone.
+    """
+    if is_small(sampler):
+        return chunks
     size = next(x for x in call_sizes(sampler) if x <= max(chunks // 8, _LEAST_CHUNKS_PER_CALL))
     return -(-chunks // size) * size
 
@@ -322,8 +328,7 @@ class BatchLog:
 
     def draw(self, chunks: int, most: int) -> int:
         """Draw that many chunks more, in full calls if `most` allows, and return how many are."""
-        if self.begun is None or chunks > ESTIMATIONS_PER_CALL:
-            chunks = min(full_calls(self.sampler, chunks), most)
+        chunks = min(full_calls(self.sampler, chunks), most)
         if self.batches_in_one == 1 and (self.chunks + chunks) * CHUNK > MAX_BATCHES_KEPT:
             self.batches_in_one = CHUNK
             self._parts = [fold_chunks(np.concatenate(self._parts))] if self._parts else []
