@@ -431,7 +431,7 @@ def test_the_chance_of_an_snr_is_that_of_one_and_of_two_keys_at_any_spread(point
                 )
                 value, bound = sink_chance.below(others, 2 * ratio)
                 off = abs(value - truth(gamma, ratio))
-                assert off <= bound + 1e-14
+                assert off <= bound + 2e-15  # the rounding of the reference
                 worst, cells = max(worst, off), cells + 1
     assert cells == 72
     assert worst < 1e-13 if points == 161 else worst > 1e-9

@@ -36,7 +36,9 @@ from sparsity.special import lambertw, ndtr
 _BEND = math.pi / 8  # of the hyperbola to the left
 _NEAR, _FAR = 6.0, 30.0  # of its parameter: how far out it is looked at, and if need be
 _STEP, _HALVINGS = 0.24, 4  # of it: of that look, and how often the rule may halve it
-_MOST_SHIFT = 1.5  # standard deviations by which the line of scores may leave the saddle point
+# Standard deviations by which the line of scores may leave the saddle point. With 2 the two rules
+# differ by 1e-14 where γ = 0.03 to 0.3, with 1.5 by 3e-15.
+_MOST_SHIFT = 1.5
 _WIDE = 11.0  # standard deviations to either side that are looked at: e^(−60) lies beyond
 _LOOK, _POINTS = 89, 161  # points of that look, and of the rule, both odd
 _DEPTH = 40.0  # e-folds down to which it counts
@@ -75,13 +77,13 @@ def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]
     most = _MOST_SHIFT * gamma / np.sqrt(1 + np.abs(w))
     shift = np.clip(np.angle(w), -most, most)
     turned = w * np.exp(-1j * shift) / gamma**2
-    size = np.abs(turned)
-    starts, turned = -np.log(size) / gamma, (turned / size)[:, None]
+    modulus = np.abs(turned)
+    sets_in, turned = -np.log(modulus) / gamma, (turned / modulus)[:, None]
     line = ((w + 1j * shift) / gamma)[:, None]
 
     def along(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the real and the imaginary part of the exponent at x along the lines."""
-        rise = np.exp(np.minimum(gamma * (x - starts[:, None]), 600.0))
+        rise = np.exp(np.minimum(gamma * (x - sets_in[:, None]), 600.0))
         return x * line.real - 0.5 * x * x - turned.real * rise, x * line.imag - turned.imag * rise
 
     # Each s has its own hump along the line; one look cuts the range to it.
@@ -90,7 +92,7 @@ def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]
     # The normal density asks for points at a part of its spread, and e^(γx) where it sets in, at
     # x₀, at a part of 1/γ: so x = x₀ + r sinh v, r the shorter of both. In x itself the two rules
     # differed by 2e-9 at γ = 2 and 1e-3 at γ = 8; here by less than 2e-14 up to γ = 16.
-    start, short = np.clip(starts, low, high), min(1.0, 1 / gamma)
+    start, short = np.clip(sets_in, low, high), min(1.0, 1 / gamma)
     low, high = np.arcsinh((low - start) / short), np.arcsinh((high - start) / short)
     step = (high - low) / (_POINTS - 1)
     v = low[:, None] + step[:, None] * np.arange(_POINTS)
@@ -171,7 +173,8 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     if math.isnan(at_saddle) or not live.size:
         return 0.0, math.inf
     found = found[:, : live[-1] + 2]
-    # Of rounding: of the exponents, each of about as many units as its size.
+    # Of rounding: of the exponents, each of about as many units as its size. With 4e-16 three of
+    # 70,000 random chances were off by up to 1.15 times their bound.
     units = 1e-15 * (20 + float(others.count.sum()) + saddle + abs(math.log(at_saddle)))
     for _ in range(_HALVINGS):
         # The points of half the step are those before, and new ones between them.
