@@ -154,10 +154,10 @@ def n_eff(a: Any, axis: int = -1) -> Any:
     return effective(a.sum(axis), (a * a).sum(axis))
 
 
-def hoyer_of(l1: Any, l2: Any, n: int) -> Any:
+def hoyer_of(l1: Any, l2: Any, n: Any) -> Any:
     """(√n − ‖a‖₁/‖a‖₂)/(√n − 1) from Σ|a| and Σa² of a row of n; 0 for a single token."""
     root_n = n**0.5
-    return (root_n - l1 / l2**0.5) / (root_n - 1 if n > 1 else 1.0)
+    return (root_n - l1 / l2**0.5) / (root_n - 1 + (n == 1))
 
 
 def hoyer(a: Any, axis: int = -1) -> Any:

@@ -160,14 +160,14 @@ def _grown(compiled):
 @pytest.mark.slow  # how much the process gives back depends on settings of malloc and JAX's cache
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_programs_that_are_dropped_give_their_memory_back():
-    plain = devices.compiled.__wrapped__
+    plain = devices.jitted.__wrapped__
     assert _grown(functools.lru_cache(maxsize=2)(plain)) < 30
     assert _grown(functools.cache(plain)) > 60
 
 
 def test_every_sampler_has_a_program_that_can_be_dropped():
-    devices.compiled.cache_clear()
+    devices.jitted.cache_clear()
     for i in range(2):
         given = {"beta": 0.0, "gamma": 1.0, "rel_error": 0.1, "max_samples": 2000}
         sparsity.estimate(_formula(900 + i), length=64, **given)
-    assert devices.compiled.cache_info().currsize == 2
+    assert devices.jitted.cache_info().currsize == 2

@@ -7,7 +7,7 @@ parameters, a curve is one call; elsewhere it is a row for each value along the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -105,10 +105,11 @@ def compute_curves(
     # JAX and XLA let go of the interpreter while they compile and sample: threads are enough.
     with ThreadPoolExecutor(_THREADS) as pool:
         try:
-            promised = [
-                [pool.submit(_sample, each, quantity, x, place, sampling) for place in places]
-                for each in requests
-            ]
+            # Place by place: points of one curve share a program, for which they would all wait.
+            promised: list[list[Future[Estimate]]] = [[] for _ in requests]
+            for place in places:
+                for points, each in zip(promised, requests, strict=True):
+                    points.append(pool.submit(_sample, each, quantity, x, place, sampling))
             for request, label, points in zip(requests, labels, promised, strict=True):
                 curve = _theory(request, quantity, x, values, places, label, limits)
                 tick()

@@ -17,7 +17,7 @@ class RowSums(NamedTuple):
     """What a concrete row of weights adds up to, up to a common factor on the weights.
 
     Args:
-        count: n, the tokens of the row.
+        count: n, the tokens of the row; a traced number where one program draws rows of any n.
         l1: Σ|a| over tokens.
         l2: Σa² over tokens.
         sink: Σ|a| over sink tokens, plus `unit`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from sparsity.xla import has_older_loops, sampler_options
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 
 _MAX_PROGRAMS = 256  # kept at once, at about 4 MB each: a sweep returns to each of its samplers
+_ONE_THREAD = threading.Lock()
 
 
 def resolve_dtype(dtype: Any) -> np.dtype:
@@ -115,7 +117,7 @@ def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=_MAX_PROGRAMS)
-def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> Callable[..., Any]:
+def jitted(function: Callable[..., Any], level: int | None, **static: Any) -> Callable[..., Any]:
     """Return `jax.jit` of a function that draws, one for each value of its static arguments.
 
     JAX keeps every program of a jitted function for as long as the function lives. Here each
@@ -128,6 +130,12 @@ def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> 
     """
     work = functools.partial(function, **static)
     return jax.jit(work, compiler_options=sampler_options(level))
+
+
+def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> Callable[..., Any]:
+    """Do `jitted` one thread at a time: two that began together would compile the same twice."""
+    with _ONE_THREAD:
+        return jitted(function, level, **static)
 
 
 def token_sums(*terms: jax.Array) -> list[jax.Array]:

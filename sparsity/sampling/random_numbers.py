@@ -122,9 +122,33 @@ def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """
     if jnp.dtype(dtype) != jnp.float32:
         return jax.random.normal(key, shape, dtype)
-    word = bits(key, shape)
-    p = ((word >> 1).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-31)  # two-sided tail, in (0, 1]
+    return normal_of(bits(key, shape))
+
+
+def words_of_each(key: jax.Array, counts: jax.Array, dtype: Any) -> jax.Array:
+    """Return the words that `normal` draws from for each count, its place in the array flattened.
+
+    Args:
+        key: a threefry key.
+        counts: 32-bit words.
+        dtype: of the normals; float64 takes 64 bits.
+    """
+    a, b = mix_counts(key, counts)
+    if jnp.dtype(dtype) == jnp.float32:
+        return a ^ b
+    return (a.astype("uint64") << np.uint64(32)) | b.astype("uint64")
+
+
+def normal_of(words: jax.Array) -> jax.Array:
+    """Return the normal that `normal` makes of each word: float32 of 32 bits, float64 of 64."""
+    if words.dtype == jnp.uint64:
+        # As `jax.random.normal` does: 52 bits make a number in (−1, 1), which has its quantile.
+        mantissa = (words >> np.uint64(12)) | np.float64(1).view(np.uint64)
+        least = np.nextafter(-1.0, 0.0)
+        u = (jax.lax.bitcast_convert_type(mantissa, "float64") - 1) * (1 - least) + least
+        return np.sqrt(2.0) * jax.lax.erf_inv(jnp.maximum(u, least))
+    p = ((words >> 1).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-31)  # two-sided tail, (0, 1]
     w = -jnp.log(p * (2 - p))  # without the cancellation of 1 − x², x = 1 − p
     centre, tail = _polynomial(_ERFINV_CENTRE, w - 2.5), _polynomial(_ERFINV_TAIL, jnp.sqrt(w) - 3)
     magnitude = jnp.where(w < 5, centre, tail) * (1 - p) * jnp.float32(2.0**0.5)
-    return jnp.where(word & 1, magnitude, -magnitude)
+    return jnp.where(words & 1, magnitude, -magnitude)

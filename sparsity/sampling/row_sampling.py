@@ -27,10 +27,11 @@ from sparsity.results import Estimate
 from sparsity.rows.classes import refuse_without
 from sparsity.rows.row import Row
 from sparsity.sampling import proposals
-from sparsity.sampling.batches import batch_size, summary
-from sparsity.sampling.devices import token_sums
-from sparsity.sampling.row_plans import plan_rows
-from sparsity.sampling.row_sources import DistinctTokens, Source
+from sparsity.sampling.batches import Sampler, batch_size, summary
+from sparsity.sampling.devices import runs_on_cpu, token_sums
+from sparsity.sampling.iid_rows import LONGEST, IidRowSampler
+from sparsity.sampling.row_plans import RowPlan, plan_rows
+from sparsity.sampling.row_sources import DistinctTokens, IidTokens, Source
 from sparsity.sampling.running import Run, Sampling, conclude, run
 
 # Rows of so many tokens are drawn in float32 where the error asked for is this or more and no
@@ -182,16 +183,16 @@ class RowSampler:
         flags = (seen.astype(self.dtype), live.astype(self.dtype))
         return summary(*found, *flags, pooled1 / n, pooled2 / n)
 
-    def powers(self, quantity: Quantity | None) -> tuple[float, ...]:
-        """Return exponents of the moments whose product is the quantity; None is the limit form."""
-        known = self.quantities
-        powers = [0.0] * (len(known) + 4)
-        if quantity is None:
-            powers[-2:] = 1.0, -0.5
-        else:  # its mean over rows that have one
-            powers[known.index(quantity)] = 1.0
-            powers[len(known) + quantity.units] = -1.0
-        return tuple(powers)
+
+def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[float, ...]:
+    """Return exponents of the moments whose product is the quantity; None is the limit form."""
+    powers = [0.0] * (len(known) + 4)
+    if quantity is None:
+        powers[-2:] = 1.0, -0.5
+    else:  # its mean over rows that have one
+        powers[known.index(quantity)] = 1.0
+        powers[len(known) + quantity.units] = -1.0
+    return tuple(powers)
 
 
 class DrawnRows(NamedTuple):
@@ -199,13 +200,15 @@ class DrawnRows(NamedTuple):
 
     Args:
         done: the run.
-        sampler: which drew them.
-        method: its name.
+        known: the quantities that are moments of it.
+        length: n.
+        method: how they were drawn.
         sampling: the settings.
     """
 
     done: Run
-    sampler: RowSampler
+    known: tuple[Quantity, ...]
+    length: int
     method: str
     sampling: Sampling
 
@@ -218,10 +221,10 @@ class DrawnRows(NamedTuple):
         return self._conclude(None)
 
     def _conclude(self, quantity: Quantity | None) -> Estimate:
-        powers = self.sampler.powers(quantity)
+        powers = _powers(self.known, quantity)
         found = conclude(self.done, powers, method=self.method, sampling=self.sampling)
         name = "S" if quantity is None else quantity.name
-        return replace(found, quantity=name, length=self.sampler.source.length)
+        return replace(found, quantity=name, length=self.length)
 
 
 def draw_rows(
@@ -282,20 +285,36 @@ def draw_rows(
         what = row.kernel.name if mapped else known[-1].name
         fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"
         raise InputError("length", n, fix)
-    size = batch_size(plan.source.length * plan.source.width)
-    sampler = RowSampler(
-        row.kernel, plan.source, known, sinks, size, real.name, plan.gate, plan.needle
-    )
-    arguments = jax.tree.map(
-        lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
-    )
+    sampler, arguments = _sampler_of(row.kernel, plan, known, sinks, real)
     # No error bar is smaller than what summing in this precision rounds.
     rounding = proposals.SUMMATION_ULPS * float(np.finfo(real).eps)
-    powers = [sampler.powers(goal) for goal in dict.fromkeys(goals)]
+    powers = [_powers(known, goal) for goal in dict.fromkeys(goals)]
     # Rows that all say 1 do not scatter, and yet one in three times as many may say 0.
     resolved = not any(goal and goal.chance for goal in goals)
     done = run(sampler, arguments, powers, sampling, resolution=rounding, resolved=resolved)
-    return DrawnRows(done, sampler, plan.method, sampling)
+    return DrawnRows(done, known, n, plan.method, sampling)
+
+
+def _sampler_of(
+    kernel: Kernel | RowMap,
+    plan: RowPlan,
+    known: tuple[Quantity, ...],
+    sinks: bool,
+    real: np.dtype,
+) -> tuple[Sampler, Any]:
+    """Return the sampler of the rows that are planned, and its arguments."""
+    source = plan.source
+    law, log_unit, log_scale = jax.tree.map(
+        lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
+    )
+    n, whole = source.length, any(q.whole for q in known)
+    plain = source == IidTokens(n) and n <= LONGEST and not whole  # of scalar, Gaussian scores
+    if plain and isinstance(kernel, Kernel) and runs_on_cpu():
+        one = IidRowSampler(kernel, known, real.name, n)
+        return one, (law, log_scale, np.uint32(n), np.uint32(one.size))
+    size = batch_size(source.length * source.width)
+    every = RowSampler(kernel, source, known, sinks, size, real.name, plan.gate, plan.needle)
+    return every, (law, log_unit, log_scale)
 
 
 def sample_rows(
