@@ -33,7 +33,7 @@ from sparsity.sampling.batches import NORMALS_PER_BATCH, batch_size
 from sparsity.sampling.random_numbers import fold_in, normal_of, words_of_each
 
 LONGEST = NORMALS_PER_BATCH // batch_size(NORMALS_PER_BATCH)  # longer rows have larger batches
-_SLOTS = 2**11  # worked on at once; with twice as many the draws are as fast, with four times slower
+_SLOTS = 2**11  # worked on at once: twice as many are as fast, four times as many a tenth slower
 _ROWS = 2**10  # whose quantities are computed at once: the few of long rows waste little
 _HELD = NORMALS_PER_BATCH + _SLOTS  # so that the last slots can be worked on like all others
 
