@@ -24,9 +24,9 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.figures.figure import Canvas, Context, Data, Figure
-from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
+from sparsity.rows.steps.rotary import rectified
 from sparsity.sampling.row_sources import rotary_scores
 from sparsity.series import Point, Series
 

@@ -11,7 +11,7 @@ import numpy as np
 from sparsity.arguments import keep_checked, number, vector, whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import DIM
-from sparsity.rows.scores.base import Scores
+from sparsity.rows.scores.laws import Scores
 
 
 @dataclass(frozen=True)
