@@ -104,9 +104,9 @@ class Figure:
     def from_docstring(
         cls, docstring: str | None, name: str, data: Any, draw: Any, **size: Any
     ) -> Figure:
-        """Return the figure of a module that opens with its title, subtitle, caption and alt text.
+        """Return the figure with a text of four paragraphs: title, subtitle, caption and alt text.
 
-        Each is a paragraph of the module's docstring.
+        A module with one figure has that text as its docstring.
         """
         paragraphs = (docstring or "\n\n\n\n\n\n").split("\n\n")  # none under python -OO
         title, subtitle, caption, alt = (" ".join(x.strip().split("\n")) for x in paragraphs)
