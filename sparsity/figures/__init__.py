@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -100,7 +101,8 @@ def write_all(
     Raises:
         InputError: the folder or a file cannot be written, or a bad seed or rel_error.
     """
-    work = functools.partial(_data, Context(seed, rel_error))
+    # Not a lambda: other processes get the function by pickle.
+    work = operator.methodcaller("data", Context(seed, rel_error))
     check_progress(progress)
     check_executor(executor)
     out, written = folder(out), {}
@@ -117,10 +119,6 @@ def write_all(
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
     return tuple(written[i] for i in range(len(ALL)))
-
-
-def _data(context: Context, figure: Figure) -> Data:
-    return figure.data(context)
 
 
 def __dir__() -> list[str]:

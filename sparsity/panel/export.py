@@ -281,10 +281,12 @@ def as_page(state: State) -> Start:
         y=state.y,
         values={name: state.value(name) for name in PARAMETERS},
         query=state.query if features else QUERIES[0],
-        pins=[_pin(spec) for spec in pinned],
+        pins=[
+            Pin(
+                spec.kernel,
+                {name: value for name, value in spec.given().items() if name in PARAMETERS},
+                spec.query or QUERIES[0],
+            )
+            for spec in pinned
+        ],
     )
-
-
-def _pin(spec: Spec) -> Pin:
-    values = {name: value for name, value in spec.given().items() if name in PARAMETERS}
-    return Pin(spec.kernel, values, spec.query or QUERIES[0])

@@ -179,8 +179,8 @@ def flat_decades(routes: Routes, seed: int) -> Judged:
 def ssmax_at_the_start(routes: Routes, seed: int) -> Judged:
     """Judge SSMax with s = 0.43 on scores of unit spread, as at initialisation."""
     lengths = (2**10, 2**13, 2**17)
-    steps = (ScalableSoftmax(),)  # 0.43 is the default
-    with_it = [float(routes.n_eff(Row("exp", gamma=1.0, steps=steps), n)) for n in lengths]
+    rule = ScalableSoftmax()  # 0.43 is the default
+    with_it = [n_eff_under(routes, rule, 1.0, n) for n in lengths]
     share = [x / n for x, n in zip(with_it, lengths, strict=True)]
     findings = [
         core(

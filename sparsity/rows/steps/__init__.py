@@ -10,12 +10,11 @@ from sparsity import arguments, reading
 from sparsity.errors import InputError
 from sparsity.rows import scores
 from sparsity.rows.steps import temperature
+from sparsity.rows.steps.bounded import QKNorm, SoftCap
 from sparsity.rows.steps.distance import Alibi, Chunk, Decay, Window
 from sparsity.rows.steps.needle import Needle, NeedleAbove
-from sparsity.rows.steps.qk_norm import QKNorm
 from sparsity.rows.steps.rotary import Coca, Rope
 from sparsity.rows.steps.sinks import Gate, Sink, SinkLogit
-from sparsity.rows.steps.soft_cap import SoftCap
 from sparsity.rows.steps.temperature import (
     PUBLISHED_SCALE,
     FloorLog,
