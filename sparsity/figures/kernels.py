@@ -1,6 +1,6 @@
 """What kernels of the article can do in long rows: S against spread, bias and dimension.
 
-A figure is its words, what it computes, its drawing, and the record of the three.
+A figure is what it computes, how it is drawn, with its words, and the record of both.
 """
 
 from __future__ import annotations
@@ -31,19 +31,6 @@ def _biases_over_spreads(context: Context, kernel: str, labels: Mapping[float, s
     return from_sweeps(lines, points, "gamma", lambda key: f"β = {labels[key['beta']]}")
 
 
-_RELU2_WORDS = """Squared ReLU can focus only when its bias is negative
-
-Against γ: sparsity of a = max(s, 0)², scores s ~ N(β, γ²), for seven biases β = q·μ
-
-S depends on β/γ alone. With β < 0 and a small spread γ it falls to 0; with β = 0 it is 1/√6
-whatever the spread; with β > 0 a smaller spread makes attention flatter. Lines: the closed form.
-Points: stratified Monte Carlo; their 95 % error bars are smaller than the markers.
-
-Alt text: Line chart of sparsity against spread on a logarithmic axis. Three curves for negative
-bias rise from 0, three for positive bias fall from 1, the one for zero bias is flat; all meet 0.408
-at the right. Monte Carlo points lie on the curves.
-"""
-
 RELU2_BETAS = {-2.0: "−2", -1.0: "−1", -0.5: "−½", 0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2"}
 # Where each label stands: right of its curve, above the falling and below the rising ones.
 _FALLING = ((1.47, 0.12), (0.735, 0.12), (0.367, 0.12), (0.12, 0.445))
@@ -56,7 +43,19 @@ def compute_relu2(context: Context) -> Data:
 
 
 def draw_relu2(data: Data, canvas: Canvas) -> None:
-    """Draw on logarithmic γ, where the curves of one sign are one curve, shifted."""
+    """Squared ReLU can focus only when its bias is negative
+
+    Against γ: sparsity of a = max(s, 0)², scores s ~ N(β, γ²), for seven biases β = q·μ
+
+    S depends on β/γ alone. With β < 0 and a small spread γ it falls to 0; with β = 0 it is 1/√6
+    whatever the spread; with β > 0 a smaller spread makes attention flatter. Lines: the closed
+    form. Points: stratified Monte Carlo; their 95 % error bars are smaller than the markers.
+
+    Alt text: Line chart of sparsity against spread on a logarithmic axis. Three curves for
+    negative bias rise from 0, three for positive bias fall from 1, the one for zero bias is
+    flat; all meet 0.408 at the right. Monte Carlo points lie on the curves.
+    """
+    # Drawn on logarithmic γ, where the curves of one sign are one curve, shifted.
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(xscale="log", xlim=(0.1, 30), ylim=(-0.01, 1.03))
     plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
@@ -67,20 +66,7 @@ def draw_relu2(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, loc="upper right")
 
 
-RELU2 = Figure.from_docstring(_RELU2_WORDS, "relu2", compute_relu2, draw_relu2)
-
-_IDENTITY_WORDS = """Signed linear attention never gets below √(2/π) ≈ 0.80
-
-Against γ: sparsity of a = s, scores s ~ N(β, γ²); the same for β and −β
-
-S depends on |β|/γ alone. The least it can be is √(2/π), at β = 0 or for a large spread: nearly as
-flat as uniform attention, S = 1. The vertical axis starts at 0.775. Lines: the closed form. Points:
-stratified Monte Carlo; their 95 % error bars are smaller than the markers.
-
-Alt text: Line chart of sparsity against spread on a logarithmic axis. Curves for bias one half,
-one, two and four fall from 1 to the floor 0.798; the curve for zero bias is the floor. Monte Carlo
-points lie on the curves.
-"""
+RELU2 = Figure.from_docstring(draw_relu2.__doc__, "relu2", compute_relu2, draw_relu2)
 
 IDENTITY_BETAS = {0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2", 4.0: "4"}
 _PLACES = ((0.12, 0.806), (0.205, 0.94), (0.41, 0.94), (0.82, 0.94), (1.64, 0.94))
@@ -92,7 +78,20 @@ def compute_identity(context: Context) -> Data:
 
 
 def draw_identity(data: Data, canvas: Canvas) -> None:
-    """Draw on a vertical axis that starts just below the floor, not at 0."""
+    """Signed linear attention never gets below √(2/π) ≈ 0.80
+
+    Against γ: sparsity of a = s, scores s ~ N(β, γ²); the same for β and −β
+
+    S depends on |β|/γ alone. The least it can be is √(2/π), at β = 0 or for a large spread:
+    nearly as flat as uniform attention, S = 1. The vertical axis starts at 0.775. Lines: the
+    closed form. Points: stratified Monte Carlo; their 95 % error bars are smaller than the
+    markers.
+
+    Alt text: Line chart of sparsity against spread on a logarithmic axis. Curves for bias one
+    half, one, two and four fall from 1 to the floor 0.798; the curve for zero bias is the
+    floor. Monte Carlo points lie on the curves.
+    """
+    # Drawn on a vertical axis that starts just below the floor, not at 0.
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(xscale="log", xlim=(0.1, 30), ylim=(0.775, 1.006))
     plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
@@ -103,21 +102,7 @@ def draw_identity(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, loc="upper right")
 
 
-IDENTITY = Figure.from_docstring(_IDENTITY_WORDS, "identity", compute_identity, draw_identity)
-
-_EXP_WORDS = """Softmax can be made as sparse as the row allows
-
-Against γ: sparsity of a = exp(s), scores s ~ N(β, γ²), in the limit of long rows
-
-S = exp(−γ²/2) falls without a floor as the spread γ of the scores grows, and does not depend on the
-bias β: points at three biases lie on one curve. A real row of n tokens cannot go below 1/√n (grey);
-see the figure of rows for what happens there. Line: the closed form. Points: stratified Monte
-Carlo; their 95 % error bars are smaller than the markers.
-
-Alt text: Line chart of sparsity on a logarithmic axis against spread. One falling parabola from 1
-at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it. Grey lines mark
-the least sparsity of rows of 100, 10 000 and a million tokens: 0.1, 0.01 and 0.001.
-"""
+IDENTITY = Figure.from_docstring(draw_identity.__doc__, "identity", compute_identity, draw_identity)
 
 EXP_BETAS = {-2.0: "−2", 0.0: "0", 2.0: "2"}
 FLOORS = (100, 10_000, 1_000_000)
@@ -142,7 +127,21 @@ def compute_exp(context: Context) -> Data:
 
 
 def draw_exp(data: Data, canvas: Canvas) -> None:
-    """Draw S on a logarithmic axis, where it is a parabola without a floor."""
+    """Softmax can be made as sparse as the row allows
+
+    Against γ: sparsity of a = exp(s), scores s ~ N(β, γ²), in the limit of long rows
+
+    S = exp(−γ²/2) falls without a floor as the spread γ of the scores grows, and does not
+    depend on the bias β: points at three biases lie on one curve. A real row of n tokens cannot
+    go below 1/√n (grey); see the figure of rows for what happens there. Line: the closed form.
+    Points: stratified Monte Carlo; their 95 % error bars are smaller than the markers.
+
+    Alt text: Line chart of sparsity on a logarithmic axis against spread. One falling parabola
+    from 1 at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it.
+    Grey lines mark the least sparsity of rows of 100, 10 000 and a million tokens: 0.1, 0.01
+    and 0.001.
+    """
+    # Drawn S on a logarithmic axis, where it is a parabola without a floor.
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(yscale="log", xlim=(0, 4), ylim=(2.5e-4, 1.3))
     plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
@@ -159,23 +158,7 @@ def draw_exp(data: Data, canvas: Canvas) -> None:
     plotting.inline(ax, 2.62, 0.05, "S = exp(−γ²/2)", plotting.INK, ha="left")
 
 
-EXP = Figure.from_docstring(_EXP_WORDS, "exp", compute_exp, draw_exp)
-
-_NONNEGATIVE_WORDS = """More i.i.d. features never sharpen nonnegative attention
-
-Against d: sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃
-
-S = 1/√(1 + (σ̃ρ/μ̃)²) with ρ = ‖q̃‖₂/‖q̃‖₁ between 1/√d and 1. The sparsest query is one-hot, ρ =
-1, and its S is that of a single feature in every dimension; dense queries (uniform, half-normal)
-only get flatter as d grows. What helps is noise: a larger σ̃/μ̃. Lines: the closed form. Points:
-Monte Carlo with whole ReLU features of Gaussian keys; their 95 % error bars are smaller than the
-markers.
-
-Alt text: Line chart of sparsity against feature dimension from 1 to 1024. For noise-to-signal
-ratios one half, one and two the one-hot query gives flat lines at 0.89, 0.71 and 0.45; the
-half-normal and uniform queries start there at d = 1 and rise to 1. Monte Carlo points lie on the
-curves.
-"""
+EXP = Figure.from_docstring(draw_exp.__doc__, "exp", compute_exp, draw_exp)
 
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}
 DIMS = (2, 8, 32)  # sampled
@@ -227,7 +210,22 @@ def compute_nonnegative(context: Context) -> Data:
 
 
 def draw_nonnegative(data: Data, canvas: Canvas) -> None:
-    """Draw with the colour telling σ̃/μ̃, the marker the query family."""
+    """More i.i.d. features never sharpen nonnegative attention
+
+    Against d: sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃
+
+    S = 1/√(1 + (σ̃ρ/μ̃)²) with ρ = ‖q̃‖₂/‖q̃‖₁ between 1/√d and 1. The sparsest query is
+    one-hot, ρ = 1, and its S is that of a single feature in every dimension; dense queries
+    (uniform, half-normal) only get flatter as d grows. What helps is noise: a larger σ̃/μ̃.
+    Lines: the closed form. Points: Monte Carlo with whole ReLU features of Gaussian keys; their
+    95 % error bars are smaller than the markers.
+
+    Alt text: Line chart of sparsity against feature dimension from 1 to 1024. For
+    noise-to-signal ratios one half, one and two the one-hot query gives flat lines at 0.89,
+    0.71 and 0.45; the half-normal and uniform queries start there at d = 1 and rise to 1. Monte
+    Carlo points lie on the curves.
+    """
+    # Drawn with the colour telling σ̃/μ̃, the marker the query family.
     ax = plotting.axes(canvas, "dimension of the features  d", plotting.SPARSITY, right=0.855)
     ax.set(xscale="log", xlim=(1, 1024), ylim=(0.4, 1.015))
     plotting.plain_ticks(ax.xaxis, (1, 4, 16, 64, 256, 1024))
@@ -243,24 +241,8 @@ def draw_nonnegative(data: Data, canvas: Canvas) -> None:
 
 
 NONNEGATIVE = Figure.from_docstring(
-    _NONNEGATIVE_WORDS, "nonnegative", compute_nonnegative, draw_nonnegative
+    draw_nonnegative.__doc__, "nonnegative", compute_nonnegative, draw_nonnegative
 )
-
-_BIAS_WORDS = """Bias makes or breaks squared ReLU; softmax ignores it
-
-Against β: sparsity at γ = 1; for nonnegative linear, β is the mean of the keys
-
-Softmax and decay do not depend on the bias. Signed linear attention is sparsest without one.
-Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative linear
-attention is shown at its sparsest, a one-hot query on features elu(k) + 1 of keys k ~ N(β, 1): a
-negative bias brings it to softmax, no further. Decay: λ = 0.95, n = 256. Lines: closed forms (the
-features' moments by quadrature). Points: Monte Carlo; their 95 % error bars are smaller than the
-markers.
-
-Alt text: Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and decay at
-0.39; signed linear is a symmetric valley with its bottom at 0.80; squared ReLU rises from 0 to 0.9;
-nonnegative linear rises from 0.61 to 0.98. Monte Carlo points lie on the curves.
-"""
 
 BIASED = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}
 BIASED_DECAY, BIASED_DIM = {"decay": 0.95, "length": 256}, 2
@@ -296,7 +278,23 @@ def compute_bias(context: Context) -> Data:
 
 
 def draw_bias(data: Data, canvas: Canvas) -> None:
-    """Draw on linear axes, with names at the right ends."""
+    """Bias makes or breaks squared ReLU; softmax ignores it
+
+    Against β: sparsity at γ = 1; for nonnegative linear, β is the mean of the keys
+
+    Softmax and decay do not depend on the bias. Signed linear attention is sparsest without
+    one. Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative
+    linear attention is shown at its sparsest, a one-hot query on features elu(k) + 1 of keys k
+    ~ N(β, 1): a negative bias brings it to softmax, no further. Decay: λ = 0.95, n = 256.
+    Lines: closed forms (the features' moments by quadrature). Points: Monte Carlo; their 95 %
+    error bars are smaller than the markers.
+
+    Alt text: Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and
+    decay at 0.39; signed linear is a symmetric valley with its bottom at 0.80; squared ReLU
+    rises from 0 to 0.9; nonnegative linear rises from 0.61 to 0.98. Monte Carlo points lie on
+    the curves.
+    """
+    # Drawn on linear axes, with names at the right ends.
     ax = plotting.axes(canvas, "bias  β", plotting.SPARSITY, right=0.77)
     ax.set(xlim=(-4.15, 4.15), ylim=(-0.01, 1.03))
     plotting.curves(ax, data)
@@ -304,4 +302,4 @@ def draw_bias(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, loc="lower right")
 
 
-BIAS = Figure.from_docstring(_BIAS_WORDS, "bias", compute_bias, draw_bias)
+BIAS = Figure.from_docstring(draw_bias.__doc__, "bias", compute_bias, draw_bias)

@@ -19,23 +19,6 @@ from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sampling.row_sources import rotary_scores
 from sparsity.series import Point, Series
 
-_ROPE_WORDS = """Collinear keys let position alone favour the near tokens
-
-Against distance: weight of a key, RoPE and CoCA of equal |q||k| in every plane
-
-One query in 64 dimensions, and keys of the same length in every plane. With RoPE and keys of random
-direction (red) half of the planes start by rising and the mean score varies around zero. With CoCA
-(blue) every plane starts at its maximum, and the score falls, though not at every step. The slack
-form that the published code computes (green, query at position 4096) is another function, and
-depends on the absolute position. The band is one standard deviation of a key's score. Lines: exact.
-Points: Monte Carlo with rotated vectors; their 95 % error bars are smaller than the markers.
-
-Alt text: Two charts of weight against distance, both axes logarithmic. Left: the curve of CoCA
-starts near 400 and falls, wobbling, to about 1 at a distance of 4000; that of RoPE wobbles about 1
-throughout. Right: the slack form starts far below the exact one and follows another course. Monte
-Carlo points lie on the curves.
-"""
-
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 SLACK_AT = 4096
 DISTANCES = np.unique(np.geomspace(1, SLACK_AT + 1, 300).astype(int)) - 1
@@ -105,7 +88,24 @@ def compute_rope(context: Context) -> Data:
 
 
 def draw_rope(data: Data, canvas: Canvas) -> None:
-    """Draw CoCA and RoPE at the left, the slack form of CoCA and the exact one at the right."""
+    """Collinear keys let position alone favour the near tokens
+
+    Against distance: weight of a key, RoPE and CoCA of equal |q||k| in every plane
+
+    One query in 64 dimensions, and keys of the same length in every plane. With RoPE and keys
+    of random direction (red) half of the planes start by rising and the mean score varies
+    around zero. With CoCA (blue) every plane starts at its maximum, and the score falls, though
+    not at every step. The slack form that the published code computes (green, query at position
+    4096) is another function, and depends on the absolute position. The band is one standard
+    deviation of a key's score. Lines: exact. Points: Monte Carlo with rotated vectors; their 95
+    % error bars are smaller than the markers.
+
+    Alt text: Two charts of weight against distance, both axes logarithmic. Left: the curve of
+    CoCA starts near 400 and falls, wobbling, to about 1 at a distance of 4000; that of RoPE
+    wobbles about 1 throughout. Right: the slack form starts far below the exact one and follows
+    another course. Monte Carlo points lie on the curves.
+    """
+    # Drawn CoCA and RoPE at the left, the slack form of CoCA and the exact one at the right.
     blue, red, green = plotting.LOOKS[:3]
     coca, rope, slack = data[:3], data[3:6], data[6:]
     left = plotting.panel(canvas, (0.11, 0.13, 0.39, 0.655), "RoPE, and collinear keys")
@@ -128,26 +128,7 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
     plotting.inline(right, 3, 9, "slack", green.color)
 
 
-ROPE = Figure.from_docstring(_ROPE_WORDS, "rope", compute_rope, draw_rope)
-
-_CONTEXT_WORDS = """CoCA narrows attention, dynamic NTK widens it again
-
-Against n: effective tokens n_eff of softmax rows, keys of equal |q||k| and γ
-
-The query and the lengths of the keys are those of the figure before, with little noise (t has a
-standard deviation of an eighth of its mean), so that nearly everything depends on position. Keys
-without position: every token counts. RoPE with mean keys of one random direction: about half of the
-context. CoCA: the near tokens, until the context is so long that the many far ones weigh more. With
-dynamic NTK beyond 512 tokens both keep about the share of the context that they attend to there.
-Lines: the exact law of rows. Points: Monte Carlo with rotated vectors; their 95 % error bars are
-smaller than the markers.
-
-Alt text: Chart of the effective tokens n_eff against the context length from 16 to 32768, both axes
-logarithmic. Without position it is nearly the context length. The curve of RoPE runs below it,
-about parallel, and with dynamic NTK a little closer to it. CoCA is far lower at thousands of tokens
-and then rises again; with dynamic NTK its curve leaves that of CoCA at 512 tokens and runs parallel
-to the one without position. Monte Carlo points lie on the curves.
-"""
+ROPE = Figure.from_docstring(draw_rope.__doc__, "rope", compute_rope, draw_rope)
 
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
 SAMPLED_LENGTHS = (64, 1024)
@@ -191,7 +172,26 @@ def compute_context(context: Context) -> Data:
 
 
 def draw_context(data: Data, canvas: Canvas) -> None:
-    """Draw on logarithmic axes; the last series, without position, is grey."""
+    """CoCA narrows attention, dynamic NTK widens it again
+
+    Against n: effective tokens n_eff of softmax rows, keys of equal |q||k| and γ
+
+    The query and the lengths of the keys are those of the figure before, with little noise (t
+    has a standard deviation of an eighth of its mean), so that nearly everything depends on
+    position. Keys without position: every token counts. RoPE with mean keys of one random
+    direction: about half of the context. CoCA: the near tokens, until the context is so long
+    that the many far ones weigh more. With dynamic NTK beyond 512 tokens both keep about the
+    share of the context that they attend to there. Lines: the exact law of rows. Points: Monte
+    Carlo with rotated vectors; their 95 % error bars are smaller than the markers.
+
+    Alt text: Chart of the effective tokens n_eff against the context length from 16 to 32768,
+    both axes logarithmic. Without position it is nearly the context length. The curve of RoPE
+    runs below it, about parallel, and with dynamic NTK a little closer to it. CoCA is far lower
+    at thousands of tokens and then rises again; with dynamic NTK its curve leaves that of CoCA
+    at 512 tokens and runs parallel to the one without position. Monte Carlo points lie on the
+    curves.
+    """
+    # Drawn on logarithmic axes; the last series, without position, is grey.
     ax = plotting.axes(canvas, "context length  n", plotting.TOKENS, right=0.8)
     ax.set(xscale="log", yscale="log", xlim=(16, 32768), ylim=(8, 5e4))
     plotting.plain_ticks(ax.xaxis, (16, 128, 512, 2048, 8192, 32768))
@@ -204,4 +204,4 @@ def draw_context(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law", loc="upper left")
 
 
-CONTEXT = Figure.from_docstring(_CONTEXT_WORDS, "context", compute_context, draw_context)
+CONTEXT = Figure.from_docstring(draw_context.__doc__, "context", compute_context, draw_context)

@@ -1,6 +1,6 @@
 """What longer rows do to S and n_eff: when they are at their limit, and the window of decay.
 
-A figure is its words, what it computes, its drawing, and the record of the three.
+A figure is what it computes, how it is drawn, with its words, and the record of both.
 """
 
 from __future__ import annotations
@@ -21,23 +21,6 @@ from sparsity.quantities import n_eff
 from sparsity.sampling import draw as sample
 from sparsity.series import Point, Series, from_sweeps
 from sparsity.sweeps.curves import sweep
-
-_ROWS_WORDS = """A softmax row needs n ≫ exp(2γ²) tokens to reach its limit
-
-Against n: sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
-
-The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations above the
-mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 million tokens for γ =
-1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than its limit, and never below the
-floor 1/√n, which is above the limit for n < exp(γ²). Solid: exact law at finite n. Points: Monte
-Carlo with whole rows; their 95 % error bars are smaller than the markers.
-
-Alt text: Line chart, both axes logarithmic, of sparsity against row length up to a billion tokens.
-Curves for spreads 1, 2, 3 and 4 start at 1 and fall towards dashed limits 0.61, 0.14, 0.011 and
-0.0003; the first two arrive, the third nearly, the fourth is far above. A shaded region below the
-line one over square root of n is out of reach. Monte Carlo points for up to 4096 tokens lie on the
-curves.
-"""
 
 ROWS_GAMMAS = (1.0, 2.0, 3.0, 4.0)
 ROWS_SAMPLED = [16, 64, 256, 1024, 4096]
@@ -79,7 +62,24 @@ def compute_rows(context: Context) -> Data:
 
 
 def draw_rows(data: Data, canvas: Canvas) -> None:
-    """Draw exact laws solid and limits dashed, and shade what lies below the floor."""
+    """A softmax row needs n ≫ exp(2γ²) tokens to reach its limit
+
+    Against n: sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
+
+    The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations above
+    the mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 million
+    tokens for γ = 1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than its limit,
+    and never below the floor 1/√n, which is above the limit for n < exp(γ²). Solid: exact law
+    at finite n. Points: Monte Carlo with whole rows; their 95 % error bars are smaller than the
+    markers.
+
+    Alt text: Line chart, both axes logarithmic, of sparsity against row length up to a billion
+    tokens. Curves for spreads 1, 2, 3 and 4 start at 1 and fall towards dashed limits 0.61,
+    0.14, 0.011 and 0.0003; the first two arrive, the third nearly, the fourth is far above. A
+    shaded region below the line one over square root of n is out of reach. Monte Carlo points
+    for up to 4096 tokens lie on the curves.
+    """
+    # Drawn exact laws solid and limits dashed, and shade what lies below the floor.
     count = (len(data) - 1) // 2
     ax = plotting.axes(canvas, "row length  n", plotting.SPARSITY, right=0.88)
     ax.set(xscale="log", yscale="log", xlim=(1, 1e9), ylim=(1.5e-4, 1.4))
@@ -101,23 +101,7 @@ def draw_rows(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law of n tokens", lines=limits, loc="lower left")
 
 
-ROWS = Figure.from_docstring(_ROWS_WORDS, "rows", compute_rows, draw_rows)
-
-_LENGTHS_WORDS = """Squared ReLU needs a negative bias to attend to few tokens
-
-Against n: n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)
-
-At n = 100 000 squared ReLU attends to 522 tokens with β = −2γ and to 16 668 with β = 0; the
-identity to 63 662 with β = 0 and to 81 364 with β = 2γ. Solid: exact law. Dashed: the limit of long
-rows, n·S² on the left and S on the right, where √(n_eff/n) is drawn. Shaded: what no row can reach,
-n_eff below 1 and S below 1/√n. Points: Monte Carlo with whole rows; their 95 % error bars are
-smaller than the markers.
-
-Alt text: Two line charts against row length from 1 to 100 000, logarithmic axes. Left, effective
-tokens: four curves start at 1 and end at 522, 16 668, 63 662 and 81 364, each on its dashed limit.
-Right, sparsity: the same curves fall from 1 to 0.07, 0.41, 0.80 and 0.90. Monte Carlo points lie on
-the curves.
-"""
+ROWS = Figure.from_docstring(draw_rows.__doc__, "rows", compute_rows, draw_rows)
 
 CURVES = (
     *((relu2, -2.0, "relu2, β = −2γ"), (relu2, 0.0, "relu2, β = 0")),
@@ -157,7 +141,22 @@ def compute_lengths(context: Context) -> Data:
 
 
 def draw_lengths(data: Data, canvas: Canvas) -> None:
-    """Draw n_eff at the left and S at the right, with the limits dashed."""
+    """Squared ReLU needs a negative bias to attend to few tokens
+
+    Against n: n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)
+
+    At n = 100 000 squared ReLU attends to 522 tokens with β = −2γ and to 16 668 with β = 0; the
+    identity to 63 662 with β = 0 and to 81 364 with β = 2γ. Solid: exact law. Dashed: the limit
+    of long rows, n·S² on the left and S on the right, where √(n_eff/n) is drawn. Shaded: what
+    no row can reach, n_eff below 1 and S below 1/√n. Points: Monte Carlo with whole rows; their
+    95 % error bars are smaller than the markers.
+
+    Alt text: Two line charts against row length from 1 to 100 000, logarithmic axes. Left,
+    effective tokens: four curves start at 1 and end at 522, 16 668, 63 662 and 81 364, each on
+    its dashed limit. Right, sparsity: the same curves fall from 1 to 0.07, 0.41, 0.80 and 0.90.
+    Monte Carlo points lie on the curves.
+    """
+    # Drawn n_eff at the left and S at the right, with the limits dashed.
     count = len(CURVES)
     tokens, sparse, limits = (data[i * count : (i + 1) * count] for i in range(3))
     boxes = ((0.085, 0.13, 0.3, 0.655), (0.475, 0.13, 0.3, 0.655))
@@ -185,25 +184,7 @@ def draw_lengths(data: Data, canvas: Canvas) -> None:
             plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], **place)
 
 
-LENGTHS = Figure.from_docstring(_LENGTHS_WORDS, "lengths", compute_lengths, draw_lengths)
-
-_PHASE_WORDS = """The limit law of softmax holds only up to γ ≈ ½√(ln n)
-
-Against γ and n: effective tokens n_eff (blue) of rows of n weights exp(s), s ~ N(0, γ²)
-
-Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which is the limit
-law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up Σa², and n_eff falls like
-exp((γ_c − γ)²) to leading order; beyond γ_c a handful of tokens hold all the mass, in rows of any
-length (condensed). At real lengths these transitions are wide: the limit law is within 10 % of the
-exact S left of the thick line only, from γ = 0.50 √(ln n) in short rows to 0.62 √(ln n) at 10¹²
-tokens; γ = 1.40 for n = 1024. Contours: the exact law of rows of finite length.
-
-Alt text: Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of ln n
-from 0 to 2.3. Contours of 3 to 10¹⁰ effective tokens start flat at the left and become steep
-towards the right. Grey lines at 0.71 and 1.41 part three tinted regimes: annealed, extremes,
-condensed. A thick line from 0.5 at the bottom to 0.62 at the top bounds the region where the limit
-law is within ten per cent.
-"""
+LENGTHS = Figure.from_docstring(draw_lengths.__doc__, "lengths", compute_lengths, draw_lengths)
 
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
 LEVELS = {  # of n_eff, and the length at which a contour is named
@@ -256,7 +237,25 @@ def compute_phase(context: Context) -> Data:
 
 
 def draw_phase(data: Data, canvas: Canvas) -> None:
-    """Draw contours over tinted regimes, with the reach of the limit law in front."""
+    """The limit law of softmax holds only up to γ ≈ ½√(ln n)
+
+    Against γ and n: effective tokens n_eff (blue) of rows of n weights exp(s), s ~ N(0, γ²)
+
+    Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which is
+    the limit law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up Σa², and
+    n_eff falls like exp((γ_c − γ)²) to leading order; beyond γ_c a handful of tokens hold all
+    the mass, in rows of any length (condensed). At real lengths these transitions are wide: the
+    limit law is within 10 % of the exact S left of the thick line only, from γ = 0.50 √(ln n)
+    in short rows to 0.62 √(ln n) at 10¹² tokens; γ = 1.40 for n = 1024. Contours: the exact law
+    of rows of finite length.
+
+    Alt text: Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root
+    of ln n from 0 to 2.3. Contours of 3 to 10¹⁰ effective tokens start flat at the left and
+    become steep towards the right. Grey lines at 0.71 and 1.41 part three tinted regimes:
+    annealed, extremes, condensed. A thick line from 0.5 at the bottom to 0.62 at the top bounds
+    the region where the limit law is within ten per cent.
+    """
+    # Drawn contours over tinted regimes, with the reach of the limit law in front.
     *contours, half, whole, reach = data
     ax = plotting.axes(canvas, "spread of the scores over √(ln n),  γ/√(ln n)", "row length  n")
     ax.grid(visible=False)
@@ -283,23 +282,10 @@ def draw_phase(data: Data, canvas: Canvas) -> None:
     plotting.inline(ax, 0.659, 6e9, "limit 10 % too low", red.color, **style)
 
 
-PHASE = Figure.from_docstring(_PHASE_WORDS, "phase", compute_phase, draw_phase, size=(7.2, 5.0))
+PHASE = Figure.from_docstring(
+    draw_phase.__doc__, "phase", compute_phase, draw_phase, size=(7.2, 5.0)
+)
 
-
-_DECAYED_WORDS = """Decay leaves a window that longer rows cannot widen
-
-Against n: sparsity S and effective tokens n_eff of a = λⁿ⁻ʲ, j = 1 … n
-
-Without decay every token counts, S = 1. With λ < 1 the effective tokens n_eff = n·S² stops at
-(1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, so S falls like 1/√n. Decay
-attends to what is near, not to what is similar. Lines: the closed form. Points: Monte Carlo over
-positions; their 95 % error bars are smaller than the markers.
-
-Alt text: Two line charts against row length, both logarithmic. Left: sparsity stays 1 for λ = 1 and
-turns to fall with slope −1/2 for λ = 0.999, 0.99, 0.9 and 0.5, in this order. Right: the effective
-window grows with n and levels off at 1999, 199, 19 and 3 tokens. Monte Carlo points lie on the
-curves.
-"""
 
 DECAYS = {1.0: "1", 0.999: "0.999", 0.99: "0.99", 0.9: "0.9", 0.5: "0.5"}
 
@@ -331,7 +317,21 @@ def compute_decayed(context: Context) -> Data:
 
 
 def draw_decayed(data: Data, canvas: Canvas) -> None:
-    """Draw S at the left and n·S² at the right, both on logarithmic axes."""
+    """Decay leaves a window that longer rows cannot widen
+
+    Against n: sparsity S and effective tokens n_eff of a = λⁿ⁻ʲ, j = 1 … n
+
+    Without decay every token counts, S = 1. With λ < 1 the effective tokens n_eff = n·S² stops
+    at (1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, so S falls like 1/√n.
+    Decay attends to what is near, not to what is similar. Lines: the closed form. Points: Monte
+    Carlo over positions; their 95 % error bars are smaller than the markers.
+
+    Alt text: Two line charts against row length, both logarithmic. Left: sparsity stays 1 for λ
+    = 1 and turns to fall with slope −1/2 for λ = 0.999, 0.99, 0.9 and 0.5, in this order.
+    Right: the effective window grows with n and levels off at 1999, 199, 19 and 3 tokens. Monte
+    Carlo points lie on the curves.
+    """
+    # Drawn S at the left and n·S² at the right, both on logarithmic axes.
     half, ticks = len(data) // 2, (1, 10, 100, 1e3, 1e4, 1e5)
     left = plotting.panel(canvas, (0.085, 0.13, 0.335, 0.655), plotting.SPARSITY)
     right = plotting.panel(canvas, (0.5, 0.13, 0.275, 0.655), plotting.TOKENS)
@@ -347,4 +347,4 @@ def draw_decayed(data: Data, canvas: Canvas) -> None:
     plotting.name_ends(right, data[half:])
 
 
-DECAYED = Figure.from_docstring(_DECAYED_WORDS, "decayed", compute_decayed, draw_decayed)
+DECAYED = Figure.from_docstring(draw_decayed.__doc__, "decayed", compute_decayed, draw_decayed)

@@ -18,22 +18,6 @@ from sparsity.stacks.collapse import neighbours
 from sparsity.stacks.mixing import LayerSink, Stack, sampled
 from sparsity.stacks.mixing_law import average, distances
 
-_SINKS_WORDS = """To hold half of the mass a sink’s logit must grow like ln n
-
-Against n: logit b of a sink that takes half of the attention beside n scores s ~ N(0, γ²)
-
-Solid: the exact logit, from E[exp(b)/(exp(b) + Σ exp(s))] = ½. Dashed: ln n + γ²/2, as if the sum
-of the other weights were its mean. For γ ≤ 1 the two agree to 0.02 from n = 100 on; wide scores
-need less of a sink in short rows, because the sum of their weights is mostly well below its mean,
-and catch up in long ones. A sink of fixed logit loses its share in longer contexts. This figure is
-theory alone; the cross-check compares the mass itself with sampled rows.
-
-Alt text: Line chart of the logit of a sink against the number of other tokens from ten to a billion
-on a logarithmic axis. Four solid curves for spreads 1 to 4 rise to between 21 and 29. The dashed
-straight lines of ln n plus half of the squared spread run on them for spread 1 and above them at
-the left for the wider spreads, where they then meet.
-"""
-
 MASS = 0.5
 SINK_GAMMAS = (1.0, 2.0, 3.0, 4.0)
 SINK_LENGTHS = np.unique(np.round(np.geomspace(10, 1e9, 25))).astype(int)
@@ -57,7 +41,23 @@ def compute_sinks(context: Context) -> Data:
 
 
 def draw_sinks(data: Data, canvas: Canvas) -> None:
-    """Draw the exact logits solid, the annealed ones dashed."""
+    """To hold half of the mass a sink’s logit must grow like ln n
+
+    Against n: logit b of a sink that takes half of the attention beside n scores s ~ N(0, γ²)
+
+    Solid: the exact logit, from E[exp(b)/(exp(b) + Σ exp(s))] = ½. Dashed: ln n + γ²/2, as if
+    the sum of the other weights were its mean. For γ ≤ 1 the two agree to 0.02 from n = 100 on;
+    wide scores need less of a sink in short rows, because the sum of their weights is mostly
+    well below its mean, and catch up in long ones. A sink of fixed logit loses its share in
+    longer contexts. This figure is theory alone; the cross-check compares the mass itself with
+    sampled rows.
+
+    Alt text: Line chart of the logit of a sink against the number of other tokens from ten to a
+    billion on a logarithmic axis. Four solid curves for spreads 1 to 4 rise to between 21 and
+    29. The dashed straight lines of ln n plus half of the squared spread run on them for spread
+    1 and above them at the left for the wider spreads, where they then meet.
+    """
+    # Drawn the exact logits solid, the annealed ones dashed.
     ax = plotting.axes(canvas, "tokens beside the sink  n", "logit of the sink  b", right=0.88)
     ax.set(xscale="log", xlim=(10, 1e9), ylim=(0, 30))
     plotting.plain_ticks(ax.xaxis, (10, 1e3, 1e5, 1e7, 1e9))
@@ -71,25 +71,7 @@ def draw_sinks(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact, half of the mass", points=(), lines=limits, loc="lower right")
 
 
-SINKS = Figure.from_docstring(_SINKS_WORDS, "sinks", compute_sinks, draw_sinks)
-
-_MIXING_WORDS = """A sink delays mixing, but its logit must grow like ln n
-
-Against depth L and n: how far apart the last two tokens stay in random softmax attention
-
-Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a sink of value
-zero that takes 50 % or 80 % of the attention delays that to 9 and 53. At a fixed logit the sink
-loses its mass in a longer context, and the tokens mix again: to keep its mass, the logit must grow
-like ln n (for half of the mass, ln n + γ²/2). Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ =
-1 and tokens of correlation ¼. Lines: the exact mean. Points: Monte Carlo over whole stacks; their
-95 % error bars are smaller than the markers.
-
-Alt text: Two line charts of the distance of the last two tokens, on a logarithmic scale. Left,
-against depth up to 18 layers: without a sink it falls from 0.87 to 0.01, with a sink of mass 0.5 to
-0.2, with 0.8 or 0.95 hardly. Right, against context length up to 512 tokens, after 8 layers: flat
-at 0.1 without a sink, falling to 0.19 and 0.52 for sinks of logit 3 and 6, flat at 0.83 where the
-sink keeps a mass of 0.8. Monte Carlo points lie on the curves.
-"""
+SINKS = Figure.from_docstring(draw_sinks.__doc__, "sinks", compute_sinks, draw_sinks)
 
 LENGTH, DEPTH = 64, 18  # left: tokens, and most layers
 LAYERS, LONGEST = 8, 512  # right: layers, and most tokens
@@ -161,7 +143,26 @@ def compute_mixing(context: Context) -> Data:
 
 
 def draw_mixing(data: Data, canvas: Canvas) -> None:
-    """Draw against depth at the left and against length at the right, on one scale."""
+    """A sink delays mixing, but its logit must grow like ln n
+
+    Against depth L and n: how far apart the last two tokens stay in random softmax attention
+
+    Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a sink
+    of value zero that takes 50 % or 80 % of the attention delays that to 9 and 53. At a fixed
+    logit the sink loses its mass in a longer context, and the tokens mix again: to keep its
+    mass, the logit must grow like ln n (for half of the mass, ln n + γ²/2). Distance:
+    √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ = 1 and tokens of correlation ¼. Lines: the exact
+    mean. Points: Monte Carlo over whole stacks; their 95 % error bars are smaller than the
+    markers.
+
+    Alt text: Two line charts of the distance of the last two tokens, on a logarithmic scale.
+    Left, against depth up to 18 layers: without a sink it falls from 0.87 to 0.01, with a sink
+    of mass 0.5 to 0.2, with 0.8 or 0.95 hardly. Right, against context length up to 512 tokens,
+    after 8 layers: flat at 0.1 without a sink, falling to 0.19 and 0.52 for sinks of logit 3
+    and 6, flat at 0.83 where the sink keeps a mass of 0.8. Monte Carlo points lie on the
+    curves.
+    """
+    # Drawn against depth at the left and against length at the right, on one scale.
     half = len(data) // 2
     left = plotting.panel(canvas, (0.1, 0.14, 0.29, 0.63), f"{LENGTH} tokens")
     right = plotting.panel(canvas, (0.565, 0.14, 0.29, 0.63), f"{LAYERS} layers")
@@ -179,5 +180,5 @@ def draw_mixing(data: Data, canvas: Canvas) -> None:
 
 
 MIXING = Figure.from_docstring(
-    _MIXING_WORDS, "mixing", compute_mixing, draw_mixing, size=(7.2, 4.0)
+    draw_mixing.__doc__, "mixing", compute_mixing, draw_mixing, size=(7.2, 4.0)
 )
