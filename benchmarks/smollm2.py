@@ -21,7 +21,7 @@ from benchmarks.model_files import texts
 from sparsity.attention.checkpoints import smollm2
 from sparsity.attention.claims.head_evidence import LAWS
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.page.page import COLUMNS
+from sparsity.attention.page import COLUMNS
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64

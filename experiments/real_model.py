@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsity import InputError, models
 from sparsity.attention.checkpoints.checkpoint import LAYER, OUTER, Checkpoint, Config, sha256
-from sparsity.attention.rope_settings import Rotation
+from sparsity.attention.settings import Rotation
 
 RANDOM = "random"  # stands for a hash where the model is `random_llama`
 HASH = 12  # digits of a text's SHA-256 that are kept

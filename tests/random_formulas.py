@@ -13,7 +13,7 @@ from scipy import special
 
 import sparsity
 from sparsity import InputError, NoClosedForm
-from sparsity.kernels.functions import FUNCTIONS
+from sparsity.kernels.symbols import FUNCTIONS
 
 _MOST_SECONDS = 10.0  # of CPU that an answer or a refusal may take
 _MOST_BOUND = 1e-3

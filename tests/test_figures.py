@@ -17,8 +17,8 @@ from scipy import stats
 
 from sparsity import InputError, evaluate, exact, figures, plotting
 from sparsity.figures import ALL, Context, render, write_all
-from sparsity.figures.phase import WIDEST
 from sparsity.figures.places import describe_places
+from sparsity.figures.rows import WIDEST
 from sparsity.sampling import batches
 from sparsity.series import csv_of_curves
 
@@ -57,7 +57,7 @@ SPARSE = (
     ("mechanisms", "GAMMAS", (0, 3, 7, 15, 23)),
     ("mechanisms", "LENGTHS", range(0, 31, 5)),
     ("design", "LENGTHS", range(0, 19, 2)),
-    ("sinks", "LENGTHS", range(0, 25, 6)),
+    ("sinks", "SINK_LENGTHS", range(0, 25, 6)),
     ("context", "LENGTHS", (0, 4, 8, 12, 16, 22)),
     ("temperature", "LENGTHS", range(0, 29, 4)),
     ("temperature", "RATIOS", (0, 5, -1)),
@@ -72,12 +72,12 @@ FACTORS = {
     "scale-inv.": (512,),  # its law takes seconds for longer rows
 }
 FEWER = (
-    ("rows", "SAMPLED", [16, 4096]),
+    ("rows", "ROWS_SAMPLED", [16, 4096]),
     ("nonnegative", "DIMS", (2, 32)),
     ("mechanisms", "SAMPLED", (2.0, 4.0)),
     ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
     ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
-    ("context", "SAMPLED", (32, 600)),
+    ("context", "SAMPLED_LENGTHS", (32, 600)),
     ("temperature", "FEW", [512, 640]),
     ("temperature", "SAMPLED", FACTORS),
     ("capacity", "DRAWN_DIMS", (8, 16)),
@@ -90,7 +90,7 @@ REL_ERROR, OF_ROWS = 1.25e-3, 1e-2
 
 
 def module(name):
-    return importlib.import_module(f"sparsity.figures.{name}")
+    return importlib.import_module(getattr(figures, name).data.__module__)
 
 
 def sampling(figure):

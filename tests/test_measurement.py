@@ -14,6 +14,7 @@ from softmax_apart import softmax_weights
 
 from sparsity import InputError, Row, SinkLogit, exact, measure, metric, plotting
 from sparsity.attention import claims as claims_model
+from sparsity.attention import job
 from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun, Sinks
 from sparsity.attention.measurement import (
     SHAPE,
@@ -26,7 +27,6 @@ from sparsity.attention.measurement import (
     tables,
 )
 from sparsity.attention.measurement import sinks as layers_sinks
-from sparsity.attention.page import job
 from sparsity.rows import rotation
 from sparsity.stacks import sinks
 

@@ -16,7 +16,7 @@ from sparsity.claims_ledger import sinks as claims_sinks
 from sparsity.claims_ledger.findings import Finding, bases_of, verdict
 from sparsity.claims_ledger.sinks import SinkRoutes
 from sparsity.claims_ledger.sinks.mixing import small_stack, toy
-from sparsity.figures.mixing import FIGURE
+from sparsity.figures.sinks import MIXING
 from sparsity.kernels.symbols import s
 from sparsity.stacks import mixing_law
 from sparsity.stacks.collapse import collapse, neighbours
@@ -501,7 +501,7 @@ def test_the_numbers_of_the_caption():
     for mass, depth in ((None, 3), (0.5, 9), (0.8, 53)):
         stack = Stack(depth=54, common=0.25, sink=None if mass is None else LayerSink(mass=mass))
         assert mixing_law.average(stack).distance[depth] == pytest.approx(0.5, abs=0.03)
-        assert f" {depth}" in FIGURE.caption
+        assert f" {depth}" in MIXING.caption
 
 
 # ------------------------------------------------------------- claims

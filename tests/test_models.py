@@ -17,11 +17,11 @@ import tokenizers
 import xarray
 
 from sparsity import InputError, measure, models
+from sparsity.attention import job
 from sparsity.attention.checkpoints import gguf_llama, llama, tokens
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement import runs
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.page import job
 
 TOKENS = 24  # of texts: those of one length compile once
 IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], TOKENS)

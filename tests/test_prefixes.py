@@ -9,7 +9,7 @@ import pytest
 from sparsity import Coca, InputError, Row, errors, exact, metric, quantities
 from sparsity.exact_law import engine, mellin, normal_prefixes
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
-from sparsity.rows.rectified import rectified
+from sparsity.rows.steps.rotary import rectified
 
 
 def coca(dim: int, center: float, spread: float, **options) -> Coca:

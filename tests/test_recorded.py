@@ -16,14 +16,17 @@ from experiments import recorded as of_tables
 from experiments.frame import PREDICTIONS
 from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger import sinks
-from sparsity.claims_ledger.findings import MEASURED, TRAINED, core, letter
-from sparsity.claims_ledger.recorded import CLAIMS, EXPERIMENTS, OF_COCA, OF_SINKS
-from sparsity.claims_ledger.recording import (
+from sparsity.claims_ledger.findings import (
+    MEASURED,
+    TRAINED,
     Outcome,
     Recorded,
+    core,
     in_a_sentence,
+    letter,
     nothing_computed,
 )
+from sparsity.claims_ledger.recorded import CLAIMS, EXPERIMENTS, OF_COCA, OF_SINKS
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 CLAIM = {claim.key: claim for claim in CLAIMS}

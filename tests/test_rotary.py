@@ -17,9 +17,9 @@ from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.crosscheck.reference_grid import ROTARY_CELLS
 from sparsity.exact_law import mellin
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
-from sparsity.figures.rope import collinear_mean
+from sparsity.figures.rotary import collinear_mean
 from sparsity.rows import rotary, rotation
-from sparsity.rows.rectified import rectified
+from sparsity.rows.steps.rotary import rectified
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sampling.row_sources import rotary_scores

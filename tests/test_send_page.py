@@ -12,7 +12,7 @@ from sparsity import browser, kernels
 from sparsity.browser import ports
 from sparsity.errors import InputError
 from sparsity.panel import opened
-from sparsity.panel.page import as_page
+from sparsity.panel.export import as_page
 from sparsity.plots.pages import page_of_request
 
 ELEMENTWISE = [each for each in kernels.known() if each.law is kernels.Law.SCORE]

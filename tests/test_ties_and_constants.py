@@ -25,8 +25,8 @@ from sympy import (
 )
 
 from sparsity import InputError, Row, Sink, estimate, evaluate, exact, score_kernel
+from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.symbols import s
-from sparsity.kernels.symmetry import symmetry
 from sparsity.limit import moments, panels
 
 UNIT = ndtr(1) - 0.5  # P(0 < s < 1)

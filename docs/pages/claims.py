@@ -5,8 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from sparsity.claims_ledger.findings import with_basis
-from sparsity.claims_ledger.recording import count_recorded, in_a_sentence
+from sparsity.claims_ledger.findings import count_recorded, in_a_sentence, with_basis
 
 FILE = Path(__file__).resolve().parents[2] / "figures/claims.json"
 

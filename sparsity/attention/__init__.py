@@ -2,9 +2,10 @@
 
 `streaming` takes sums over rows block by block, `measurement` reads whole matrices and models,
 `monitoring` watches a training run, `checkpoints` reads models from files; `claims`, `figures` and
-`page` say what a measurement shows. `describe` makes rows of the theory from a configuration alone
-(`configuration`, by `config_fields` and `rope_settings`; `qk_gains` from the weights), `fused` and
-`largest_logit` are instruments by themselves. Nothing of the theory imports this package.
+`page` say what a measurement shows, which `job` makes and writes. `describe` makes rows of the
+theory from a configuration alone (`configuration`, by `settings`; `qk_gains` from the weights),
+`fused` and `largest_logit` are instruments by themselves. Nothing of the theory imports this
+package.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparsity.attention.config_fields import ConfigFields
-from sparsity.attention.rope_settings import (
+from sparsity.attention.settings import (
     RULES,
+    ConfigFields,
     Rotation,
     grown,
     scaling_rule,

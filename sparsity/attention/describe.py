@@ -19,7 +19,7 @@ from sparsity.attention.checkpoints import gguf_file
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
 from sparsity.attention.qk_gains import Gains, read_gains, with_gains
-from sparsity.attention.rope_settings import yarn_amplitude
+from sparsity.attention.settings import yarn_amplitude
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import RowMap

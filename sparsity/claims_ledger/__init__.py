@@ -24,9 +24,13 @@ from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, recorded, rules, sinks, su, weights
-from sparsity.claims_ledger.findings import counted_verdicts, with_basis
+from sparsity.claims_ledger.findings import (
+    count_recorded,
+    counted_verdicts,
+    in_a_sentence,
+    with_basis,
+)
 from sparsity.claims_ledger.judging import Claim, Routes
-from sparsity.claims_ledger.recording import count_recorded, in_a_sentence
 from sparsity.tables import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 

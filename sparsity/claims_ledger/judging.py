@@ -11,8 +11,7 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, metric
-from sparsity.claims_ledger.findings import ALARM, RULE, Judged, verdict
-from sparsity.claims_ledger.recording import Outcome
+from sparsity.claims_ledger.findings import ALARM, RULE, Judged, Outcome, verdict
 from sparsity.crosscheck.ztest import compare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel

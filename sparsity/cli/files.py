@@ -335,10 +335,10 @@ def sweep(
         n_eff and entropy against length:
             sparsity sweep exp --gamma 2 --length 64,99 --of n_eff,entropy --out rows.nc
     """
-    from sparsity.sweeps import saving
+    from sparsity.sweeps import curves
 
     if out is not None:
-        saving.writable(out)
+        curves.writable(out)
     elif store is None:
         raise InputError("out", None, "give --out FILE, --store DIR, or both")
     if store is not None:
@@ -359,7 +359,7 @@ def sweep(
             **grids,
         )
     if out is not None:
-        saving.save(data, out)
+        curves.save(data, out)
     sizes = {str(name): int(data[name].size) for name in data.coords}
     places = common.without_none({"out": out, "store": store})
     if as_json:

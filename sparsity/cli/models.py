@@ -120,7 +120,7 @@ def measure(
         refuse_unwritable_folder(report, "out")
     with common.progress("layers") as step:
         if every_row:
-            from sparsity.attention.page.job import run as work
+            from sparsity.attention.job import run as work
 
             options |= {"of": common.split_quantities(of), "report_to": report}
             options["head_law"] = head_law

@@ -4,8 +4,8 @@ Nothing here is typed in: each result is integrated or summed from `Kernel.weigh
 `Kernel.law`, and every antiderivative is differentiated back before it is used.
 
     Kernel ─┬─ of a score ─> scores: pieces ─> moments ─> S ─> asymptotics: limits ─┐
-            ├─ of features ─> features: mean and covariance ────────────────────────┼─> Derivation
-            └─ of a position ─> positions: geometric sums ──────────────────────────┘
+            ├─ of features ─> sums: mean and covariance ────────────────────────────┼─> Derivation
+            └─ of a position ─> sums: geometric ────────────────────────────────────┘
 
 SymPy has no limit on time of its own. What may take long is derived in a process that can be ended.
 """
@@ -26,9 +26,8 @@ from sympy import Expr
 from sparsity.arguments import bound
 from sparsity.derivation import scores
 from sparsity.derivation.derivation import Case, Derivation, Limit
-from sparsity.derivation.features import derive_features
 from sparsity.derivation.pieces import SWITCHES, switching_quantities
-from sparsity.derivation.positions import derive_positions
+from sparsity.derivation.sums import derive_features, derive_positions
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel, Law, elementwise, known
 from sparsity.kernels.symbols import s

@@ -26,8 +26,8 @@ from sparsity.errors import InputError, TooFine
 from sparsity.exact_law import sink_chance
 from sparsity.exact_law.rules import gauss_panels, log_complement, refuse_slow
 from sparsity.kernels import Kernel
+from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.lowering import numpy_log_abs
-from sparsity.kernels.symmetry import symmetry
 from sparsity.quantities import Quantity
 from sparsity.quantities.base import Exceeds, NeedleLaw, within
 from sparsity.quantities.needle import recall, recall_slope

@@ -1,4 +1,4 @@
-"""The figures: each a short file with its words, data and drawing, and the explicit tuple of all.
+"""The figures: each with its words, what it computes and its drawing; and the tuple of all.
 
 `figure` has what a figure is, `places` where on it the curves lie; these are records of
 `sparsity.series`, drawn by `sparsity.plotting`.
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,26 +16,26 @@ from sparsity import plotting
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import instance
 from sparsity.arguments import progress as check_progress
-from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.capacity import FIGURE as capacity
-from sparsity.figures.context import FIGURE as context
-from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.design import FIGURE as design
-from sparsity.figures.exp import FIGURE as exp
 from sparsity.figures.figure import Context, Data, Figure, Plate
-from sparsity.figures.identity import FIGURE as identity
-from sparsity.figures.lengths import FIGURE as lengths
+from sparsity.figures.kernels import BIAS as bias
+from sparsity.figures.kernels import EXP as exp
+from sparsity.figures.kernels import IDENTITY as identity
+from sparsity.figures.kernels import NONNEGATIVE as nonnegative
+from sparsity.figures.kernels import RELU2 as relu2
 from sparsity.figures.measures import FIGURE as measures
 from sparsity.figures.mechanisms import FIGURE as mechanisms
-from sparsity.figures.mixing import FIGURE as mixing
-from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
-from sparsity.figures.phase import FIGURE as phase
 from sparsity.figures.places import describe_places
-from sparsity.figures.relu2 import FIGURE as relu2
-from sparsity.figures.rope import FIGURE as rope
-from sparsity.figures.rows import FIGURE as rows
-from sparsity.figures.sinks import FIGURE as sinks
+from sparsity.figures.rotary import CONTEXT as context
+from sparsity.figures.rotary import ROPE as rope
+from sparsity.figures.rows import DECAYED as decayed
+from sparsity.figures.rows import LENGTHS as lengths
+from sparsity.figures.rows import PHASE as phase
+from sparsity.figures.rows import ROWS as rows
+from sparsity.figures.sinks import MIXING as mixing
+from sparsity.figures.sinks import SINKS as sinks
 from sparsity.figures.temperature import FIGURE as temperature
 from sparsity.output import folder, write_together
 from sparsity.series import csv_of_curves
@@ -100,7 +101,8 @@ def write_all(
     Raises:
         InputError: the folder or a file cannot be written, or a bad seed or rel_error.
     """
-    work = functools.partial(_data, Context(seed, rel_error))
+    # Not a lambda: other processes get the function by pickle.
+    work = operator.methodcaller("data", Context(seed, rel_error))
     check_progress(progress)
     check_executor(executor)
     out, written = folder(out), {}
@@ -117,10 +119,6 @@ def write_all(
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
     return tuple(written[i] for i in range(len(ALL)))
-
-
-def _data(context: Context, figure: Figure) -> Data:
-    return figure.data(context)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -104,11 +105,12 @@ class Figure:
     def from_docstring(
         cls, docstring: str | None, name: str, data: Any, draw: Any, **size: Any
     ) -> Figure:
-        """Return the figure of a module that opens with its title, subtitle, caption and alt text.
+        """Return the figure with the words of a docstring: title, subtitle, caption and alt text.
 
-        Each is a paragraph of the module's docstring.
+        Each is a paragraph. The docstring is that of a module with one figure, or of what draws it.
         """
-        paragraphs = (docstring or "\n\n\n\n\n\n").split("\n\n")  # none under python -OO
+        text = inspect.cleandoc(docstring) if docstring else "\n\n" * 3  # none under python -OO
+        paragraphs = text.split("\n\n")
         title, subtitle, caption, alt = (" ".join(x.strip().split("\n")) for x in paragraphs)
         alt = alt.removeprefix("Alt text: ")
         return cls(name, title, subtitle, caption, alt, data, draw, **size)

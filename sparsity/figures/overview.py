@@ -24,7 +24,7 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.figures.figure import Canvas, Context, Data, Figure
-from sparsity.figures.nonnegative import sample_noisy_features
+from sparsity.figures.kernels import sample_noisy_features
 from sparsity.limit.evaluation import evaluate
 from sparsity.series import Series, from_sweeps
 from sparsity.sweeps.curves import sweep

@@ -14,7 +14,7 @@ from sparsity.arguments import instance, number, text
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels import text as texts
-from sparsity.kernels.computable import refuse_uncomputable
+from sparsity.kernels.formulas import refuse_uncomputable
 from sparsity.kernels.parameters import (
     BETA,
     DECAY,

@@ -12,9 +12,8 @@ from typing import Any
 from sparsity import reading
 from sparsity.arguments import number
 from sparsity.kernels.entmax15 import entmax15
-from sparsity.kernels.row_map import RowMap
+from sparsity.kernels.row_map import RowMap, newton_from_below
 from sparsity.kernels.sparsemax import sparsemax
-from sparsity.kernels.threshold import newton_from_below
 
 LEAST = 1.01  # α; below it is softmax but for weights that no row shows
 

@@ -1,10 +1,12 @@
-"""Weights that depend on the whole row of scores: what stands beside a kernel f(s)."""
+"""Weights that depend on the whole row of scores, and the threshold that many of them have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from sparsity import reading
 from sparsity.arguments import flag, function, instance, text
@@ -156,3 +158,31 @@ def refused(record: RowMap) -> InputError:
     """The error of an instrument that takes weights of single scores only."""
     fix = "its weights depend on the whole row; use exact, estimate or verify with a length"
     return InputError("kernel", record.name, fix)
+
+
+def newton_from_below(step: Callable[[Any], Any], start: Any) -> Any:
+    """Return the thresholds of rows, each the root of a falling convex function.
+
+    Newton's steps from below rise to the root and never pass it, so they are done when `step` no
+    longer raises any of them. No row is sorted: of a row of many keys, few are ever near it.
+
+    Args:
+        step: thresholds -> the next ones, [..., 1].
+        start: thresholds below the root, an array of NumPy or JAX.
+    """
+    xp = start.__array_namespace__()
+
+    def next_(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        return pair[1], xp.maximum(pair[1], step(pair[1]))
+
+    def rises(pair: tuple[Any, Any]) -> Any:
+        return (pair[1] > pair[0]).any()
+
+    pair = next_((start, start))
+    if not isinstance(start, np.ndarray):
+        import jax
+
+        return jax.lax.while_loop(rises, next_, pair)[1]
+    while rises(pair):
+        pair = next_(pair)
+    return pair[1]

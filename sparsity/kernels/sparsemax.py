@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsity.kernels.row_map import RowMap
-from sparsity.kernels.threshold import newton_from_below
+from sparsity.kernels.row_map import RowMap, newton_from_below
 
 
 def weights(scores: Any) -> Any:

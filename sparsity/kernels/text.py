@@ -17,8 +17,7 @@ import sympy
 from sympy import Expr, Integer, Max, Min, Piecewise, Rational
 
 from sparsity.errors import InputError
-from sparsity.kernels.functions import ALIASES, FUNCTIONS
-from sparsity.kernels.symbols import s
+from sparsity.kernels.symbols import ALIASES, FUNCTIONS, s
 
 LONGEST = 400  # characters
 _DEEPEST = 24  # of nesting

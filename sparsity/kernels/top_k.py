@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsity.arguments import whole
-from sparsity.kernels.row_map import RowMap
-from sparsity.kernels.threshold import newton_from_below
+from sparsity.kernels.row_map import RowMap, newton_from_below
 
 
 @dataclass(frozen=True)

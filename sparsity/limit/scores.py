@@ -23,7 +23,7 @@ from sparsity.limit import moments
 from sparsity.limit.panels import Axis
 from sparsity.limit.score_laws import STEPS, Even, ScoreLaw, Tilt, between, gaussian_law
 from sparsity.rows.scores import StudentT, Uniform
-from sparsity.rows.scores.uniform import END
+from sparsity.rows.scores.laws import END
 from sparsity.rows.steps import QKNorm
 from sparsity.special import betainc, gammaln, stdtr
 

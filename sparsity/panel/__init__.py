@@ -5,8 +5,7 @@ A message of a browser passes through the modules so:
     widget ──> state    what is shown, and the edits that are sent
       │          └─> curve ──> axes   its curves: their numbers, and their places on the chart
       ├─> picture      everything to draw, from closed forms and the store
-      ├─> export       the same as Python and as a table
-      ├─> page         the same as a file to send
+      ├─> export       the same as Python, as a table and as a page to send
       └─> background   a thread that fills the store: laws, formulas, samples
 """
 

@@ -1,4 +1,4 @@
-"""What the panel shows, as Python to paste and as a table to keep.
+"""What the panel shows, as Python to paste, as a table to keep, and as the start of a page to send.
 
 The Python calls the public functions: at the values of the marker, so that whoever runs it gets the
 numbers that stand beside the chart; and `plot`, which draws the chart. The table has every number
@@ -13,9 +13,10 @@ from typing import Any
 
 import sparsity
 from sparsity.axes.controls import CONTROLS, LOG, NINES
+from sparsity.browser import PARAMETERS, QUERIES, Pin, Start
 from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, in_python
+from sparsity.kernels import Kernel, Law, in_python
 from sparsity.output import csv_text
 from sparsity.panel.axes import Axes
 from sparsity.panel.background import LONGEST_SAMPLED
@@ -259,3 +260,33 @@ def _numbers(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     value, low, high = (float(shown(each, n)) for each in point.values(n))
     name = ("S" if point.of == "S" else "√(n_eff/n)") if spec.quantity is n_eff else point.of
     return [*row, name, value, max(high - value, value - low), point.estimate.samples]
+
+
+def as_page(state: State) -> Start:
+    """Return the page that shows what the panel does, without its samples.
+
+    Raises:
+        InputError: rows of another law than independent scores. What else a page has not,
+            `sparsity.browser` refuses.
+    """
+    specs, pinned = state.specs(), [spec for _, spec in state.pinned()]
+    for spec in (*specs, *pinned):
+        if spec.rows != "iid":
+            fix = "a page has rows of independent scores; choose iid, or send the notebook"
+            raise InputError("rows", spec.rows, fix)
+    features = any(spec.kernel.law is Law.FEATURES for spec in specs)
+    return Start(
+        shown=[spec.kernel for spec in specs],
+        x=state.x,
+        y=state.y,
+        values={name: state.value(name) for name in PARAMETERS},
+        query=state.query if features else QUERIES[0],
+        pins=[
+            Pin(
+                spec.kernel,
+                {name: value for name, value in spec.given().items() if name in PARAMETERS},
+                spec.query or QUERIES[0],
+            )
+            for spec in pinned
+        ],
+    )

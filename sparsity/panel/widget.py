@@ -29,8 +29,7 @@ from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
 from sparsity.panel import background
-from sparsity.panel.export import csv_table, plot_source, python_source
-from sparsity.panel.page import as_page
+from sparsity.panel.export import as_page, csv_table, plot_source, python_source
 from sparsity.panel.picture import picture
 from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store

@@ -5,8 +5,8 @@ What was given passes through the modules so:
     kernels, rows ──> requests   the curves asked for: rows, and values along the x-axis
                   ──> curves     their numbers: exact law, limit, sampled points
     a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
-    both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them; `colors`,
-                                 `labels` and `key` tell its curves apart
+    both          ──> drawing    a `Chart`, drawn on Matplotlib axes: `scales` set them; `colors`
+                                 and `labels` tell its curves apart
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from typing import Any
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.findings import counted_verdicts
-from sparsity.claims_ledger.recording import count_recorded
+from sparsity.claims_ledger.findings import count_recorded, counted_verdicts
 from sparsity.derivation import Limit, derive
 from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sparsity.claims_ledger.findings import with_basis
+from sparsity.claims_ledger.findings import in_a_sentence, with_basis
 from sparsity.claims_ledger.judging import Claim, Legend
-from sparsity.claims_ledger.recording import in_a_sentence
 from sparsity.report.parts import badge, details, mathematics, number, prose, section, table
 
 

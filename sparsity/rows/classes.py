@@ -15,10 +15,10 @@ import numpy as np
 from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
+from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
-from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
 Class = tuple[Kernel, float, float, Any]  # kernel, β, γ, law of x in β + γx, None for Gaussian

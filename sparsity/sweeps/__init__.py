@@ -5,5 +5,5 @@
                                        │     each asks `variables`: limit, exact law, samples
                                        └─> blocks: in memory, or in Zarr (`store`) ─> dataset
 
-`saving` writes a dataset as a file.
+`curves.save` writes a dataset as a file.
 """

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.rope_settings import Rotation
+from sparsity.attention.settings import Rotation
 from sparsity.errors import InputError
 from sparsity.rows.rotation import BASE
 

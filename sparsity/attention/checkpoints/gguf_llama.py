@@ -18,7 +18,7 @@ from sparsity.attention.checkpoints.checkpoint import (
     refusal,
 )
 from sparsity.attention.checkpoints.tokens import bpe
-from sparsity.attention.rope_settings import Rotation, scaling_rule, yarn_amplitude
+from sparsity.attention.settings import Rotation, scaling_rule, yarn_amplitude
 from sparsity.errors import InputError, printable
 from sparsity.rows import rotation as rotary
 from sparsity.rows.rope_scaling import TabledScaling

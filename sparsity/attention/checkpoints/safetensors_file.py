@@ -22,7 +22,7 @@ from sparsity.attention.checkpoints.checkpoint import (
     refusal,
 )
 from sparsity.attention.checkpoints.tokens import from_file
-from sparsity.attention.rope_settings import Rotation, scaling_rule, yarn_amplitude
+from sparsity.attention.settings import Rotation, scaling_rule, yarn_amplitude
 from sparsity.errors import InputError, printable
 from sparsity.output import require_regular_file
 from sparsity.reading import json_file

@@ -5,20 +5,18 @@ stands around the step, `torch_monitor` and `torch_penalty` in it, and `flex_n_e
 FlexAttention. PyTorch is loaded on first use.
 
     JAX      queries, keys ── step ── streaming ──────────────────────────────┐
-    PyTorch  passes        when a pass begins and ends, which module calls     │
+    PyTorch  passes        when a pass begins and ends, which module calls,    │
+                           and which should and does not                       │
              interception  stands around the attention functions               ├── logs
              calls         reads what a function was given and gave: a Call    │
-             flash         the same for the functions of the package flash_attn│
              call          logits of a Call; do its weights make the output?   │
              tensors       statistics of some rows ── watching ────────────────┘
              replay        compiled code: the same pass again, uncompiled, to be measured
-             unseen        modules that should make a call, and of which nothing is known
 
-`alerts` calls a function where a logged number is beyond a bound, and `pictures` draws a training.
+`logs` calls a function where a logged number is beyond a bound, and `pictures` draws a training.
 """
 
-from sparsity.attention.monitoring.alerts import Crossing, alert
-from sparsity.attention.monitoring.logs import log, n_eff_exact
+from sparsity.attention.monitoring.logs import Crossing, alert, log, n_eff_exact
 from sparsity.attention.monitoring.pictures import plot_training
 from sparsity.attention.monitoring.step import OF, monitor, penalty
 from sparsity.attention.monitoring.tensors import flex_n_eff, torch_monitor, torch_penalty

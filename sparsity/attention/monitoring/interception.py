@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring import calls, flash
+from sparsity.attention.monitoring import calls
 from sparsity.attention.monitoring.calls import Reader
 
 INTERFACE = ("sdpa", "flex_attention")  # the entries of transformers' table that can be read
@@ -169,7 +169,7 @@ def places_of_attention(modules: Sequence[Any]) -> list[Place]:
             ("torch.nn.attention.flex_attention", "flex_attention", calls.read_flex),
         )
     ]
-    of_flash = [(names, name, flash.read_flash) for names, name in flash.flash_functions()]
+    of_flash = [(names, name, calls.read_flash) for names, name in calls.flash_functions()]
     for at_home, name, reader in own_of_torch + of_flash:
         function = at_home[name]
         add(at_home, name, reader)

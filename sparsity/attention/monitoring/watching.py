@@ -26,14 +26,16 @@ from sparsity.attention.monitoring.passes import (
     depth,
     entrances,
     in_backward,
+    innermost_silent,
+    is_attention,
     may_recompile,
     modules_around,
+    refuse_unseen,
     without_traces,
 )
 from sparsity.attention.monitoring.replay import Replay, attach, without_wrappers
 from sparsity.attention.monitoring.step import sample_rows
 from sparsity.attention.monitoring.tensors import measure_rows
-from sparsity.attention.monitoring.unseen import innermost_silent, is_attention, refuse_unseen
 from sparsity.errors import InputError
 
 _NO_CALL = (

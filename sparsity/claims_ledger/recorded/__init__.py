@@ -10,9 +10,9 @@ A further experiment is one module here with its `Recorded` and what it finds, a
 
 from __future__ import annotations
 
+from sparsity.claims_ledger.findings import Recorded
 from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.recorded import coca, real_sinks, recall, sinks, temperature
-from sparsity.claims_ledger.recording import Recorded
 
 __all__ = ["CLAIMS", "EXPERIMENTS", "OF_COCA", "OF_SINKS"]
 

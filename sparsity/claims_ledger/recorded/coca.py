@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
+from sparsity.claims_ledger.findings import (
+    TRAINED,
+    Judged,
+    Outcome,
+    Recorded,
+    core,
+    instead,
+    letter,
+    listed,
+    nothing_computed,
+    read_numbers,
+)
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.recording import Outcome, Recorded, nothing_computed, read_numbers
 
 COCA = Recorded(
     name="coca",

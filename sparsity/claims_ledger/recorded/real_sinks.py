@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparsity.claims_ledger.findings import MEASURED, Judged, core, instead, letter
-from sparsity.claims_ledger.recording import Outcome, Recorded, interval, read_numbers
+from sparsity.claims_ledger.findings import (
+    MEASURED,
+    Judged,
+    Outcome,
+    Recorded,
+    core,
+    instead,
+    interval,
+    letter,
+    read_numbers,
+)
 
 REAL_SINKS = Recorded(
     name="real_sinks",

@@ -6,15 +6,20 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.recording import (
+from sparsity.claims_ledger.findings import (
+    TRAINED,
+    Judged,
     Outcome,
     Recorded,
+    core,
+    instead,
     interval,
+    letter,
+    listed,
     nothing_computed,
     read_numbers,
 )
+from sparsity.claims_ledger.judging import Claim
 
 RECALL = Recorded(
     name="recall",

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparsity.claims_ledger.findings import TRAINED, Judged, core, instead, letter, listed
-from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.recording import (
+from sparsity.claims_ledger.findings import (
+    TRAINED,
+    Judged,
     Outcome,
     Recorded,
+    core,
+    instead,
     interval,
+    letter,
+    listed,
     nothing_computed,
     read_numbers,
 )
+from sparsity.claims_ledger.judging import Claim
 
 SINKS = Recorded(
     name="sinks",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparsity.claims_ledger.rules import needle, routers, scales, temperature
+from sparsity.claims_ledger.rules import needle, routers, temperature
 
 __all__ = ["CLAIMS"]
 
-CLAIMS = (*temperature.CLAIMS, *scales.CLAIMS, *routers.CLAIMS, *needle.CLAIMS)
+CLAIMS = (*temperature.CLAIMS, *routers.CLAIMS, *needle.CLAIMS)

@@ -14,8 +14,7 @@ from scipy.special import gammaln
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed, table_rows
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.kernels import Kernel, score_kernel
-from sparsity.kernels.functions import relu, sigmoid, softplus
-from sparsity.kernels.symbols import beta, s
+from sparsity.kernels.symbols import beta, relu, s, sigmoid, softplus
 from sparsity.kernels.zoo import power
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Mixture, Uniform

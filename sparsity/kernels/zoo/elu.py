@@ -4,7 +4,7 @@ from sympy import Piecewise
 from sympy import exp as e
 
 from sparsity.kernels.base import score_kernel
-from sparsity.kernels.functions import elu as unit
+from sparsity.kernels.symbols import elu as unit
 from sparsity.kernels.symbols import s
 
 elu = score_kernel(

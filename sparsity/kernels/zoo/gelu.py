@@ -1,7 +1,7 @@
 """The Gaussian error linear unit, which is signed: a = s Φ(s)."""
 
 from sparsity.kernels.base import score_kernel
-from sparsity.kernels.functions import gelu as unit
+from sparsity.kernels.symbols import gelu as unit
 from sparsity.kernels.symbols import s
 
 gelu = score_kernel(

@@ -1,7 +1,7 @@
 """Powers of ReLU: a = max(s, 0)^p. Their S depends on z = β/γ alone."""
 
 from sparsity.kernels.base import score_kernel
-from sparsity.kernels.functions import relu as rectified
+from sparsity.kernels.symbols import relu as rectified
 from sparsity.kernels.symbols import s
 
 relu = score_kernel(

@@ -4,8 +4,8 @@ Its bias b is part of β. The usual one is −ln n, the step `LengthBias(-1)`.
 """
 
 from sparsity.kernels.base import score_kernel
-from sparsity.kernels.functions import sigmoid as logistic
 from sparsity.kernels.symbols import s
+from sparsity.kernels.symbols import sigmoid as logistic
 
 sigmoid = score_kernel(
     "sigmoid",

@@ -1,8 +1,8 @@
 """The sigmoid linear unit, which is signed: a = s/(1 + e^(−s))."""
 
 from sparsity.kernels.base import score_kernel
-from sparsity.kernels.functions import silu as unit
 from sparsity.kernels.symbols import s
+from sparsity.kernels.symbols import silu as unit
 
 silu = score_kernel(
     "silu",

@@ -1,8 +1,8 @@
 """Softplus: a = log(1 + e^s)."""
 
 from sparsity.kernels.base import score_kernel
-from sparsity.kernels.functions import softplus as function
 from sparsity.kernels.symbols import s
+from sparsity.kernels.symbols import softplus as function
 
 softplus = score_kernel(
     "softplus",

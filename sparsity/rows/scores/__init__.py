@@ -1,4 +1,4 @@
-"""The laws of scores beyond the Gaussian: each a short file, and the explicit tuple of all."""
+"""The laws of scores beyond the Gaussian: each a short record, and the explicit tuple of all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from typing import Any
 
 from sparsity import arguments, reading
 from sparsity.errors import InputError
-from sparsity.rows.scores.base import Scores
-from sparsity.rows.scores.empirical import Empirical, load
-from sparsity.rows.scores.mixture import Mixture
-from sparsity.rows.scores.student_t import StudentT
-from sparsity.rows.scores.uniform import Uniform
+from sparsity.rows.scores.laws import Empirical, Mixture, Scores, StudentT, Uniform, load
 
 __all__ = ["ALL", "Empirical", "Mixture", "Scores", "StudentT", "Uniform", "load", "parse"]
 

@@ -1,4 +1,4 @@
-"""The steps along the sequence: each a short file, and the explicit tuple of all."""
+"""The steps along the sequence: each a short record, and the explicit tuple of all."""
 
 from __future__ import annotations
 
@@ -10,27 +10,21 @@ from sparsity import arguments, reading
 from sparsity.errors import InputError
 from sparsity.rows import scores
 from sparsity.rows.steps import temperature
-from sparsity.rows.steps.alibi import Alibi
-from sparsity.rows.steps.coca import Coca
-from sparsity.rows.steps.decay import Decay
-from sparsity.rows.steps.gate import Gate
-from sparsity.rows.steps.length_bias import LengthBias
+from sparsity.rows.steps.bounded import QKNorm, SoftCap
+from sparsity.rows.steps.distance import Alibi, Chunk, Decay, Window
 from sparsity.rows.steps.needle import Needle, NeedleAbove
-from sparsity.rows.steps.qk_norm import QKNorm
-from sparsity.rows.steps.rope import Rope
-from sparsity.rows.steps.sink import Sink
-from sparsity.rows.steps.sink_logit import SinkLogit
-from sparsity.rows.steps.soft_cap import SoftCap
+from sparsity.rows.steps.rotary import Coca, Rope
+from sparsity.rows.steps.sinks import Gate, Sink, SinkLogit
 from sparsity.rows.steps.temperature import (
     PUBLISHED_SCALE,
     FloorLog,
+    LengthBias,
     LogLength,
     ScalableSoftmax,
     ScaleInvariant,
     Temperature,
     Yarn,
 )
-from sparsity.rows.steps.window import Chunk, Window
 from sparsity.rows.tokens import Step
 
 __all__ = [

@@ -1,8 +1,9 @@
-"""Temperatures: factors on the scores that grow with the length, the rules that models ship with.
+"""What grows with the length of the row: factors on the scores, by the rules that models ship with.
 
 Each rule is a step of its own; `Temperature` names them by the models that use them:
 `Temperature.llama4()`, or `temperature:llama4` at the prompt. A row of n keys is that of a query at
-position n − 1, counted from 0.
+position n − 1, counted from 0. `LengthBias`, the −ln n of sigmoid attention, is added in place of
+multiplied.
 """
 
 from __future__ import annotations
@@ -238,3 +239,29 @@ class ScaleInvariant(Temperature):
         factor = np.sqrt(2 * log + 1)
         beta, gamma = factor * tokens.beta - 2 * log, factor * tokens.gamma
         return replace(tokens, beta=beta, gamma=gamma)
+
+
+@dataclass(frozen=True)
+class LengthBias(AlikeStep):
+    """Length bias: scale·ln n is added to every score.
+
+    At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It does
+    not change softmax, where it multiplies all weights by one factor.
+
+    Args:
+        scale: any number; −1 is the usual bias of sigmoid attention.
+
+    Source: Ramapuram et al., "Theory, Analysis, and Best Practices for Sigmoid Self-Attention"
+    (2024), arXiv:2409.04431.
+    """
+
+    name: ClassVar[str] = "length-bias"
+    example: ClassVar[tuple[Any, ...]] = (-1.0,)
+
+    scale: float = -1.0
+
+    def __post_init__(self) -> None:
+        keep_checked(self, "scale", number, "give one finite number")
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        return replace(tokens, beta=tokens.beta + self.scale * math.log(length))

@@ -1,18 +1,30 @@
-"""The fields of a `config.json`, read by name, with a record of which were read.
+"""What a model's settings say: the fields of its `config.json`, and its rule for RoPE's angles.
 
 A field that changes the rows of attention and is passed over in silence makes a wrong law. So every
 field whose name speaks of attention is either read, or in the list of those that change nothing, or
-named in the notes of the result.
+named in the notes of the result. `configuration` reads all of them for the theory's rows, and
+`checkpoints` those of RoPE for a forward pass.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sparsity.errors import InputError
+from sparsity.rows.rope_scaling import (
+    DynamicNtkScaling,
+    LinearScaling,
+    Llama3Scaling,
+    RopeScaling,
+    YarnScaling,
+)
+from sparsity.rows.rotation import angles
 
 # Names under which older families give the general fields.
 _NAMES = {
@@ -88,3 +100,71 @@ class ConfigFields:
             if speaks and not idle and name not in self.read:
                 left.append(name)
         return sorted(left)
+
+
+RULES = ("default", "linear", "dynamic", "yarn", "llama3")
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How a layer turns queries and keys.
+
+    Args:
+        base: of the angles.
+        turned: entries of a head that turn.
+        scaling: the rule for long contexts, or None.
+        amplitude: what turned queries and keys are multiplied by, each of them: YaRN's factor.
+    """
+
+    base: float
+    turned: int
+    scaling: RopeScaling | None = None
+    amplitude: float = 1.0
+
+    def angles(self, length: int) -> np.ndarray:
+        """Return θ_i of the planes that turn in a text of that length, [turned/2]."""
+        if self.scaling is None:
+            return angles(self.turned, self.base)
+        return self.scaling.angles(self.turned, self.base, length)
+
+
+def scaling_rule(name: str, rope: Mapping[str, Any], trained: int) -> RopeScaling | None:
+    """Return the rule for the angles, by the names of Hugging Face's `rope_parameters`.
+
+    Args:
+        name: one of `RULES`.
+        rope: the settings; `factor` of every rule but the default.
+        trained: the trained length L of the rules that know one.
+
+    Raises:
+        InputError: a number outside its domain.
+    """
+    if name == "default":
+        return None
+    # The defaults below are those of the library, for configurations that leave them out.
+    factor = rope["factor"]
+    if name == "linear":
+        return LinearScaling(factor)
+    if name == "dynamic":
+        return DynamicNtkScaling(factor, trained)
+    if name == "llama3":
+        low, high = (rope.get(f"{x}_freq_factor") for x in ("low", "high"))
+        return Llama3Scaling(factor, trained, low or 1.0, high or 4.0)
+    fast, slow = rope.get("beta_fast") or 32.0, rope.get("beta_slow") or 1.0
+    return YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
+
+
+def grown(factor: float, weight: float = 1.0) -> float:
+    """Return m(weight) = 1 + 0.1·weight·ln r, YaRN's factor at r times the trained context."""
+    return 1.0 + 0.1 * weight * math.log(max(factor, 1.0))
+
+
+def yarn_amplitude(rope: Mapping[str, Any], factor: float) -> float:
+    """Return what YaRN multiplies turned queries and keys by; scores have its square.
+
+    It is `attention_factor` where that is given; or m(mscale)/m(mscale_all_dim); or m(1).
+    """
+    if (given := rope.get("attention_factor")) is not None:
+        return float(given)
+    one, every = rope.get("mscale"), rope.get("mscale_all_dim")
+    return grown(factor, one) / grown(factor, every) if one and every else grown(factor)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparsity import report
 from sparsity.attention import claims as claims_model
 from sparsity.attention import figures as pictures
+from sparsity.attention import page
 from sparsity.attention.checkpoints import Checkpoint
 from sparsity.attention.claims.head_evidence import format_head_table, head_table
 from sparsity.attention.claims.heads import judge_heads
@@ -22,7 +23,6 @@ from sparsity.attention.measurement.heads import measure_heads
 from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.measurement.runs import kept_pieces, measure_model, open_inputs
 from sparsity.attention.measurement.texts import Cut, take_windows, texts_of_windows
-from sparsity.attention.page import page
 from sparsity.errors import InputError, printable
 from sparsity.figures.figure import Plate
 from sparsity.output import folder, json_text, write_together
