@@ -30,7 +30,6 @@ Why the batches are as they are:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -45,10 +44,9 @@ from sparsity.sampling.devices import (
     replicated,
     runs_on_cpu,
     sharded,
-    to_host_arrays,
-    to_keys,
+    to_host,
 )
-from sparsity.sampling.random_numbers import IMPL, fold_in
+from sparsity.sampling.random_numbers import IMPL, batch_keys
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
 # Fewer need more calls for a curve. More make a call that is not full stack and send more laws for
@@ -165,29 +163,15 @@ def full_calls(sampler: Sampler, chunks: int) -> int:
     return -(-chunks // size) * size
 
 
-@functools.partial(jax.jit, static_argnames=("count",))
-def _keys(seeds: jax.Array, starts: jax.Array, count: int) -> jax.Array:
-    """Return the keys of `count` batches of each seed, [batches, seeds].
-
-    It is a program of its own, not a part of the samplers', so that it compiles but once.
-    """
-    numbers = jnp.arange(count, dtype="uint32")[:, None] + starts
-
-    def key(seed: jax.Array, number: jax.Array) -> jax.Array:
-        return fold_in(jax.random.key(seed, impl=IMPL), number)
-
-    return jax.vmap(jax.vmap(key), (None, 0))(seeds, numbers)
-
-
 def _draw_batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
-    """Draw a batch for each key, `width` at a time: [batches, 3, moments].
+    """Draw a batch for each key, given by its words, `width` at a time: [batches, 3, moments].
 
     `lax.map`, not `vmap`, goes over them: a vmap of all would hold the draws of all in memory.
     """
 
-    def batch(key: jax.Array) -> jax.Array:
+    def batch(words: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(key, arguments)
+            return sampler(jax.random.wrap_key_data(words, impl=IMPL), arguments)
 
     return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
 
@@ -199,7 +183,7 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
         return _draw_batches(sampler, keys[:, 0], arguments, width)
 
-    drawn = replicated(sharded(share, 1)(to_keys(keys), arguments))
+    drawn = replicated(sharded(share, 1)(keys, arguments))
     if not fold:
         return drawn
     return fold_chunks(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64)))
@@ -207,17 +191,17 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
 
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """Draw a chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    width, keys = _batches_abreast(sampler, CHUNK), to_keys(keys)
+    width = _batches_abreast(sampler, CHUNK)
     # A loop over estimations, not a vmap: each then has the bits that it has alone.
     own = jax.tree.map(lambda x: x[0], arguments)
-    one = jax.eval_shape(sampler, keys[0, 0], own)
+    one = jax.eval_shape(sampler, jax.random.wrap_key_data(keys[0, 0], impl=IMPL), own)
 
     def share(keys: jax.Array, count: jax.Array, arguments: Any) -> jax.Array:
         def draw(i: Any, found: jax.Array) -> jax.Array:
             own = jax.tree.map(lambda x: x[i], arguments)
             return found.at[:, i].set(_draw_batches(sampler, keys[:, i], own, width))
 
-        empty = jnp.zeros((*keys.shape, *one.shape), one.dtype)
+        empty = jnp.zeros((*keys.shape[:2], *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
     return replicated(sharded(share, 2)(keys, count, arguments))
@@ -245,10 +229,9 @@ def dispatch_each(
         count = min(len(seeds) - start, ESTIMATIONS_PER_CALL)
         rows = [start + (i if i < count else 0) for i in range(ESTIMATIONS_PER_CALL)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
-        numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
-        keys, own = to_host_arrays(_keys(*numbers, CHUNK), own)
+        keys = batch_keys([seeds[i] for i in rows], [firsts[i] for i in rows], CHUNK)
         draw = compiled(_call_each, _level(sampler), sampler=sampler)
-        parts.append((count, draw(count=np.int32(count), keys=keys, arguments=own)))
+        parts.append((count, draw(count=np.int32(count), keys=keys, arguments=to_host(own))))
 
     def wait() -> list[np.ndarray]:
         return [
@@ -281,10 +264,8 @@ def collect(
     draw = compiled(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
-        number = np.array([first], dtype=np.uint32)
-        keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        keys, own = to_host_arrays(keys, arguments)
-        parts.append(draw(keys=keys, arguments=own))
+        keys = batch_keys([seed], [first], count * CHUNK)
+        parts.append(draw(keys=keys, arguments=to_host(arguments)))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return fold_chunks(found) if fold and not fold_there else found

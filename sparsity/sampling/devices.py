@@ -13,13 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
 from sparsity.arguments import float_type
 from sparsity.errors import InputError
-from sparsity.sampling.random_numbers import IMPL
 from sparsity.xla import has_older_loops, sampler_options
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
@@ -66,18 +64,9 @@ def runs_on_cpu() -> bool:
     return mesh().devices.flat[0].platform == "cpu"
 
 
-def to_host_arrays(keys: jax.Array, arguments: Any) -> tuple[Any, Any]:
+def to_host(arguments: Any) -> Any:
     """Return what a call takes: plain host arrays where several processes must pass the same."""
-    if jax.process_count() == 1:
-        return keys, arguments
-    return np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, arguments)
-
-
-def to_keys(keys: Any) -> Any:
-    """Return the keys again, inside a call, from what `to_host_arrays` makes of them."""
-    if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-        return keys
-    return jax.random.wrap_key_data(keys, impl=IMPL)
+    return arguments if jax.process_count() == 1 else jax.tree.map(np.asarray, arguments)
 
 
 def replicated(found: Any) -> Any:
