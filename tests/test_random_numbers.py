@@ -51,18 +51,6 @@ def test_keys_of_parts_are_those_of_jax():
         np.testing.assert_array_equal(ours, given)
 
 
-def test_keys_of_batches_are_those_of_jax():
-    starts = (0, 1, 2**31, 2**32 - 3)
-    found, ran = random_numbers.batch_keys(KEYS, starts, 5), 0
-    assert found.shape == (5, len(KEYS), 2)
-    for j, key in enumerate(_keys()):
-        for i in range(5):
-            given = jax.random.fold_in(key, np.uint32((starts[j] + i) % 2**32))
-            np.testing.assert_array_equal(found[i, j], jax.random.key_data(given))
-            ran += 1
-    assert ran == 5 * len(KEYS)
-
-
 def test_a_round_too_few_is_seen(monkeypatch):
     key = jax.random.key(0, impl=random_numbers.IMPL)
     monkeypatch.setattr(random_numbers, "_ROUNDS", 19)
@@ -75,8 +63,6 @@ def test_a_round_too_few_is_seen(monkeypatch):
         lambda key: (random_numbers.bits(key, (32,)), jax.random.bits(key, (32,), "uint32"))
     )
     assert not np.array_equal(*both(key))
-    words = random_numbers.batch_keys([0], [0], 1)
-    assert not np.array_equal(words[0, 0], jax.random.key_data(jax.random.fold_in(key, 0)))
 
 
 @pytest.mark.parametrize("impl", ["rbg", "threefry2x32"])

@@ -46,7 +46,7 @@ from sparsity.sampling.devices import (
     sharded,
     to_host,
 )
-from sparsity.sampling.random_numbers import IMPL, batch_keys
+from sparsity.sampling.random_numbers import IMPL, fold_in
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
 # Fewer need more calls for a curve. More make a call that is not full stack and send more laws for
@@ -163,48 +163,59 @@ def full_calls(sampler: Sampler, chunks: int) -> int:
     return -(-chunks // size) * size
 
 
-def _draw_batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
-    """Draw a batch for each key, given by its words, `width` at a time: [batches, 3, moments].
+def _draw_batches(
+    sampler: Sampler, seed: jax.Array, numbers: jax.Array, arguments: Any, width: int
+) -> Any:
+    """Draw the batches of these numbers, `width` at a time: [batches, 3, moments].
 
     `lax.map`, not `vmap`, goes over them: a vmap of all would hold the draws of all in memory.
     """
+    key = jax.random.key(seed, impl=IMPL)
 
-    def batch(words: jax.Array) -> jax.Array:
+    def batch(number: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(jax.random.wrap_key_data(words, impl=IMPL), arguments)
+            return sampler(fold_in(key, number), arguments)
 
-    return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
+    return jax.lax.map(batch, numbers, batch_size=width if width > 1 else None)
 
 
-def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
+def _call(sampler: Sampler, seed: jax.Array, numbers: jax.Array, arguments: Any, fold: bool) -> Any:
     """Draw the batches of one estimation, [batches, 3, moments], folded if asked."""
-    width = _batches_abreast(sampler, len(keys))
+    width = _batches_abreast(sampler, len(numbers))
 
-    def share(keys: jax.Array, arguments: Any) -> jax.Array:
-        return _draw_batches(sampler, keys[:, 0], arguments, width)
+    def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
+        return _draw_batches(sampler, seed, numbers, arguments, width)
 
-    drawn = replicated(sharded(share, 1)(keys, arguments))
+    drawn = replicated(sharded(share, 2)(numbers, seed, arguments))
     if not fold:
         return drawn
     return fold_chunks(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64)))
 
 
-def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
+def _call_each(
+    sampler: Sampler, count: jax.Array, seeds: jax.Array, numbers: jax.Array, arguments: Any
+) -> Any:
     """Draw a chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
     width = _batches_abreast(sampler, CHUNK)
     # A loop over estimations, not a vmap: each then has the bits that it has alone.
-    own = jax.tree.map(lambda x: x[0], arguments)
-    one = jax.eval_shape(sampler, jax.random.wrap_key_data(keys[0, 0], impl=IMPL), own)
+    first = jax.tree.map(lambda x: x[0], arguments)
+    one = jax.eval_shape(sampler, jax.random.key(0, impl=IMPL), first)
 
-    def share(keys: jax.Array, count: jax.Array, arguments: Any) -> jax.Array:
+    def share(numbers: jax.Array, count: jax.Array, seeds: jax.Array, arguments: Any) -> jax.Array:
         def draw(i: Any, found: jax.Array) -> jax.Array:
             own = jax.tree.map(lambda x: x[i], arguments)
-            return found.at[:, i].set(_draw_batches(sampler, keys[:, i], own, width))
+            batches = _draw_batches(sampler, seeds[i], numbers[:, i], own, width)
+            return found.at[:, i].set(batches)
 
-        empty = jnp.zeros((*keys.shape[:2], *one.shape), one.dtype)
+        empty = jnp.zeros((*numbers.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return replicated(sharded(share, 2)(keys, count, arguments))
+    return replicated(sharded(share, 3)(numbers, count, seeds, arguments))
+
+
+def _numbers(first: Any, count: int) -> np.ndarray:
+    """Return the numbers of `count` batches from each first one on, along the first axis."""
+    return np.add.outer(np.arange(count, dtype=np.uint32), np.asarray(first, dtype=np.uint32))
 
 
 def dispatch_each(
@@ -229,9 +240,14 @@ def dispatch_each(
         count = min(len(seeds) - start, ESTIMATIONS_PER_CALL)
         rows = [start + (i if i < count else 0) for i in range(ESTIMATIONS_PER_CALL)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
-        keys = batch_keys([seeds[i] for i in rows], [firsts[i] for i in rows], CHUNK)
         draw = compiled(_call_each, _level(sampler), sampler=sampler)
-        parts.append((count, draw(count=np.int32(count), keys=keys, arguments=to_host(own))))
+        drawn = draw(
+            count=np.int32(count),
+            seeds=np.array([seeds[i] for i in rows], dtype=np.uint32),
+            numbers=_numbers([firsts[i] for i in rows], CHUNK),
+            arguments=to_host(own),
+        )
+        parts.append((count, drawn))
 
     def wait() -> list[np.ndarray]:
         return [
@@ -264,8 +280,8 @@ def collect(
     draw = compiled(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
-        keys = batch_keys([seed], [first], count * CHUNK)
-        parts.append(draw(keys=keys, arguments=to_host(arguments)))
+        numbers = _numbers(first, count * CHUNK)
+        parts.append(draw(seed=np.uint32(seed), numbers=numbers, arguments=to_host(arguments)))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return fold_chunks(found) if fold and not fold_there else found

@@ -11,7 +11,6 @@ Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -38,10 +37,12 @@ def _is_written_out(key: jax.Array) -> bool:
     return jax.default_backend() == "cpu" and jax.random.key_impl(key) == IMPL
 
 
-def _mix(k0: Any, k1: Any, counts: Any) -> tuple[Any, Any]:
-    """Return both words of each count under each key's two words, in NumPy or JAX."""
+@jax.jit
+def mix_counts(key: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return both words of each count, a number below 2³²; jitted to be traced only once."""
+    k0, k1 = jax.random.key_data(key)
     schedule = k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA)
-    a, b = k0, counts + k1
+    a, b = jnp.full_like(counts, k0), counts + k1
     for i in range(_ROUNDS):
         turn = _ROTATIONS[i % 8]
         a = a + b
@@ -50,24 +51,6 @@ def _mix(k0: Any, k1: Any, counts: Any) -> tuple[Any, Any]:
             j = i // 4 + 1
             a, b = a + schedule[j % 3], b + schedule[(j + 1) % 3] + np.uint32(j)
     return a, b
-
-
-@jax.jit
-def mix_counts(key: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return both words of each count, a number below 2³²; jitted to be traced only once."""
-    k0, k1 = jax.random.key_data(key)
-    return _mix(k0, k1, counts)
-
-
-def batch_keys(seeds: Sequence[int], starts: Sequence[int], count: int) -> np.ndarray:
-    """Return the words of the keys of `count` batches of each seed, [count, seeds, 2].
-
-    They are those of `fold_in(jax.random.key(seed), start + i)`. NumPy makes them in less than a
-    millisecond, where a program for them takes a tenth of a second to compile.
-    """
-    k1, first = np.array([seeds, starts], dtype="uint32")
-    words = _mix(np.zeros_like(k1), k1, np.arange(count, dtype="uint32")[:, None] + first)
-    return np.stack(words, axis=-1)
 
 
 def fold_in(key: jax.Array, number: Any) -> jax.Array:
