@@ -91,9 +91,9 @@ def _kept():
     return tracemalloc.get_traced_memory()[0]
 
 
-def _growth(call, count=8):
+def _growth(call, count=8, first=1):
     """Bytes a call that remain of different calls, whatever bounded caches may hold."""
-    numbers = itertools.count(1)
+    numbers = itertools.count(first)
     tracemalloc.start()
     try:
         for i in itertools.islice(numbers, count):
@@ -108,7 +108,9 @@ def _growth(call, count=8):
 
 @pytest.mark.parametrize("name", _CALLS)
 def test_nothing_remains_of_a_call(name):
-    assert _growth(_CALLS[name], 4) < _KEPT
+    # Twice at most: a dictionary of another library that runs full doubles its room once, what a
+    # call leaves is left each time.
+    assert any(_growth(_CALLS[name], 4, first) < _KEPT for first in (1, 101))
 
 
 def test_what_remains_of_a_call_is_seen():
