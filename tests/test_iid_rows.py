@@ -1,14 +1,16 @@
 """Rows of like tokens by one program for all lengths: the draws of `RowSampler`, and their sums."""
 
 import itertools
+import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
 
 import sparsity
-from sparsity import Decay, Row, kernels, quantities
+from sparsity import Decay, Row, kernels, metric, quantities
 from sparsity.kernels.symbols import s
 from sparsity.sampling import Sampling, devices, iid_rows
 from sparsity.sampling.batches import batch_size, collect
@@ -93,6 +95,25 @@ def test_a_curve_against_the_length_compiles_once():
     sparsity.estimate(kernel, gamma=1.0, beta=0.0, length=LONGEST + 1, rel_error=0.1)
     sparsity.estimate(kernel, gamma=1.0, beta=0.0, length=64, of="entropy", rel_error=0.1)
     assert devices.jitted.cache_info().currsize == 3
+
+
+def test_a_quantity_that_wants_a_number_for_the_length_has_a_program_for_each():
+    entropy = quantities.Quantity(
+        name="order 2",
+        symbol="H₂/ln n",
+        title="Rényi's entropy of order 2 over its largest value",
+        average="E",
+        unit="1",
+        of=lambda row: -jnp.log(row.l2 / row.l1**2) / math.log(row.count),
+    )
+    assert not iid_rows.takes_any_length(entropy)
+    assert all(map(iid_rows.takes_any_length, QUICK))
+    for n in (8, 20):
+        found = sparsity.estimate("exp", gamma=1.0, length=n, of=entropy, rel_error=0.01)
+        own = np.exp(np.random.default_rng(n).normal(size=(20_000, n)))
+        values = np.log(metric.n_eff(own)) / math.log(n)
+        error = math.hypot(found.stderr, values.std() / math.sqrt(20_000))
+        assert abs(found.value - values.mean()) < 4.5 * error
 
 
 def test_rows_at_the_longest_and_one_more_say_the_same():

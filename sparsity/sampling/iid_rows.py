@@ -19,6 +19,7 @@ alone. An accelerator has a program for each length, as it would launch every pa
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,19 @@ def _read(arrays: _Sums, at: Any, count: int = _SLOTS) -> Any:
 
 def _blocks(slots: Any, size: int = _SLOTS) -> Any:
     return (slots + size - 1) // size
+
+
+@functools.cache
+def takes_any_length(quantity: Quantity) -> bool:
+    """Return whether a quantity is a function of sums alone, and of a count that JAX traces."""
+    if quantity.whole:
+        return False
+    one = jnp.ones(1)
+    try:
+        jax.eval_shape(lambda n: quantity.of(RowSums(n, one, one, one, 0.0)), 1.0)
+    except TypeError:  # of Python's `if` and `math`, and NumPy's functions: they want a number
+        return False
+    return True
 
 
 @dataclass(frozen=True)

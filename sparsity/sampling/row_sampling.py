@@ -29,7 +29,7 @@ from sparsity.rows.row import Row
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import Sampler, batch_size, summary
 from sparsity.sampling.devices import runs_on_cpu, token_sums
-from sparsity.sampling.iid_rows import LONGEST, IidRowSampler
+from sparsity.sampling.iid_rows import LONGEST, IidRowSampler, takes_any_length
 from sparsity.sampling.row_plans import RowPlan, plan_rows
 from sparsity.sampling.row_sources import DistinctTokens, IidTokens, Source
 from sparsity.sampling.running import Run, Sampling, conclude, run
@@ -307,9 +307,14 @@ def _sampler_of(
     law, log_unit, log_scale = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
-    n, whole = source.length, any(q.whole for q in known)
-    plain = source == IidTokens(n) and n <= LONGEST and not whole  # of scalar, Gaussian scores
-    if plain and isinstance(kernel, Kernel) and runs_on_cpu():
+    n, gaussian = source.length, source == IidTokens(source.length)
+    if (
+        isinstance(kernel, Kernel)
+        and gaussian
+        and n <= LONGEST
+        and all(map(takes_any_length, known))
+        and runs_on_cpu()
+    ):
         one = IidRowSampler(kernel, known, real.name, n)
         return one, (law, log_scale, np.uint32(n), np.uint32(one.size))
     size = batch_size(source.length * source.width)
