@@ -335,10 +335,10 @@ def sweep(
         n_eff and entropy against length:
             sparsity sweep exp --gamma 2 --length 64,99 --of n_eff,entropy --out rows.nc
     """
-    from sparsity.sweeps import curves
+    from sparsity.sweeps import saving
 
     if out is not None:
-        curves.writable(out)
+        saving.writable(out)
     elif store is None:
         raise InputError("out", None, "give --out FILE, --store DIR, or both")
     if store is not None:
@@ -359,7 +359,7 @@ def sweep(
             **grids,
         )
     if out is not None:
-        curves.save(data, out)
+        saving.save(data, out)
     sizes = {str(name): int(data[name].size) for name in data.coords}
     places = common.without_none({"out": out, "store": store})
     if as_json:

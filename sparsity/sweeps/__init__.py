@@ -5,5 +5,5 @@
                                        │     each asks `variables`: limit, exact law, samples
                                        └─> blocks: in memory, or in Zarr (`store`) ─> dataset
 
-`curves.save` writes a dataset as a file.
+`saving` writes a dataset as a file.
 """

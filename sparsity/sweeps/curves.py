@@ -1,4 +1,4 @@
-"""`sweep`: arguments checked, work done, variables labelled as an xarray dataset; and its `save`.
+"""`sweep`: arguments checked, the work done, and its variables labelled as an xarray dataset.
 
 No plotting here, and no formula either: every number is asked of a row (`variables`).
 """
@@ -6,10 +6,8 @@ No plotting here, and no formula either: every number is asked of a row (`variab
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +21,12 @@ from sparsity.kernels import RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import OF_MAPS, names_parameters
-from sparsity.output import netcdf_bytes, part_of, refuse_unwritable, unwritable_error, write
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, RowLike, checked_steps, random_in
 from sparsity.sweeps.blocks import MemoryStore
 from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.plan import build_request, variable_groups
+from sparsity.sweeps.saving import save as save
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid, Variables, variable
 from sparsity.sweeps.work import run
@@ -171,69 +169,3 @@ def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarr
     words = {p.name: p.meaning for p in (*PARAMETERS, *OF_MAPS)}
     grids = {name: variable(name, grid, words[name]) for name, grid in cells.grids.items()}
     return xarray.Dataset(variables, coords=grids, attrs=attributes)
-
-
-SUFFIXES = (".nc", ".zarr", ".csv")
-
-
-def writable(path: str | os.PathLike[str]) -> Path:
-    """Return the path, if a dataset can be written there; the command line asks before the work.
-
-    Raises:
-        InputError: it ends in none of `SUFFIXES`, or cannot be written.
-    """
-    place = Path(path)
-    if not os.fspath(path):
-        raise InputError("out", "", "give a path")
-    suffix = place.suffix.lower()
-    if suffix not in SUFFIXES and not place.is_dir():
-        fix = f"give a name that ends in .nc, .zarr or .csv, such as {place.stem}.nc"
-        raise InputError("out", path, fix)
-    if suffix != ".zarr":
-        refuse_unwritable(place)
-        return place
-    # A Zarr group is a folder, which `save` replaces whole: never one that holds something else.
-    if importlib.util.find_spec("zarr") is None:
-        raise InputError("out", path, "Zarr is not installed: pip install 'sparsity[zarr]'")
-    if place.exists() and not any((place / name).is_file() for name in (".zgroup", "zarr.json")):
-        raise InputError("out", path, "exists and is not a Zarr group; give another name")
-    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
-        fix = "cannot be written (no such folder, or a closed one); choose another place"
-        raise InputError("out", path, fix)
-    return place
-
-
-def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write a dataset as its name ends, .nc, .zarr or .csv, whole or not at all.
-
-    Args:
-        dataset: as `sweep` returns it.
-        path: the file, of Zarr the folder; an existing one is replaced.
-
-    Returns:
-        The path.
-
-    Raises:
-        InputError: the path cannot be written, or ends in something else; nothing is left behind.
-    """
-    place = writable(path)
-    dataset = dataset.drop_encoding()  # of the file that it was opened from
-    if place.suffix.lower() == ".zarr":
-        # No rename replaces a folder that is not empty: the old one is moved away first, and goes
-        # with the folder of parts.
-        try:
-            with part_of(place, as_folder=True) as part:
-                dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)
-                if place.exists():
-                    os.replace(place, part / "old")
-                os.replace(part / "new", place)
-        except OSError as error:
-            raise unwritable_error(place, error) from None
-    elif place.suffix.lower() == ".csv":
-        # Of one cell there is no dimension to make rows of.
-        table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
-        table, names = table.reset_index(), [str(name) for name in dataset.coords]
-        write(place, table[[*names, *map(str, dataset.data_vars)]].to_csv(index=False))
-    else:
-        write(place, netcdf_bytes(dataset))
-    return place
