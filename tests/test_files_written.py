@@ -16,7 +16,7 @@ import sparsity
 from sparsity import InputError, output
 from sparsity.attention.measurement import datasets
 from sparsity.output import part_of, refuse_pipe, replacing, write, write_together
-from sparsity.sweeps import curves
+from sparsity.sweeps import saving
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
@@ -113,7 +113,7 @@ def list_sorted(patch, backwards):
     patch.setattr(Path, "iterdir", lambda x: iter(sorted(iterated(x), reverse=backwards)))
 
 
-@pytest.mark.parametrize("suffix", curves.SUFFIXES)
+@pytest.mark.parametrize("suffix", saving.SUFFIXES)
 def test_the_same_bytes_each_time_with_a_store_and_without(small, suffix, tmp_path, monkeypatch):
     """Whatever the order in which the disk lists a folder."""
     trees = []
@@ -121,7 +121,7 @@ def test_the_same_bytes_each_time_with_a_store_and_without(small, suffix, tmp_pa
         place = tmp_path / f"{i}{suffix}"
         with monkeypatch.context() as patch:
             list_sorted(patch, backwards=i == 2)
-            curves.save(sparsity.sweep(**small, store=store), place)
+            saving.save(sparsity.sweep(**small, store=store), place)
         trees.append(tree(place) if place.is_dir() else place.read_bytes())
     assert trees[0] == trees[1] == trees[2]
     assert len(trees[0]) > (20 if suffix == ".zarr" else 200)
@@ -146,13 +146,13 @@ path = Path(sys.argv[1])
 if path.suffix == ".zarr":
     import xarray
     from sparsity import sweep
-    from sparsity.sweeps import curves
+    from sparsity.sweeps import saving
     begun = xarray.Dataset.to_zarr
     def end(*arguments, **options):
         begun(*arguments, **options)
         os.kill(os.getpid(), signal.SIGKILL)
     xarray.Dataset.to_zarr = end
-    curves.save(sweep("exp", gamma=[1.0]), path)
+    saving.save(sweep("exp", gamma=[1.0]), path)
 with output.replacing(path) as part:
     part.write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_what_a_killed_run_left_the_next_one_removes(name, tmp_path):
     for _ in range(2):  # the second removes what the first left, and leaves its own
         assert python(KILLED, path).returncode == -signal.SIGKILL
         assert sorted(x.name for x in tmp_path.iterdir()) == [f".{name}.0.part", other.name]
-    curves.save(sparsity.sweep("exp", gamma=[1.0]), path)
+    saving.save(sparsity.sweep("exp", gamma=[1.0]), path)
     assert sorted(x.name for x in tmp_path.iterdir()) == [other.name, name]
 
 
@@ -238,7 +238,7 @@ def test_measured_files_are_written_by_a_rename(tmp_path, monkeypatch, small):
 
     monkeypatch.setattr(xarray.Dataset, "to_netcdf", refuse)
     data = sparsity.sweep(**small)
-    for save in (datasets.save, curves.save):
+    for save in (datasets.save, saving.save):
         assert save(data, tmp_path / "x.nc") == tmp_path / "x.nc"
         with xarray.open_dataset(tmp_path / "x.nc") as found:
             assert found.equals(data)
