@@ -1,4 +1,4 @@
-"""Rows of like tokens by one program for all lengths: the draws of `RowSampler`, and their sums."""
+"""Rows of one law by one program for all lengths: the draws of `RowSampler`, and their sums."""
 
 import itertools
 import math
@@ -97,7 +97,7 @@ def test_a_curve_against_the_length_compiles_once():
     assert devices.jitted.cache_info().currsize == 3
 
 
-def test_a_quantity_that_wants_a_number_for_the_length_has_a_program_for_each():
+def test_a_quantity_of_a_users_own_may_want_the_length_as_a_number():
     entropy = quantities.Quantity(
         name="order 2",
         symbol="H₂/ln n",
@@ -106,14 +106,17 @@ def test_a_quantity_that_wants_a_number_for_the_length_has_a_program_for_each():
         unit="1",
         of=lambda row: -jnp.log(row.l2 / row.l1**2) / math.log(row.count),
     )
-    assert not iid_rows.takes_any_length(entropy)
-    assert all(map(iid_rows.takes_any_length, QUICK))
     for n in (8, 20):
         found = sparsity.estimate("exp", gamma=1.0, length=n, of=entropy, rel_error=0.01)
         own = np.exp(np.random.default_rng(n).normal(size=(20_000, n)))
         values = np.log(metric.n_eff(own)) / math.log(n)
         error = math.hypot(found.stderr, values.std() / math.sqrt(20_000))
         assert abs(found.value - values.mean()) < 4.5 * error
+
+
+def test_types_are_never_promoted_silently():
+    with jax.numpy_dtype_promotion("strict"):
+        sparsity.estimate("exp", gamma=1.0, length=50, rel_error=0.1)
 
 
 def test_rows_at_the_longest_and_one_more_say_the_same():

@@ -9,7 +9,7 @@ import pytest
 from sparsity import Coca, InputError, Row, errors, exact, metric, quantities
 from sparsity.exact_law import engine, mellin, normal_prefixes
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
-from sparsity.rows.steps.rotary import rectified
+from sparsity.rows.steps.rotary import rectified_moments
 
 
 def coca(dim: int, center: float, spread: float, **options) -> Coca:
@@ -196,9 +196,11 @@ def test_the_bound_tells_of_an_inversion_with_too_short_a_period(monkeypatch, pe
 
 def test_variance_of_narrow_numbers_far_from_zero():
     for center in (4.0, 1e4, 1e9):
-        assert rectified(center, 0.01) == pytest.approx((center, 1e-4), rel=1e-14)
+        assert rectified_moments(center, 0.01) == pytest.approx((center, 1e-4), rel=1e-14)
     for below, above in ((-1e-9, 1e-9),):  # where the formula changes
-        np.testing.assert_allclose(rectified(below, 1.0), rectified(above, 1.0), rtol=1e-8)
+        np.testing.assert_allclose(
+            rectified_moments(below, 1.0), rectified_moments(above, 1.0), rtol=1e-8
+        )
 
 
 # Refusals name an argument of the caller.

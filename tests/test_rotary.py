@@ -19,7 +19,7 @@ from sparsity.exact_law import mellin
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.figures.rotary import collinear_mean
 from sparsity.rows import rotary, rotation
-from sparsity.rows.steps.rotary import rectified
+from sparsity.rows.steps.rotary import rectified_moments
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sampling.row_sources import rotary_scores
@@ -269,7 +269,7 @@ def test_rectified_moments():
         z: Any = stats.norm(center, spread)
         m1, _ = integrate.quad(lambda t, z=z: t * z.pdf(t), 0, 12, epsabs=1e-13)
         m2, _ = integrate.quad(lambda t, z=z: t * t * z.pdf(t), 0, 12, epsabs=1e-13)
-        assert rectified(center, spread) == pytest.approx((m1, m2 - m1**2), rel=1e-9)
+        assert rectified_moments(center, spread) == pytest.approx((m1, m2 - m1**2), rel=1e-9)
 
 
 def test_moment_generating_function_of_coca():

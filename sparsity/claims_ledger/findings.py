@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 # The probability that chance alone changes any statistical finding of one claim, which divides it
-# among its comparisons (Bonferroni). With 46 claims at most one run in 250 has a false alarm.
+# among its comparisons (Bonferroni). With 46 claims at most one run in 217 has a false alarm.
 ALARM = 1e-4
 CHANCE_BELOW_1E5 = 4.5  # standard errors, beyond which a normal error is with less than that chance
 

@@ -31,6 +31,7 @@ def _biases_over_spreads(context: Context, kernel: str, labels: Mapping[float, s
     return from_sweeps(lines, points, "gamma", lambda key: f"β = {labels[key['beta']]}")
 
 
+# The figure `relu2`.
 RELU2_BETAS = {-2.0: "−2", -1.0: "−1", -0.5: "−½", 0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2"}
 # Where each label stands: right of its curve, above the falling and below the rising ones.
 _FALLING = ((1.47, 0.12), (0.735, 0.12), (0.367, 0.12), (0.12, 0.445))
@@ -68,8 +69,9 @@ def draw_relu2(data: Data, canvas: Canvas) -> None:
 
 RELU2 = Figure.from_docstring(draw_relu2.__doc__, "relu2", compute_relu2, draw_relu2)
 
+# The figure `identity`.
 IDENTITY_BETAS = {0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2", 4.0: "4"}
-_PLACES = ((0.12, 0.806), (0.205, 0.94), (0.41, 0.94), (0.82, 0.94), (1.64, 0.94))
+_IDENTITY_PLACES = ((0.12, 0.806), (0.205, 0.94), (0.41, 0.94), (0.82, 0.94), (1.64, 0.94))
 
 
 def compute_identity(context: Context) -> Data:
@@ -95,7 +97,7 @@ def draw_identity(data: Data, canvas: Canvas) -> None:
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(xscale="log", xlim=(0.1, 30), ylim=(0.775, 1.006))
     plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
-    for series, look, place in zip(data, plotting.LOOKS, _PLACES, strict=False):
+    for series, look, place in zip(data, plotting.LOOKS, _IDENTITY_PLACES, strict=False):
         plotting.curve(ax, series, look)
         plotting.inline(ax, *place, series.label, look.color, ha="left")
     plotting.inline(ax, 29, 0.788, "floor √(2/π) ≈ 0.798", plotting.GREY, ha="right")
@@ -104,6 +106,7 @@ def draw_identity(data: Data, canvas: Canvas) -> None:
 
 IDENTITY = Figure.from_docstring(draw_identity.__doc__, "identity", compute_identity, draw_identity)
 
+# The figure `exp`.
 EXP_BETAS = {-2.0: "−2", 0.0: "0", 2.0: "2"}
 FLOORS = (100, 10_000, 1_000_000)
 
@@ -160,14 +163,14 @@ def draw_exp(data: Data, canvas: Canvas) -> None:
 
 EXP = Figure.from_docstring(draw_exp.__doc__, "exp", compute_exp, draw_exp)
 
+# The figure `nonnegative`.
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}
 DIMS = (2, 8, 32)  # sampled
 QUERIES = ("one-hot", "half-normal", "uniform")
 _MARKERS = ("o", "^", "s")
 
 
-# Points here, and in figures that show such features beside other kernels, are keys drawn whole:
-# real features h(k) of Gaussian keys.
+# Points of this figure and of the next are keys drawn whole: real features h(k) of Gaussian keys.
 
 
 def noise_ratio(feature: Kernel, mean: Any) -> np.ndarray:
@@ -244,6 +247,7 @@ NONNEGATIVE = Figure.from_docstring(
     draw_nonnegative.__doc__, "nonnegative", compute_nonnegative, draw_nonnegative
 )
 
+# The figure `bias`.
 BIASED = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}
 BIASED_DECAY, BIASED_DIM = {"decay": 0.95, "length": 256}, 2
 _LINE, _POINTS = np.linspace(-4, 4, 81), np.linspace(-4, 4, 9)

@@ -14,12 +14,13 @@ from sparsity.rows.rope_scaling import DynamicNtkScaling
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
-from sparsity.rows.steps.rotary import rectified
+from sparsity.rows.steps.rotary import rectified_moments
 from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sampling.row_sources import rotary_scores
 from sparsity.series import Point, Series
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
+# The figure `rope`.
 SLACK_AT = 4096
 DISTANCES = np.unique(np.geomspace(1, SLACK_AT + 1, 300).astype(int)) - 1
 SAMPLED_DISTANCES = (0, 3, 12, 60, 300, 1500)
@@ -37,7 +38,7 @@ def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
         μ, [d].
     """
     # CoCA's key in plane i is t·q_i with t rectified, of mean E t: μ_i = E t·q_i, turned by Θ_i.
-    mean, _ = rectified(coca.center, coca.spread)
+    mean, _ = rectified_moments(coca.center, coca.spread)
     mu = mean * planes(coca.query, coca.pairing) * np.exp(-1j * turn)
     return join(mu.real, mu.imag, coca.pairing)
 
@@ -130,6 +131,7 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
 
 ROPE = Figure.from_docstring(draw_rope.__doc__, "rope", compute_rope, draw_rope)
 
+# The figure `context`.
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
 SAMPLED_LENGTHS = (64, 1024)
 REL_ERROR_OF_ROWS = 1.5e-3  # a whole row is one draw

@@ -22,6 +22,7 @@ from sparsity.sampling import draw as sample
 from sparsity.series import Point, Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 
+# The figure `rows`.
 ROWS_GAMMAS = (1.0, 2.0, 3.0, 4.0)
 ROWS_SAMPLED = [16, 64, 256, 1024, 4096]
 REL_ERROR = 0.02  # of n_eff: a whole row is one draw
@@ -103,6 +104,7 @@ def draw_rows(data: Data, canvas: Canvas) -> None:
 
 ROWS = Figure.from_docstring(draw_rows.__doc__, "rows", compute_rows, draw_rows)
 
+# The figure `lengths`.
 CURVES = (
     *((relu2, -2.0, "relu2, β = −2γ"), (relu2, 0.0, "relu2, β = 0")),
     *((identity, 0.0, "identity, β = 0"), (identity, 2.0, "identity, β = 2γ")),
@@ -186,6 +188,7 @@ def draw_lengths(data: Data, canvas: Canvas) -> None:
 
 LENGTHS = Figure.from_docstring(draw_lengths.__doc__, "lengths", compute_lengths, draw_lengths)
 
+# The figure `phase`.
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
 LEVELS = {  # of n_eff, and the length at which a contour is named
     3: 100, 5: 3e6, 10: 1e8, 30: 1e9, 100: 1e10, 1e3: 1e11,
@@ -287,6 +290,7 @@ PHASE = Figure.from_docstring(
 )
 
 
+# The figure `decayed`.
 DECAYS = {1.0: "1", 0.999: "0.999", 0.99: "0.99", 0.9: "0.9", 0.5: "0.5"}
 
 

@@ -73,6 +73,7 @@ def draw_sinks(data: Data, canvas: Canvas) -> None:
 
 SINKS = Figure.from_docstring(draw_sinks.__doc__, "sinks", compute_sinks, draw_sinks)
 
+# The figure `mixing`: at its left against depth, at its right against length.
 LENGTH, DEPTH = 64, 18  # left: tokens, and most layers
 LAYERS, LONGEST = 8, 512  # right: layers, and most tokens
 COMMON, GAMMA = 0.25, 1.0

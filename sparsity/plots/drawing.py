@@ -220,7 +220,7 @@ _MOST_HEADROOM = 0.6  # of the axes, for a key
 
 
 def _in_sight(line: Series | None, ax: Axes) -> bool:
-    """Tell whether a line comes into the axes, above the thickness of the lower one."""
+    """Return whether a line comes into the axes, above the thickness of the lower one."""
     if line is None:
         return False
     at = np.isfinite(line.theory)

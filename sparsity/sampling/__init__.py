@@ -2,7 +2,7 @@
 
     estimate, draw, draw_each
       ├─ scalars, keys, features: estimators ─ samplers ─ proposals ─ supports
-      └─ whole rows: row_sampling ─ row_plans ─ row_sources
+      └─ whole rows: row_sampling, iid_rows ─ row_plans ─ row_sources
                        │
       running: when to stop, and what comes of it ─ combining: batches to an error bar
       batches: what a seed draws, chunk by chunk ─ devices: where, and how it is compiled

@@ -40,7 +40,7 @@ import numpy as np
 from sparsity.sampling.combining import Combined, combine
 from sparsity.sampling.devices import (
     CHUNK,
-    compiled,
+    program_of,
     replicated,
     runs_on_cpu,
     sharded,
@@ -164,36 +164,36 @@ def full_calls(sampler: Sampler, chunks: int) -> int:
 
 
 def _draw_batches(
-    sampler: Sampler, seed: jax.Array, numbers: jax.Array, arguments: Any, width: int
+    sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any, width: int
 ) -> Any:
-    """Draw the batches of these numbers, `width` at a time: [batches, 3, moments].
+    """Draw the batches of these indices, `width` at a time: [batches, 3, moments].
 
     `lax.map`, not `vmap`, goes over them: a vmap of all would hold the draws of all in memory.
     """
     key = jax.random.key(seed, impl=IMPL)
 
-    def batch(number: jax.Array) -> jax.Array:
+    def batch(index: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(fold_in(key, number), arguments)
+            return sampler(fold_in(key, index), arguments)
 
-    return jax.lax.map(batch, numbers, batch_size=width if width > 1 else None)
+    return jax.lax.map(batch, indices, batch_size=width if width > 1 else None)
 
 
-def _call(sampler: Sampler, seed: jax.Array, numbers: jax.Array, arguments: Any, fold: bool) -> Any:
+def _call(sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any, fold: bool) -> Any:
     """Draw the batches of one estimation, [batches, 3, moments], folded if asked."""
-    width = _batches_abreast(sampler, len(numbers))
+    width = _batches_abreast(sampler, len(indices))
 
-    def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
-        return _draw_batches(sampler, seed, numbers, arguments, width)
+    def share(indices: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
+        return _draw_batches(sampler, seed, indices, arguments, width)
 
-    drawn = replicated(sharded(share, 2)(numbers, seed, arguments))
+    drawn = replicated(sharded(share, 2)(indices, seed, arguments))
     if not fold:
         return drawn
     return fold_chunks(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64)))
 
 
 def _call_each(
-    sampler: Sampler, count: jax.Array, seeds: jax.Array, numbers: jax.Array, arguments: Any
+    sampler: Sampler, count: jax.Array, seeds: jax.Array, indices: jax.Array, arguments: Any
 ) -> Any:
     """Draw a chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
     width = _batches_abreast(sampler, CHUNK)
@@ -201,20 +201,20 @@ def _call_each(
     first = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, jax.random.key(0, impl=IMPL), first)
 
-    def share(numbers: jax.Array, count: jax.Array, seeds: jax.Array, arguments: Any) -> jax.Array:
+    def share(indices: jax.Array, count: jax.Array, seeds: jax.Array, arguments: Any) -> jax.Array:
         def draw(i: Any, found: jax.Array) -> jax.Array:
             own = jax.tree.map(lambda x: x[i], arguments)
-            batches = _draw_batches(sampler, seeds[i], numbers[:, i], own, width)
+            batches = _draw_batches(sampler, seeds[i], indices[:, i], own, width)
             return found.at[:, i].set(batches)
 
-        empty = jnp.zeros((*numbers.shape, *one.shape), one.dtype)
+        empty = jnp.zeros((*indices.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return replicated(sharded(share, 3)(numbers, count, seeds, arguments))
+    return replicated(sharded(share, 3)(indices, count, seeds, arguments))
 
 
-def _numbers(first: Any, count: int) -> np.ndarray:
-    """Return the numbers of `count` batches from each first one on, along the first axis."""
+def _indices(first: Any, count: int) -> np.ndarray:
+    """Return the indices of `count` batches from each first one on, along the first axis."""
     return np.add.outer(np.arange(count, dtype=np.uint32), np.asarray(first, dtype=np.uint32))
 
 
@@ -230,7 +230,7 @@ def dispatch_each(
         sampler: the sampler, of small batches.
         arguments: of each estimation, all of the same shapes.
         seeds: of each estimation.
-        firsts: number of the first batch of each.
+        firsts: index of the first batch of each.
 
     Returns:
         A function that waits for the chunks: float64 [CHUNK, 3, moments] each.
@@ -240,11 +240,11 @@ def dispatch_each(
         count = min(len(seeds) - start, ESTIMATIONS_PER_CALL)
         rows = [start + (i if i < count else 0) for i in range(ESTIMATIONS_PER_CALL)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
-        draw = compiled(_call_each, _level(sampler), sampler=sampler)
+        draw = program_of(_call_each, _level(sampler), sampler=sampler)
         drawn = draw(
             count=np.int32(count),
             seeds=np.array([seeds[i] for i in rows], dtype=np.uint32),
-            numbers=_numbers([firsts[i] for i in rows], CHUNK),
+            indices=_indices([firsts[i] for i in rows], CHUNK),
             arguments=to_host(own),
         )
         parts.append((count, drawn))
@@ -262,13 +262,13 @@ def dispatch_each(
 def collect(
     sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int, fold: bool = False
 ) -> np.ndarray:
-    """Draw `chunks`·CHUNK batches, from batch number `first` on.
+    """Draw `chunks`·CHUNK batches, from batch index `first` on.
 
     Args:
         sampler: the sampler; it compiles once for each of its values.
         arguments: its arguments, traced.
         seed: of the whole estimation.
-        first: number of the first batch.
+        first: index of the first batch.
         chunks: how many chunks.
         fold: whether each chunk is returned as one batch.
 
@@ -277,11 +277,11 @@ def collect(
     """
     sizes, parts = call_sizes(sampler), []
     fold_there = fold and sizes != (1,)  # an accelerator folds what it would have to send
-    draw = compiled(_call, _level(sampler), sampler=sampler, fold=fold_there)
+    draw = program_of(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
-        numbers = _numbers(first, count * CHUNK)
-        parts.append(draw(seed=np.uint32(seed), numbers=numbers, arguments=to_host(arguments)))
+        indices = _indices(first, count * CHUNK)
+        parts.append(draw(seed=np.uint32(seed), indices=indices, arguments=to_host(arguments)))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return fold_chunks(found) if fold and not fold_there else found

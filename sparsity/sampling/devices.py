@@ -121,8 +121,10 @@ def jitted(function: Callable[..., Any], level: int | None, **static: Any) -> Ca
     return jax.jit(work, compiler_options=sampler_options(level))
 
 
-def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> Callable[..., Any]:
-    """Do `jitted` one thread at a time: two that began together would compile the same twice."""
+def program_of(
+    function: Callable[..., Any], level: int | None, **static: Any
+) -> Callable[..., Any]:
+    """Return what `jitted` does; two threads that ask together would each compile the same."""
     with _ONE_THREAD:
         return jitted(function, level, **static)
 

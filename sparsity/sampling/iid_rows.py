@@ -1,4 +1,4 @@
-"""Rows of like tokens on a CPU: one program for all lengths, which are numbers that it is given.
+"""Rows of tokens of one law on a CPU: one program for all lengths, which it is given as numbers.
 
 To compile a sampler takes as long as to draw some fifty million tokens, so that a curve against the
 length would wait for XLA and little else if each length had a program of its own. Here the arrays
@@ -7,19 +7,15 @@ have the size of a batch, and where its rows lie in them is arithmetic.
 Token j of row r, of R rows, has slot jR + r. The second half of the slots is added to the first,
 and again, until one slot a row is left, with the sums of that row:
 
-    tokens   0 1 2 3 4           R slots each
-           + 3 4
-             0 1 2
-           + 2
-             0 1 + 1  ->  0      after ⌈log₂ n⌉ passes
+    tokens 0 1 2 3 4  ─>  0+3, 1+4, 2  ─>  0+3+2, 1+4  ─>  all five
 
-The numbers are those that `RowSampler` draws for such rows, and the results differ in rounding
-alone. An accelerator has a program for each length, as it would launch every pass by itself.
+The numbers are those that `RowSampler` draws for such rows, with JAX's default settings, and the
+results differ in rounding alone. An accelerator has a program for each length, as it would launch
+every pass by itself. So has a quantity of a user's own, which may want the length as a number.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,28 +52,15 @@ def _blocks(slots: Any, size: int = _SLOTS) -> Any:
     return (slots + size - 1) // size
 
 
-@functools.cache
-def takes_any_length(quantity: Quantity) -> bool:
-    """Return whether a quantity is a function of sums alone, and of a count that JAX traces."""
-    if quantity.whole:
-        return False
-    one = jnp.ones(1)
-    try:
-        jax.eval_shape(lambda n: quantity.of(RowSums(n, one, one, one, 0.0)), 1.0)
-    except TypeError:  # of Python's `if` and `math`, and NumPy's functions: they want a number
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class IidRowSampler:
-    """Whole rows of n ≤ LONGEST like tokens with Gaussian scores, under retention.
+    """Whole rows of n ≤ LONGEST tokens of one law with Gaussian scores, under retention.
 
     Moments: those of `RowSampler`.
 
     Args:
         kernel: any kernel of the score.
-        quantities: functions of the count and the sums of a row.
+        quantities: functions of the count and the sums of a row, with a count that is traced.
         dtype: of the draws.
         length: n. It is not compared, as the compiled program is given it with its arguments.
     """
@@ -106,7 +89,8 @@ class IidRowSampler:
     def _draw_pairs(self, key: jax.Array, law: Any, n: jax.Array, rows: jax.Array) -> _Sums:
         """Draw every token, and add those of the second half of a row to those of the first."""
         beta, gamma, rate = law
-        # Whole numbers below 2¹⁷ are divided exactly by way of floats, which is quicker.
+        # Division by way of floats is quicker, and exact below 2¹⁷: the half keeps quotients 1/(2R)
+        # away from whole numbers.
         per_row, kept = 1 / rows.astype("float32"), (n + 1) // 2
 
         def draw(block: Any, into: _Sums) -> _Sums:
@@ -134,7 +118,7 @@ class IidRowSampler:
         return jax.lax.fori_loop(np.uint32(0), _blocks(kept * rows), draw, empty)
 
     def _moments(self, sums: _Sums, log_scale: jax.Array, n: jax.Array, rows: jax.Array) -> Any:
-        """Return mean, mean square and maximum over rows, as `summary` does."""
+        """Return mean, mean square and maximum over rows, as `batches.summary` does."""
         count = n.astype(self.dtype)
 
         def add(block: Any, so_far: Any) -> Any:
@@ -157,7 +141,8 @@ class IidRowSampler:
         none = jnp.zeros(len(self.quantities) + 4, self.dtype)
         start = none, none, none - jnp.inf
         total, squares, highest = jax.lax.fori_loop(np.uint32(0), _blocks(rows, _ROWS), add, start)
-        return jnp.stack([total / rows, squares / rows, highest])
+        drawn = rows.astype(self.dtype)
+        return jnp.stack([total / drawn, squares / drawn, highest])
 
 
 def _sum(one: _Sums, other: _Sums) -> _Sums:

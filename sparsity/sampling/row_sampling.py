@@ -5,6 +5,8 @@ of the quantities are applied to the sums. Theory and sampling share the kernel'
 steps and the quantities, and nothing else.
 
     row, n ─> plan_rows ─> Source, its numbers, scale ─> RowSampler ─> run ─> DrawnRows ─> Estimate
+
+Rows of one law, up to `iid_rows.LONGEST` tokens, have the `IidRowSampler` there in its place.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from sparsity.rows.row import Row
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import Sampler, batch_size, summary
 from sparsity.sampling.devices import runs_on_cpu, token_sums
-from sparsity.sampling.iid_rows import LONGEST, IidRowSampler, takes_any_length
+from sparsity.sampling.iid_rows import LONGEST, IidRowSampler
 from sparsity.sampling.row_plans import RowPlan, plan_rows
 from sparsity.sampling.row_sources import DistinctTokens, IidTokens, Source
 from sparsity.sampling.running import Run, Sampling, conclude, run
@@ -307,19 +309,16 @@ def _sampler_of(
     law, log_unit, log_scale = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
-    n, gaussian = source.length, source == IidTokens(source.length)
-    if (
-        isinstance(kernel, Kernel)
-        and gaussian
-        and n <= LONGEST
-        and all(map(takes_any_length, known))
-        and runs_on_cpu()
-    ):
-        one = IidRowSampler(kernel, known, real.name, n)
-        return one, (law, log_scale, np.uint32(n), np.uint32(one.size))
+    n, scalar_normal = source.length, source == IidTokens(source.length)
+    # A definition of a user's own may want the length as a number.
+    sums_alone = all(q in quantities.ALL and not q.whole for q in known)
+    held = scalar_normal and sums_alone and n <= LONGEST
+    if held and isinstance(kernel, Kernel) and runs_on_cpu():
+        any_length = IidRowSampler(kernel, known, real.name, n)
+        return any_length, (law, log_scale, np.uint32(n), np.uint32(any_length.size))
     size = batch_size(source.length * source.width)
-    every = RowSampler(kernel, source, known, sinks, size, real.name, plan.gate, plan.needle)
-    return every, (law, log_unit, log_scale)
+    this_length = RowSampler(kernel, source, known, sinks, size, real.name, plan.gate, plan.needle)
+    return this_length, (law, log_unit, log_scale)
 
 
 def sample_rows(

@@ -22,7 +22,7 @@ from sparsity.arguments import check_seed, function, instance, number, whole
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
-from sparsity.sampling.devices import compiled, resolve_dtype
+from sparsity.sampling.devices import program_of, resolve_dtype
 from sparsity.sampling.random_numbers import normal
 from sparsity.stacks.collapse import collapse
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_ONE_CALL
@@ -217,7 +217,7 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     key, (bare, numbers) = jax.random.key(seed, impl="threefry2x32"), _split(stack)
     if isinstance(key, Tracer):  # a part of another program
         return _draw(bare, numbers, key, name)
-    one = compiled(
+    one = program_of(
         _draw, LLVM_FOR_ONE_CALL if normals <= _FEW else LLVM_FOR_LONG_RUNS, stack=bare, dtype=name
     )
     return one(numbers=numbers, key=key)
@@ -286,6 +286,6 @@ def sampled(
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
     bare, numbers = _split(stack)
-    several = compiled(_sampled, LLVM_FOR_LONG_RUNS, stack=bare, dtype=name, measure=measure)
+    several = program_of(_sampled, LLVM_FOR_LONG_RUNS, stack=bare, dtype=name, measure=measure)
     found = several(numbers=numbers, keys=keys)
     return type(found)(*(np.asarray(x, np.float64) for x in found))

@@ -7,9 +7,9 @@ the one to check against.
 
 The functions of flash_attn take heads behind tokens, [batch, tokens, heads, dim], or texts behind
 each other without padding, [tokens of all texts, heads, dim], with the places where each begins.
-Queries stand at the end of the keys: the last query is level with the last key, in causal masks,
-windows and ALiBi. An argument that is not known here and not left at its default makes the call
-unseen.
+Their queries stand at the end of the keys: the last query is level with the last key, in causal
+masks, windows and ALiBi. An argument of theirs that is not known here and not left at its default
+makes the call unseen.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def refuse_unreadable(*tensors: Any) -> None:
             raise Unseen("runs inside a transform of torch.func, where no numbers are") from None
 
 
-# The package, its file of functions, and what its third version is called.
+# The package flash_attn, its file of functions, and what its third version is called.
 _FLASH_HOMES = ("flash_attn", "flash_attn.flash_attn_interface", "flash_attn_interface")
 _FLASH_READ = {
     "q", "k", "v", "kv", "qkv",
@@ -245,7 +245,7 @@ _FLASH_WITHOUT_EFFECT = {
 
 
 def flash_functions() -> Iterator[tuple[dict[str, Any], str]]:
-    """Iterate over where the functions of the package are, if it is imported: dictionary, name."""
+    """Iterate over where functions of flash_attn are, if it is imported: dictionary, name."""
     for home in _FLASH_HOMES:
         names = vars(sys.modules[home]) if sys.modules.get(home) else {}
         for name in [key for key in names if key.startswith("flash_attn_")]:
@@ -254,7 +254,7 @@ def flash_functions() -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def read_flash(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
-    """Read a call of any function of the package, by the names of its arguments."""
+    """Read a call of any function of flash_attn, by the names of its arguments."""
     torch, named = library("torch", "torch"), arguments_by_name(function, args, kwargs)
     _refuse_unread_arguments(function, named)
     q, k, v = _queries_keys_values(named)

@@ -80,7 +80,7 @@ def refined(u: Any) -> Any:
     return xp.maximum(fine, xp.full_like(fine, 2.0**-46))
 
 
-END = math.sqrt(3)  # of x, whose variance END²/3 is 1
+END = math.sqrt(3)  # uniform x is in ±END, of variance END²/3 = 1
 
 
 @dataclass(frozen=True)

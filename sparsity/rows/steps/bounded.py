@@ -17,7 +17,8 @@ from sparsity.kernels.symbols import s
 from sparsity.rows.scores.laws import Scores
 from sparsity.rows.tokens import AlikeStep, Step, Tokens
 
-_PROBED = (2, 10**12)  # lengths: a temperature acts from the trained length on
+# Lengths at which `refuse_after_cap` tries a step: a temperature changes nothing in short rows.
+_PROBED = (2, 10**12)
 
 
 @dataclass(frozen=True)

@@ -184,11 +184,12 @@ class Rope(RotaryStep):
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))
 
 
+# Of t = max(τ, 0), τ ~ N(center, spread²):
 _FAR = 30.0  # spreads from zero at which t is normal and e^(−z²/2) nearly no number
 
 
-def rectified(center: float, spread: float) -> tuple[float, float]:
-    """Return the mean and the variance of t."""
+def rectified_moments(center: float, spread: float) -> tuple[float, float]:
+    """Return the mean and the variance of t = max(τ, 0), τ ~ N(center, spread²)."""
     z = center / spread
     density, below = np.exp(-z * z / 2) / np.sqrt(2 * np.pi), ndtr(-z)
     more = density - z * below  # E t = spread·(z + more), without cancellation for large z
@@ -201,7 +202,7 @@ def rectified(center: float, spread: float) -> tuple[float, float]:
 
 
 def log_exp_mean(z: float, x: np.ndarray) -> np.ndarray:
-    """Return the logarithm of E e^(xt/spread), z = center/spread, x real or complex.
+    """Return the logarithm of E e^(xt/spread) of that t, z = center/spread, x real or complex.
 
     E e^(xt/spread) = Φ(−z) + e^(−z²/2) · e^(w²/2) Φ(w), w = z + x.
     """
@@ -284,12 +285,12 @@ class Coca(RotaryStep):
 
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
         """Return β_m = E t Σ_i c_i."""
-        mean, _ = rectified(self.center, self.spread)
+        mean, _ = rectified_moments(self.center, self.spread)
         return mean * self.coefficients(distance, length).sum(axis=-1)
 
     def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
         """Return γ_m = √(Var t Σ_i c_i²)."""
-        _, variance = rectified(self.center, self.spread)
+        _, variance = rectified_moments(self.center, self.spread)
         return np.sqrt(variance * (self.coefficients(distance, length) ** 2).sum(axis=-1))
 
     def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:

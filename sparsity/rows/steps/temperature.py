@@ -2,8 +2,8 @@
 
 Each rule is a step of its own; `Temperature` names them by the models that use them:
 `Temperature.llama4()`, or `temperature:llama4` at the prompt. A row of n keys is that of a query at
-position n − 1, counted from 0. `LengthBias`, the −ln n of sigmoid attention, is added in place of
-multiplied.
+position n − 1, counted from 0. `LengthBias`, the −ln n of sigmoid attention, is added to the
+scores.
 """
 
 from __future__ import annotations
