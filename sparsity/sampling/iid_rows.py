@@ -29,7 +29,7 @@ from sparsity.quantities import Quantity, RowSums
 from sparsity.sampling.batches import NORMALS_PER_BATCH, batch_size
 from sparsity.sampling.random_numbers import fold_in, normal_of, words_of_each
 
-LONGEST = NORMALS_PER_BATCH // batch_size(NORMALS_PER_BATCH)  # longer rows have larger batches
+MOST_TOKENS = NORMALS_PER_BATCH // batch_size(NORMALS_PER_BATCH)  # longer rows have larger batches
 _SLOTS = 2**11  # worked on at once: twice as many are as fast, four times as many a tenth slower
 _ROWS = 2**10  # whose quantities are computed at once: the few of long rows waste little
 _HELD = NORMALS_PER_BATCH + _SLOTS  # so that the last slots can be worked on like all others
@@ -38,6 +38,7 @@ _Sums = tuple[jax.Array, jax.Array, jax.Array]  # log of the largest |a|, Σ|a| 
 
 
 def _write(arrays: _Sums, values: Any, at: Any) -> Any:
+    """Return the arrays with values put in from a slot on."""
     return tuple(
         jax.lax.dynamic_update_slice(array, value, (at,))
         for array, value in zip(arrays, values, strict=True)
@@ -45,16 +46,18 @@ def _write(arrays: _Sums, values: Any, at: Any) -> Any:
 
 
 def _read(arrays: _Sums, at: Any, count: int = _SLOTS) -> Any:
+    """Return what stands in the arrays from a slot on."""
     return tuple(jax.lax.dynamic_slice(array, (at,), (count,)) for array in arrays)
 
 
 def _blocks(slots: Any, size: int = _SLOTS) -> Any:
+    """Return how many blocks hold so many slots."""
     return (slots + size - 1) // size
 
 
 @dataclass(frozen=True)
 class IidRowSampler:
-    """Whole rows of n ≤ LONGEST tokens of one law with Gaussian scores, under retention.
+    """Whole rows of n ≤ MOST_TOKENS tokens of one law with Gaussian scores, under retention.
 
     Moments: those of `RowSampler`.
 
@@ -102,8 +105,8 @@ class IidRowSampler:
                 return words_of_each(key, row * n + j, self.dtype)
 
             def log_weight(token: tuple[jax.Array, jax.Array]) -> jax.Array:
-                j, words = token
-                log_f = jax_log_abs(self.kernel)(beta + gamma * normal_of(words))
+                j, drawn = token
+                log_f = jax_log_abs(self.kernel)(beta + gamma * normal_of(drawn))
                 return jnp.where(j < n, log_f - (n - 1 - j).astype(self.dtype) * rate, -jnp.inf)
 
             # One half after the other: of both at once XLA would draw anew for each sum. Words

@@ -6,7 +6,7 @@ steps and the quantities, and nothing else.
 
     row, n ─> plan_rows ─> Source, its numbers, scale ─> RowSampler ─> run ─> DrawnRows ─> Estimate
 
-Rows of one law, up to `iid_rows.LONGEST` tokens, have the `IidRowSampler` there in its place.
+Rows of one law, up to `iid_rows.MOST_TOKENS` tokens, have the `IidRowSampler` there in its place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sparsity.rows.row import Row
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import Sampler, batch_size, summary
 from sparsity.sampling.devices import runs_on_cpu, token_sums
-from sparsity.sampling.iid_rows import LONGEST, IidRowSampler
+from sparsity.sampling.iid_rows import MOST_TOKENS, IidRowSampler
 from sparsity.sampling.row_plans import RowPlan, plan_rows
 from sparsity.sampling.row_sources import DistinctTokens, IidTokens, Source
 from sparsity.sampling.running import Run, Sampling, conclude, run
@@ -312,8 +312,8 @@ def _sampler_of(
     n, scalar_normal = source.length, source == IidTokens(source.length)
     # A definition of a user's own may want the length as a number.
     sums_alone = all(q in quantities.ALL and not q.whole for q in known)
-    held = scalar_normal and sums_alone and n <= LONGEST
-    if held and isinstance(kernel, Kernel) and runs_on_cpu():
+    fits = scalar_normal and sums_alone and n <= MOST_TOKENS
+    if fits and isinstance(kernel, Kernel) and runs_on_cpu():
         any_length = IidRowSampler(kernel, known, real.name, n)
         return any_length, (law, log_scale, np.uint32(n), np.uint32(any_length.size))
     size = batch_size(source.length * source.width)
