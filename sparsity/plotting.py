@@ -8,6 +8,7 @@ state is touched.
 
 from __future__ import annotations
 
+import bisect
 import io
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -178,13 +179,20 @@ def headline(figure: Figure, title: str, subtitle: str, soft: str = GREY) -> flo
 def _wrap(text: Any) -> int:
     """Break a text into lines that fit on its figure, and return how many."""
     figure, words = text.get_figure(root=True), text.get_text().split(" ")
-    room, lines = 0.96 * figure.bbox.width, [words[0]]
-    for word in words[1:]:
-        text.set_text(f"{lines[-1]} {word}")
-        if text.get_window_extent().width > room:
-            lines.append(word)
-        else:
-            lines[-1] = text.get_text()
+    room, lines = 0.96 * figure.bbox.width, []
+
+    def is_too_wide(count: int) -> bool:
+        text.set_text(" ".join(words[:count]))
+        return text.get_window_extent().width > room
+
+    while words:
+        # To measure a text takes a millisecond: most fit whole, and of the others each line is
+        # found by bisection.
+        count = len(words)
+        if is_too_wide(count):
+            count = 1 + bisect.bisect_left(range(2, count), True, key=is_too_wide)
+        lines.append(" ".join(words[:count]))
+        words = words[count:]
     text.set_text("\n".join(lines))
     if (width := text.get_window_extent().width) > room:  # one word is too long
         text.set_fontsize(text.get_fontsize() * room / width)

@@ -1,6 +1,7 @@
 import csv
 import importlib
 import io
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -571,6 +572,25 @@ def test_the_contours_of_the_phase_figure_are_those_of_the_exact_law(data):
     assert series[-3].theory == pytest.approx(np.full(20, np.sqrt(0.5)))
     assert series[-2].theory == pytest.approx(np.full(20, np.sqrt(2)))
     assert render(figure, series)["png"][:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(("count", "several"), [(1, False), (4, False), (30, True), (90, True)])
+def test_lines_of_a_headline_are_as_full_as_fits(count, several):
+    canvas = Canvas(figsize=(5, 3))
+    words = ["attention"[: 1 + 7 * i % 9] for i in range(count)]
+    plotting.headline(canvas, " ".join(words), "")
+    (text,) = canvas.texts
+    lines, room = text.get_text().split("\n"), 0.96 * canvas.bbox.width
+
+    def width(line):
+        text.set_text(line)
+        return text.get_window_extent().width
+
+    assert " ".join(lines).split(" ") == words
+    assert (len(lines) > 1) == several
+    assert all(width(line) <= room for line in lines)
+    for line, following in itertools.pairwise(lines):
+        assert width(f"{line} {following.partition(' ')[0]}") > room
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
