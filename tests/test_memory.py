@@ -90,7 +90,8 @@ def _bounded_caches():
 def older():
     """The bounded caches there are; the collector leaves all older objects out from here on.
 
-    To look through a million of them, some sixty times, would take most of this file's time.
+    After other tests there are a million of them: to look through them before and after each round
+    of calls would take most of this file's time.
     """
     for call in _CALLS.values():
         call(0)  # imports what it needs
