@@ -19,7 +19,7 @@ from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.crosscheck.verify import verify
 from sparsity.errors import InputError
 from sparsity.figures import Plate
-from sparsity.output import folder, json_text, refuse_pipe, write, write_together
+from sparsity.output import folder, json_text, require_regular_file, write, write_together
 from sparsity.reading import json_file
 from sparsity.results import Estimate
 from sparsity.tasks import TaskExecutor, cores
@@ -109,7 +109,8 @@ def page(folder: str | os.PathLike[str]) -> Path:
         InputError: one of the files is not there, or cannot be read.
     """
     home = Path(folder)
-    refuse_pipe(home)
+    for file in home.glob("*"):
+        require_regular_file(file, "out")
     last = home / "index.html"
     if last.exists() and last.read_bytes().startswith(UNFINISHED.encode()):
         fix = "its last run did not finish; run `sparsity reproduce` to the end"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsity.errors import InputError
-from sparsity.output import netcdf_bytes, part_of, refuse_unwritable, unwritable_error, write
+from sparsity.output import folder_beside, netcdf_bytes, refuse_unwritable, write
 
 if TYPE_CHECKING:
     import xarray
@@ -60,15 +60,12 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     dataset = dataset.drop_encoding()  # of the file that it was opened from
     if place.suffix.lower() == ".zarr":
         # No rename replaces a folder that is not empty: the old one is moved away first, and goes
-        # with the folder of parts.
-        try:
-            with part_of(place, as_folder=True) as part:
-                dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)
-                if place.exists():
-                    os.replace(place, part / "old")
-                os.replace(part / "new", place)
-        except OSError as error:
-            raise unwritable_error(place, error) from None
+        # with the folder beside it.
+        with folder_beside(place) as home:
+            dataset.to_zarr(home / "new", mode="w", zarr_format=2, consolidated=True)
+            if place.exists():
+                os.replace(place, home / "old")
+            os.replace(home / "new", place)
     elif place.suffix.lower() == ".csv":
         # Of one cell there is no dimension to make rows of.
         table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import folder, json_text, refuse_pipe, write
+from sparsity.output import folder, json_text, require_regular_file, write
 from sparsity.reading import json_file
 from sparsity.sweeps.blocks import (
     MANIFEST,
@@ -100,8 +100,9 @@ class Store(Blocks):
         self.path = Path(path)
         with system_refusals(self.path):
             folder(self.path, "store")
-            for each in (self.path, self.path / MANIFEST):
-                refuse_pipe(each, "store")
+            for home in (self.path, self.path / MANIFEST):
+                for file in home.glob("*"):
+                    require_regular_file(file, "store")
             # Of two runs that start at once the second finds the request of the first.
             with _locked(self.path, wait=True):
                 self._claim(describe_request(request))
