@@ -16,8 +16,6 @@ from sparsity.attention.fused import fused_rows as fused_rows
 from sparsity.attention.largest_logit import largest_logit as largest_logit
 from sparsity.attention.largest_logit import qk_clip as qk_clip
 from sparsity.attention.measurement import measure as measure
-from sparsity.attention.measurement.probing import Probed as Probed
-from sparsity.attention.measurement.probing import probe as probe
 from sparsity.attention.monitoring import monitor as monitor
 from sparsity.attention.streaming import stream as stream
 from sparsity.claims_ledger import claims as claims
@@ -103,7 +101,6 @@ __all__ = [
     "NeedleAbove",
     "NoClosedForm",
     "NtkScaling",
-    "Probed",
     "QKNorm",
     "Rope",
     "Row",
@@ -147,7 +144,6 @@ __all__ = [
     "n_eff",
     "needle_capacity",
     "plot",
-    "probe",
     "qk_clip",
     "regime",
     "report",

@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import mixers
 import numpy as np
 
-from sparsity import InputError, measure, probe
+from sparsity import InputError, measure
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.hugging_face import measure_transformers
 
@@ -290,11 +289,7 @@ def _deviation(layer, a, seen=None) -> float:
 
 
 def way_out(name: str, model, ids, refusal: str) -> str:
-    """What became of the way out that a refusal names: "works" with a deviation, or why not.
-
-    Raises:
-        LookupError: the refusal names none that can be tried.
-    """
+    """What became of the way out that a refusal names: "works" with a deviation, or why not."""
     if "get_encoder" in refusal:
         ways = []
         for part in (model.get_encoder(), model.get_decoder()):
@@ -306,16 +301,7 @@ def way_out(name: str, model, ids, refusal: str) -> str:
         verdict, why = judge(name, build(name, "eager"), ids)
         assert verdict == "equal", (verdict, why)
         return f"works, eager: {why}"
-    if "probe(" in refusal and name in mixers.MIXERS:
-        found = probe(mixers.MIXERS[name](model, ids), T)
-        return f"works, probe: n_eff {found.mean:.1f} ± {found.mean_stderr:.1f}"
-    if "probe(" in refusal and name in mixers.OF_THEIR_OWN:
-        q, k = mixers.queries_and_keys(model, ids)
-        s = (q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])).astype(float)
-        a = np.exp(s - s.max(-1, keepdims=True))
-        data = measure(queries=q, keys=k, causal=False)
-        off, kind = [_deviation(data.isel(layer=0), a / a.sum(-1, keepdims=True))], "q and k"
-    elif any(way in refusal for way in ("measure(attention=", "the weights of each to measure(")):
+    if any(way in refusal for way in ("measure(attention=", "the weights of each to measure(")):
         off, kind = [], "weights"
         given = everything(model, ids, refusal)
         hooked = re.search("forward hook on ([^ ]+)", refusal)
@@ -326,7 +312,7 @@ def way_out(name: str, model, ids, refusal: str) -> str:
             data = measure(attention=rows, causal=False, mask=a > 0, **one)
             off.append(_deviation(data.isel(layer=0), a, a > 0))
     else:
-        raise LookupError(f"no way out that can be tried: {refusal}")
+        return f"none: {refusal}"  # it forms no weights, or shows nothing of its own
     assert max(off) < TOLERANCE, off
     return f"works, {kind}: {max(off):.1e}"
 

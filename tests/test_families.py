@@ -43,7 +43,7 @@ def test_some_families_are_measured_as_their_own_weights_are_or_refused():
     counts = Counter(verdict for verdict, _ in verdicts.values())
     assert counts == {"equal": 30, "refused": 17}, verdicts
     assert sorted(ways) == REFUSED
-    assert all(way.startswith("works") for way in ways.values()), ways
+    assert all(way.startswith(("works", "none")) for way in ways.values()), ways
 
 
 @pytest.mark.parametrize("chosen", [["bert", "gemma2", "gpt_neo", "gpt_oss", "llama", "mpt"]])
@@ -61,5 +61,5 @@ def test_every_family_is_measured_as_its_own_weights_are_or_refused(implementati
     counts = Counter(verdict for verdict, _ in verdicts.values())
     assert set(counts) <= {"equal", "refused"}, verdicts
     assert counts["equal"] >= least, verdicts
-    assert all(way.startswith("works") for way in ways.values()), ways
+    assert all(way.startswith(("works", "none")) for way in ways.values()), ways
     assert counts.total() > least + 5

@@ -487,15 +487,6 @@ CALLS = [
         seed=(0, "whole"),
     ),
     _call("models.load", sparsity.attention.checkpoints.load, path=("none.gguf", "")),
-    _call(
-        "probe",
-        sparsity.probe,
-        mixer=(lambda v: v, "function"),
-        length=(4, "wholes"),
-        probes=(8, "whole"),
-        nonnegative=(False, "flag"),
-        seed=(0, "whole"),
-    ),
     _call("stream", sparsity.stream, True, **STREAMED),
     _call(
         "streaming.spaced",
@@ -716,7 +707,7 @@ CALLS = [
 
 NOT_CALLED = {
     "results that the library makes": {
-        *("Estimate", "Evaluation", "Exact", "Probed", "ledger.Records", "models.Checkpoint"),
+        *("Estimate", "Evaluation", "Exact", "ledger.Records", "models.Checkpoint"),
         *("figures.Figure", "figures.Plate", "streaming.Statistic", "streaming.Sums"),
         *("stacks.collapse.Collapse", "stacks.collapse.Neighbours", "stacks.mixing.Layers"),
         *("stacks.mixing_law.RowMoments", "kernels.Law", "monitoring.Crossing"),

@@ -1,14 +1,9 @@
-"""QK-norm with gains: γ, the bound and the law, from whole queries and keys and from weights."""
+"""QK-norm with gains: γ, the bound and the law, from whole queries and keys."""
 
-import json
-
-import gguf
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
-from sparsity import InputError, QKNorm, Row, describe, exact
-from sparsity.attention.checkpoints.checkpoint import library
+from sparsity import InputError, QKNorm, Row, exact
 
 D = 8
 RNG = np.random.default_rng(11)
@@ -118,118 +113,3 @@ def test_a_row_takes_the_gamma_of_gains_unless_it_has_one():
     ):
         with pytest.raises(InputError, match=match):
             make()
-
-
-def config(model_type, layers=3, heads=4, **fields):
-    return {
-        "model_type": model_type, "num_hidden_layers": layers, "num_attention_heads": heads,
-        "hidden_size": heads * D, "head_dim": D, "max_position_embeddings": 64, "rope_theta": 1e4,
-        **fields,
-    }  # fmt: skip
-
-
-def stored(layers, prefix="model", less=0.0, width=D):
-    """Gains of each layer, and their tensors with `less` taken off."""
-    rng = np.random.default_rng(3)
-    gains = rng.uniform(0.5, 2.0, (layers, 2, width))
-    names = {
-        f"{prefix}.layers.{i}.self_attn.{which}_norm.weight": (gains[i, j] - less).astype("f")
-        for i in range(layers)
-        for j, which in enumerate("qk")
-    }
-    return gains.astype("f").astype(float), names
-
-
-@pytest.mark.parametrize(("family", "less"), [("qwen3", 0.0), ("gemma3_text", 1.0)])
-def test_describe_reads_gains_beside_the_configuration(family, less, tmp_path):
-    gains, tensors = stored(3, less=less)
-    (tmp_path / "config.json").write_text(json.dumps(config(family)))
-    assert describe(tmp_path).gamma == (pytest.approx(1.0),)  # no weights yet: unit gains
-    save_file(tensors, tmp_path / "model-00001-of-00001.safetensors")
-    wanted = np.sqrt(((gains[:, 0] * gains[:, 1]) ** 2).sum(-1)) / D**0.5
-    for source in (tmp_path, tmp_path / "config.json"):
-        found = describe(source, lengths=(64, 512))
-        assert found.gamma == (pytest.approx(np.median(wanted), rel=1e-6),)
-        row = Row("exp", gamma=found.gamma[0], scores=QKNorm(D))
-        assert found.rows == (row,)
-        assert found.n_eff[0, 1] == float(exact(row, length=512))
-        assert (
-            abs(found.n_eff[0, 1] / float(exact("exp", gamma=found.gamma[0], length=512)) - 1)
-            > 0.05
-        )
-        (note,) = (note for note in found.notes() if "gains" in note)
-        assert f"median {np.median(wanted):.3g}" in note
-        assert f"|s| ≤ {D**0.5 * (gains[:, 0] * gains[:, 1]).max():.3g}" in note
-    assert describe(tmp_path, gamma=2.0).gamma == (2.0,)
-    (tmp_path / "x.safetensors").write_bytes(b"none")
-    with pytest.raises(InputError, match="weights that cannot be read"):
-        describe(tmp_path)
-
-
-def test_gains_of_other_norms_are_not_taken_for_those_of_a_head(tmp_path):
-    _, tensors = stored(3, width=4 * D)
-    (tmp_path / "config.json").write_text(json.dumps(config("olmo2")))
-    save_file(tensors, tmp_path / "model.safetensors")
-    found = describe(tmp_path)
-    assert found.rows == (Row("exp", gamma=found.gamma[0]),)
-    assert found.gamma == (pytest.approx(1.0),)
-    assert any("not of each head alone" in note for note in found.notes())
-    _, some = stored(2)  # of three layers
-    (tmp_path / "config.json").write_text(json.dumps(config("qwen3")))
-    save_file(some, tmp_path / "model.safetensors")
-    assert describe(tmp_path).gamma == (pytest.approx(1.0),)
-
-
-def test_describe_reads_gains_of_a_gguf_file(tmp_path):
-    gains, _ = stored(2)
-    path = tmp_path / "tiny.gguf"
-    writer = gguf.GGUFWriter(path, "qwen3")
-    writer.add_context_length(64)
-    writer.add_embedding_length(4 * D)
-    writer.add_block_count(2)
-    writer.add_head_count(4)
-    writer.add_key_length(D)
-    writer.add_rope_freq_base(1e4)
-    for i in range(2):
-        for j, which in enumerate("qk"):
-            writer.add_tensor(f"blk.{i}.attn_{which}_norm.weight", gains[i, j].astype("f"))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    wanted = np.sqrt(((gains[:, 0] * gains[:, 1]) ** 2).sum(-1)) / D**0.5
-    assert describe(path).gamma == (pytest.approx(np.median(wanted), rel=1e-6),)
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("kind", ["Qwen3", "Gemma3Text"])
-def test_gamma_and_bound_are_those_of_the_modules_of_transformers(kind, tmp_path):
-    """Scores of random vectors through the model's own norms, from a model that it saved."""
-    torch, hf = library("torch"), library("transformers")
-    torch.manual_seed(0)
-    sizes = dict(vocab_size=50, hidden_size=32, intermediate_size=16, num_hidden_layers=2,
-                 num_attention_heads=4, num_key_value_heads=2, head_dim=D)  # fmt: skip
-    model = getattr(hf, kind.replace("Text", "") + "ForCausalLM")(
-        getattr(hf, f"{kind}Config")(**sizes)
-    )
-    for layer in model.model.layers:
-        for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
-            norm.weight.data = torch.rand(D) * 1.5
-    model.save_pretrained(tmp_path)
-    found, tried = describe(tmp_path, lengths=(16,)), 0
-    for layer, own in zip(found.kinds, found.gamma, strict=True):
-        gamma, most = [], 0.0
-        for number in layer.layers:
-            attention = model.model.layers[number].self_attn
-            q, k = torch.randn(2, 200_000, D)
-            with torch.no_grad():
-                s = (attention.q_norm(q) * attention.k_norm(k)).sum(-1).double().numpy()
-            s *= attention.scaling
-            error = (s**2).std() / np.sqrt(len(s))
-            gamma.append((s**2).mean() ** 0.5)
-            most = max(most, np.abs(s).max())
-            tried += 1
-        assert own == pytest.approx(np.median(gamma), abs=4.5 * error / own)
-        bound = float(next(x for x in layer.notes if "gains" in x).split("≤ ")[1])
-        assert 0.4 * bound < most <= bound * 1.01
-    assert tried == 2

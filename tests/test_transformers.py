@@ -430,6 +430,6 @@ def test_a_model_that_shows_nothing_is_refused_with_the_way_out():
 
     model.forward = silent.__get__(model)
     model.forward.__func__.__signature__ = __import__("inspect").signature(inner)
-    with pytest.raises(InputError, match=r"probe\(mixer, length\).*give q and k to measure"):
+    with pytest.raises(InputError, match="give q and k to measure"):
         measure_transformers(model, IDS)
     assert torch.is_grad_enabled()

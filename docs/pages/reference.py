@@ -77,7 +77,7 @@ ALL: tuple[Part, ...] = (
                 "sweep",
                 "design",
             ),
-            *("sink_logit", "regime", "plot", "explore", "claims", "measure", "probe"),
+            *("sink_logit", "regime", "plot", "explore", "claims", "measure"),
             *("describe", "from_lse", "fused_rows", "largest_logit", "qk_clip"),
         ),
     ),
@@ -141,7 +141,7 @@ ALL: tuple[Part, ...] = (
         "What the instruments return, and what they refuse.",
         "sparsity",
         (
-            *("Evaluation", "Exact", "Estimate", "Probed", "derivation.Derivation"),
+            *("Evaluation", "Exact", "Estimate", "derivation.Derivation"),
             *("derivation.Limit", "derivation.Case", "exact_law.regimes.Regime"),
             *("crosscheck.outcome.CrossCheck", "crosscheck.outcome.Cell"),
             *("crosscheck.outcome.ExactCell", "design_search.answer.Design"),

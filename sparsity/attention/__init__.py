@@ -1,9 +1,9 @@
-"""What real attention does: streamed, measured, monitored and probed, with the theory beside it.
+"""What real attention does: streamed, measured and monitored, with the theory beside it.
 
 `streaming` takes sums over rows block by block, `measurement` reads whole matrices and models,
 `monitoring` watches a training run, `checkpoints` reads models from files; `claims`, `figures` and
 `page` say what a measurement shows, which `job` makes and writes. `describe` makes rows of the
-theory from a configuration alone (`configuration`, by `settings`; `qk_gains` from the weights),
+theory from a configuration alone (`configuration`, by `settings`),
 `fused` and `largest_logit` are instruments by themselves. Nothing of the theory imports this
 package.
 """

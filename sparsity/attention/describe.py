@@ -18,7 +18,6 @@ from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints import gguf_file
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
-from sparsity.attention.qk_gains import Gains, read_gains, with_gains
 from sparsity.attention.settings import yarn_amplitude
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
@@ -153,8 +152,8 @@ def describe(
     Args:
         config: a `config.json`, a folder that has one, a GGUF file, or the fields themselves.
         gamma: the spread of scores before temperature, cap and window, as measured; None is, under
-            QK-norm, that of its gains, from weights beside the configuration (the median over
-            layers), or of gains 1 without them; else the median of SmolLM2's heads.
+            QK-norm, that of gains 1 (`QKNorm.from_gains` has that of others); else the median of
+            SmolLM2's heads.
         lengths: n of the table.
 
     Returns:
@@ -168,38 +167,17 @@ def describe(
     kinds = layer_kinds(fields)
     own = fields.get("text_config")
     family = str((own if isinstance(own, Mapping) else fields).get("model_type", "unknown"))
-    learned: tuple[float | None, ...] = (None,) * len(kinds)
-    if not isinstance(config, Mapping) and any(kind.sphere for kind in kinds):
-        gains = _gains(Path(config), family)
-        kinds, learned = zip(*(with_gains(kind, gains) for kind in kinds), strict=True)
     given = None if gamma is None else float(GAMMA.one(gamma))
     asked = LENGTH.check(lengths).ravel()
     if not asked.size or asked.size > MAX_LENGTHS:
         fix = f"give from one to {MAX_LENGTHS} row lengths"
         raise InputError("lengths", f"{asked.size} lengths", fix)
     ns = tuple(int(n) for n in asked)
-    # γ as given; else from the gains in the weights; else that of QK-norm with gains 1; else a
-    # guess.
-    each = zip(kinds, learned, strict=True)
-    spreads = tuple(given or own or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind, own in each)
+    # γ as given; else that of QK-norm with gains 1; else a guess.
+    spreads = tuple(given or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind in kinds)
     each = zip(kinds, spreads, strict=True)
     found = np.array([[_n_eff(kind, spread, n) for n in ns] for kind, spread in each])
     return Description(family, kinds, spreads, ns, found.reshape(len(kinds), len(ns)))
-
-
-def _gains(path: Path, family: str) -> Gains:
-    """Return the gains beside a configuration; none where there are no weights.
-
-    Raises:
-        InputError: weights that cannot be read, or whose library is not installed.
-    """
-    try:
-        return read_gains(path, family)
-    except InputError:
-        raise
-    except Exception as error:  # of safetensors and GGUF: each has its own errors
-        fix = "has weights that cannot be read; give the configuration file from elsewhere"
-        raise InputError("config", path, fix) from error
 
 
 def _n_eff(kind: LayerKind, gamma: float, n: int) -> float:

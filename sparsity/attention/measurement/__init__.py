@@ -20,7 +20,7 @@ A model's q and k, or its weights, become a dataset this way:
               └─ corpus             many texts, kept as `summaries` that merge
 
 `texts` cuts texts into windows of tokens, `runs` keeps what is finished of a long run, `heads`
-takes the scores of heads apart, and `probing` measures mixers that form no weights. `hugging_face`
+takes the scores of heads apart. `hugging_face`
 runs models of `transformers` and measures the calls that `torch_attention` explains, or else the
 weights that they return and `returned_weights` checks. `head_map` draws one head, token by token.
 """

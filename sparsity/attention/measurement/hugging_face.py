@@ -14,7 +14,7 @@ from sparsity.attention.measurement.datasets import label_layers, measure_with_l
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.measurement.returned_weights import (
-    PROBE_WAY,
+    NO_WEIGHTS,
     measure_returned,
     record_outputs,
 )
@@ -258,7 +258,7 @@ def _from_weights(
     layers = [x for x in getattr(again, "attentions", None) or () if x is not None]
     if not layers:
         fix = (
-            f"calls no attention function that is softmax of q·k, nor returns weights; {PROBE_WAY}"
+            f"calls no attention function that is softmax of q·k, nor returns weights; {NO_WEIGHTS}"
         )
         raise InputError("model", name, fix)
     if not outputs_agree(again, own):

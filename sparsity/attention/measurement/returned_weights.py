@@ -19,8 +19,7 @@ from sparsity.attention.measurement.layer_inputs import layer_of_weights
 from sparsity.attention.measurement.torch_attention import TOLERANCE, to_numpy
 from sparsity.errors import InputError
 
-PROBE_WAY = "probe(mixer, length) measures a layer that forms none, as linear attention and "
-PROBE_WAY += "state-space models do; of an attention of its own, give q and k to measure()"
+NO_WEIGHTS = "of an attention of its own, give q and k to measure()"
 _ROWS_WAY = "give their rows to measure(attention=…, causal=False, mask=…) as [heads, queries, "
 _ROWS_WAY += "keys], with a mask of what is seen"
 _ONE_TEXT = "measure(attention=…, causal=False, mask=…, segments=…), with ones as segments"
@@ -101,7 +100,7 @@ def _check_weights(name: str, layer: Any) -> np.ndarray:
     if len(shape) > 4 and _are_weights(layer):
         raise InputError("model", name, f"returns attentions in blocks, {shape}; {_ROWS_WAY}")
     if len(shape) != 4 or shape[0] != 1:
-        fix = f"returns no weights as attentions, but an array of shape {shape}; {PROBE_WAY}"
+        fix = f"returns no weights as attentions, but an array of shape {shape}; {NO_WEIGHTS}"
         raise InputError("model", name, fix)
     if shape[2] != shape[3]:
         fix = f"returns attentions of shape {shape}; give them to measure(attention=…, "
