@@ -366,3 +366,35 @@ def test_a_quantity_without_an_exact_law_is_sampled_only():
     assert {"S", "S_mc"} <= set(drawn)
     with pytest.raises(InputError, match="ratio"):
         sweep("exp", gamma=1.0, length=8, of=ratio)
+
+
+@pytest.mark.parametrize("ulps", [-1, 1])
+def test_a_seed_goes_by_what_a_cell_is_and_not_by_the_last_bit_of_a_float(ulps):
+    values = np.concatenate(
+        [np.geomspace(0.14, 20, 9), np.linspace(0.1, 3, 13), 1 / np.arange(1, 99)]
+    )
+    for value in [*values.tolist(), 1e-300, -2.5, 8192.0]:
+        moved = float(np.nextafter(value, ulps * np.inf))
+        assert moved != value
+        for label in (float, lambda x: ("gamma", x), lambda x: Row("exp", gamma=abs(x))):
+            assert cell_seed(5, "exp", label(moved)) == cell_seed(5, "exp", label(value))
+        # A difference that somebody may have meant is another cell.
+        assert cell_seed(5, value * (1 + 1e-7)) != cell_seed(5, value)
+    assert cell_seed(5, -0.0) == cell_seed(5, 0.0)
+    assert cell_seed(5, 12345678901) != cell_seed(5, 12345678902)  # whole numbers are exact
+    slopes = [Row("exp", gamma=1, steps=(Alibi(x),)) for x in (0.1 + 0.2, 0.3, 0.3001)]
+    assert cell_seed(0, slopes[0]) == cell_seed(0, slopes[1]) != cell_seed(0, slopes[2])
+
+
+@pytest.mark.parametrize("ulps", [-1, 1])
+def test_a_grid_that_is_off_by_its_last_bit_draws_the_same(ulps):
+    gamma, settings = np.geomspace(0.14, 20, 5), {"montecarlo": True, "rel_error": 0.01, "seed": 3}
+    there, moved = (
+        sweep("relu2", beta=[-1.0, 0.3], gamma=values, **settings)
+        for values in (gamma, np.nextafter(gamma, ulps * np.inf))
+    )
+    for name in ("seed_mc", "samples_mc"):
+        np.testing.assert_array_equal(there[name], moved[name])
+    # The same draws at another γ: far closer than two streams would be.
+    np.testing.assert_allclose(there["S_mc"], moved["S_mc"], rtol=1e-6)
+    assert float((there["stderr_mc"] / there["S_mc"]).min()) > 1e-4

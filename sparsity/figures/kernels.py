@@ -181,9 +181,11 @@ def noise_ratio(feature: Kernel, mean: Any) -> np.ndarray:
     return np.sqrt(np.expm1(m2 - 2 * m1))
 
 
-def sample_features(context: Context, feature: Kernel, mean: float, query: str, dim: int) -> Point:
-    """Sample S of q̃ᵀh(k), k ~ N(mean, 1)."""
-    settings = context.sampling(feature.name, mean, query, dim)
+def sample_features(
+    context: Context, feature: Kernel, mean: float, label: float, query: str, dim: int
+) -> Point:
+    """Sample S of q̃ᵀh(k), k ~ N(mean, 1); its stream goes by the label."""
+    settings = context.sampling(feature.name, label, query, dim)
     return Point.of(estimators.features(feature, named(query).vector(dim), mean, 1.0, settings))
 
 
@@ -195,7 +197,8 @@ def sample_noisy_features(context: Context, ratio: float, query: str, dim: int) 
 
     # The ratio of relu falls with the mean, from over 200 at −4 to 1/20 at 20.
     mean: Any = brentq(excess, -4, 20, xtol=1e-12)
-    return sample_features(context, relu, float(mean), query, dim)
+    # The root is not the same to the last bits on every processor; the ratio is.
+    return sample_features(context, relu, float(mean), ratio, query, dim)
 
 
 def compute_nonnegative(context: Context) -> Data:
@@ -266,7 +269,9 @@ def compute_bias(context: Context) -> Data:
         lines = sweep(kernel, beta=_LINE, gamma=1.0)
         points = context.sample(kernel, beta=_POINTS, gamma=1.0)
         found += from_sweeps(lines, points, "beta", lambda key, label=label: label)
-    points = {b: sample_features(context, elu1, b, "one-hot", BIASED_DIM) for b in _POINTS.tolist()}
+    points = {
+        b: sample_features(context, elu1, b, b, "one-hot", BIASED_DIM) for b in _POINTS.tolist()
+    }
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
     line = line.named("beta", "S", kernel="nonnegative", dim=BIASED_DIM, query="one-hot")
     found.append(line.with_points(_log_S_of_features(_POINTS), points))

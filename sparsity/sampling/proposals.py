@@ -284,7 +284,9 @@ def _position_table(kernel: Kernel, parameters: dict[str, float]) -> Table:
     """
     length = parameters["length"]
     fine = np.arange(min(length, _CELLS // 2) + 1)
-    coarse = np.floor(np.geomspace(max(fine[-1], 1), length, _CELLS - len(fine) + 1))
+    # Rounded, not cut off: many of them are whole numbers but for their last bit, which differs
+    # between processors.
+    coarse = np.rint(np.geomspace(max(fine[-1], 1), length, _CELLS - len(fine) + 1))
     edges = np.unique(np.concatenate([fine, coarse]))
     edges[-1] = length
     edges = np.concatenate([edges, np.full(_CELLS + 1 - len(edges), length)])

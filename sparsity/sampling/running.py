@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsity.arguments import bound, check_budget, check_seed, progress
 from sparsity.results import Estimate
-from sparsity.sampling.batches import BatchLog, Prefetched, Sampler
+from sparsity.sampling.batches import BatchLog, Prefetched, Sampler, full_calls
 from sparsity.sampling.combining import LEAST_ESS, Combined, anytime_factor, combine, student
 from sparsity.sampling.devices import CHUNK, from_first_process, resolve_dtype
 
@@ -248,11 +248,16 @@ def run(
     rule = _StoppingRule(sampling, sampler.size, resolution, missed)
     # Chunks are drawn in steps, between which the clock and Ctrl-C are looked at; the error bar is
     # looked at only when the goal is reached, as each look is a chance to stop too early.
-    step, stopped, least_known = rule.wanted, "sample budget", None
+    step, stopped, least_known, until = rule.wanted, "sample budget", None, 0
     with _deferred_interrupt(sampling.partial) as interrupted:
         while (have := drawn.chunks) < rule.most:
-            before, asked = time.perf_counter(), min(rule.goal, have + step) - have
-            chunks = drawn.draw(asked, rule.most - have) - have
+            if have >= until:
+                # A goal is rounded up to full calls once: the clock, which cuts the way there into
+                # steps, has no say in how much is drawn.
+                until = have + full_calls(sampler, max(rule.goal - have, 1))
+                until = min(until, rule.most)
+            before, asked = time.perf_counter(), min(until, have + step) - have
+            chunks = drawn.draw(asked, until - have) - have
             have, now = have + chunks, time.perf_counter()
             left = max(sampling.max_seconds - (now - started), 0.0)
             if have > rule.pilot:  # the pilot's time is mostly compilation
@@ -267,7 +272,7 @@ def run(
             if sampling.progress is not None:
                 sampling.progress(have, max(rule.goal, have))
             enough = least_known = None
-            if have >= rule.goal:
+            if have >= until:
                 least_known = drawn.least_known(goals)
                 enough = rule.judge(have, least_known[1])
             if enough or ended or not left:  # the pilot is always there: it is drawn before

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ Cell = dict[str, Any]
 Grids = dict[str, np.ndarray]
 Variables = dict[str, Any]  # (dimensions, values, attributes) by name
 
+# A number with a point or an exponent, as Python writes floats; + 0.0 makes one of ±0.
+_NUMBER = re.compile(r"-?\d+(?:\.\d*(?:e[-+]?\d+)?|e[-+]?\d+)")
 _LIMIT = {  # field of an evaluation, and what it is
     "S": "sparsity S of long rows",
     "log_S": "log S of long rows",
@@ -51,17 +54,25 @@ def variable(dims: Any, values: np.ndarray, words: str) -> Any:
     return dims, values, {"long_name": words, "units": "1"}
 
 
+def label_cell(what: Any) -> str:
+    """Return what a cell is as text, with 9 significant digits of every number in it.
+
+    The last bits of a number from `geomspace` or a root differ between processors.
+    """
+    return _NUMBER.sub(lambda found: repr(float(f"{float(found[0]):.9g}") + 0.0), str(what))
+
+
 def cell_seed(seed: int, *labels: Any) -> int:
     """Return the seed of one cell: independent for different labels, the same for the same ones.
 
     Args:
         seed: the user's seed, 0 to 2³² − 1.
-        *labels: what the cell is, as text: names, (parameter, value) pairs.
+        *labels: what the cell is: names, (parameter, value) pairs, rows; see `label_cell`.
     """
     # It goes by what the cell is, not by its number in the grid: a cell has the same draws in every
     # sweep that has it, and in a block of it. `SeedSequence` mixes its words, so that neighbouring
     # values get unrelated seeds; Python's `hash` of a text differs from process to process.
-    texts = [str(label).encode() for label in labels]
+    texts = [label_cell(label).encode() for label in labels]
     # What NumPy makes of whole numbers: words of 32 bits, the lowest first, one at least.
     padded = [text + bytes(-len(text) % 4 if text else 4) for text in texts]
     words = np.frombuffer(operator.index(seed).to_bytes(4, "little") + b"".join(padded), "<u4")
