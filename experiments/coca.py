@@ -37,7 +37,7 @@ from experiments.readings import (
     name_of,
     spread,
 )
-from sparsity.rows.rotation import BASE, angles
+from sparsity.rows.rope_planes import BASE, angles
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 
 from experiments import language_model as lm
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
-from sparsity.rows.rotary import slack_coefficients
-from sparsity.rows.rotation import planes, rotate
+from sparsity.rows.rope_planes import planes, rotate
+from sparsity.rows.rotated_scores import slack_coefficients
 
 
 class Keys(NamedTuple):

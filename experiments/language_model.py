@@ -2,8 +2,8 @@
 
     bytes ──> embedding ──> layers × (norm, attention, +; norm, MLP, +) ──> norm ──> 256 logits
 
-The text is Python's standard library as installed. The scores are those of `sparsity.rows.rotary`:
-what is trained is what the laws of RoPE and CoCA are about.
+The text is Python's standard library as installed. The scores are those of
+`sparsity.rows.rotated_scores`: what is trained is what the laws of RoPE and CoCA are about.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.rows.rotary import coca_scores, rope_scores, slack_scores
+from sparsity.rows.rotated_scores import coca_scores, rope_scores, slack_scores
 
 ROPE, COCA, SLACK, ALIBI, NONE = "RoPE", "CoCA", "CoCA slack", "ALiBi", "no positions"
 RULES = (ROPE, COCA, SLACK, ALIBI, NONE)

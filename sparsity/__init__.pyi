@@ -49,10 +49,10 @@ from sparsity.rows.rope_scaling import Llama3Scaling as Llama3Scaling
 from sparsity.rows.rope_scaling import NtkScaling as NtkScaling
 from sparsity.rows.rope_scaling import YarnScaling as YarnScaling
 from sparsity.rows.row import Row as Row
-from sparsity.rows.scores import Empirical as Empirical
-from sparsity.rows.scores import Mixture as Mixture
-from sparsity.rows.scores import StudentT as StudentT
-from sparsity.rows.scores import Uniform as Uniform
+from sparsity.rows.score_laws import Empirical as Empirical
+from sparsity.rows.score_laws import Mixture as Mixture
+from sparsity.rows.score_laws import StudentT as StudentT
+from sparsity.rows.score_laws import Uniform as Uniform
 from sparsity.rows.steps import Alibi as Alibi
 from sparsity.rows.steps import Chunk as Chunk
 from sparsity.rows.steps import Coca as Coca

@@ -19,7 +19,7 @@ from sparsity.limit.long_rows import limit_inputs
 from sparsity.quantities import Quantity
 from sparsity.rows.classes import ANY_LENGTH, classed, identical_tokens, same_at_any_length
 from sparsity.rows.row import Row
-from sparsity.rows.scores import Scores
+from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Needle, QKNorm
 from sparsity.rows.tokens import Step
 

@@ -36,7 +36,7 @@ from experiments.__main__ import ALL
 from experiments.weights import FEATURES, row_weights
 from sparsity import Coca, DynamicNtkScaling, InputError, Rope, Row, exact, kernels
 from sparsity.kernels.lowering import numpy_weight
-from sparsity.rows.rotation import BASE, angles
+from sparsity.rows.rope_planes import BASE, angles
 
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]

@@ -27,7 +27,7 @@ from sparsity.attention.measurement import (
     tables,
 )
 from sparsity.attention.measurement import sinks as layers_sinks
-from sparsity.rows import rotation
+from sparsity.rows import rope_planes
 from sparsity.stacks import sinks
 
 RNG = np.random.default_rng(7)
@@ -149,8 +149,8 @@ def test_layers_rope_scale_masks_and_libraries():
     )  # 2/√16
     at = np.arange(T)
     turned = measure(
-        queries=rotation.rotate(q, at, "half", base=500.0),
-        keys=rotation.rotate(k, at, "half", base=500.0),
+        queries=rope_planes.rotate(q, at, "half", base=500.0),
+        keys=rope_planes.rotate(k, at, "half", base=500.0),
     )
     own = measure(queries=q, keys=k, rope=500.0)
     np.testing.assert_allclose(own.S, turned.S, rtol=1e-6)

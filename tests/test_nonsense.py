@@ -19,7 +19,7 @@ from sparsity import InputError, NoClosedForm, Row, metric
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import BETA, GAMMA
 from sparsity.panel import opened
-from sparsity.rows import rope_scaling, rotation, scores, steps
+from sparsity.rows import rope_planes, rope_scaling, score_laws, steps
 from sparsity.stacks import mixing
 from sparsity.tasks import Workers
 
@@ -357,12 +357,12 @@ CALLS = [
         slack_at=(None, "whole optional"),
     ),
     _call("rows.steps.parse", steps.parse, text=("window:4", "")),
-    _call("Uniform", scores.Uniform),
-    _call("StudentT", scores.StudentT, degrees=(5.0, "number")),
-    _call("Mixture", scores.Mixture, kinds=(((0.9, 0, 1), (0.1, 3, 1)), "")),
-    _call("Empirical", scores.Empirical, sample=((1.0, 2.0), "vector sample array")),
-    _call("rows.scores.parse", scores.parse, text=("t:5", "")),
-    _call("rows.scores.load", scores.load, path=("none.npy", "")),
+    _call("Uniform", score_laws.Uniform),
+    _call("StudentT", score_laws.StudentT, degrees=(5.0, "number")),
+    _call("Mixture", score_laws.Mixture, kinds=(((0.9, 0, 1), (0.1, 3, 1)), "")),
+    _call("Empirical", score_laws.Empirical, sample=((1.0, 2.0), "vector sample array")),
+    _call("rows.score_laws.parse", score_laws.parse, text=("t:5", "")),
+    _call("rows.score_laws.load", score_laws.load, path=("none.npy", "")),
     # Kernels.
     _call(
         "score_kernel",
@@ -568,18 +568,18 @@ CALLS = [
         unit=(0.0, "number infinite nans"),
         axis=(-1, "whole"),
     ),
-    _call("rows.rotation.angles", rotation.angles, dim=(4, "whole"), base=(1e4, "number")),
+    _call("rows.rope_planes.angles", rope_planes.angles, dim=(4, "whole"), base=(1e4, "number")),
     _call(
-        "rows.rotation.rotate",
-        rotation.rotate,
+        "rows.rope_planes.rotate",
+        rope_planes.rotate,
         x=(STATES, "array sample nans"),
         positions=(np.arange(4), "number"),
         pairing=("half", ""),
         base=(1e4, "number"),
     ),
     _call(
-        "rows.rotation.planes",
-        rotation.planes,
+        "rows.rope_planes.planes",
+        rope_planes.planes,
         x=(STATES, "array sample vector nans empty"),
         pairing=("half", ""),
     ),
@@ -722,8 +722,8 @@ NOT_CALLED = {
     "called on arrays that `stream` has checked": {"streaming.segments_of"},
     "plain operators inside other programs, checked where these begin": {
         *("metric.from_moments", "metric.effective", "metric.participation"),
-        *("metric.ascending", "metric.hoyer_of", "rows.rotation.join", "rows.rotation.split"),
-        *("rows.rotation.vectors", "rows.scores.Scores"),
+        *("metric.ascending", "metric.hoyer_of", "rows.rope_planes.join", "rows.rope_planes.split"),
+        *("rows.rope_planes.vectors", "rows.score_laws.Scores"),
     },
     "arrays of a fused kernel, PyTorch's too: tests/test_fused.py": {"from_lse", "fused_rows"},
     "the base class of its steps": {"Temperature"},
@@ -754,8 +754,8 @@ def public_names():
     """The names that must have a row in the table or a reason why not, each object once."""
     modules = [(sparsity, "")]
     modules += [(getattr(sparsity, name), f"{name}.") for name in sparsity._PACKAGES]
-    modules += [(metric, "metric."), (rotation, "rows.rotation."), (steps, "rows.steps.")]
-    modules += [(scores, "rows.scores."), (sparsity.kernels.zoo, "kernels.zoo.")]
+    modules += [(metric, "metric."), (rope_planes, "rows.rope_planes."), (steps, "rows.steps.")]
+    modules += [(score_laws, "rows.score_laws."), (sparsity.kernels.zoo, "kernels.zoo.")]
     found = {}
     for module, prefix in modules:
         for name, it in _public(module, prefix):

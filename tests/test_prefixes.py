@@ -9,7 +9,7 @@ import pytest
 from sparsity import Coca, InputError, Row, errors, exact, metric, quantities
 from sparsity.exact_law import engine, mellin, normal_prefixes
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
-from sparsity.rows.steps.rotary import rectified_moments
+from sparsity.rows.steps.rope_and_coca import rectified_moments
 
 
 def coca(dim: int, center: float, spread: float, **options) -> Coca:

@@ -18,15 +18,15 @@ from sparsity.crosscheck.reference_grid import ROTARY_CELLS
 from sparsity.exact_law import mellin
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.figures.rotary import collinear_mean
-from sparsity.rows import rotary, rotation
-from sparsity.rows.steps.rotary import rectified_moments
+from sparsity.rows import rope_planes, rotated_scores
+from sparsity.rows.steps.rope_and_coca import rectified_moments
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sampling.row_sources import rotary_scores
 
 jax.config.update("jax_enable_x64", True)
 
-PAIRINGS = rotation.PAIRINGS
+PAIRINGS = rope_planes.PAIRINGS
 FALSE_ALARM = 1e-4
 
 
@@ -46,8 +46,8 @@ def critical(count: int, dof: int = 63) -> float:
 
 
 def test_angles_are_those_of_the_source():
-    assert rotation.angles(4) == pytest.approx([1.0, 0.01], rel=1e-15)
-    theta = rotation.angles(128)
+    assert rope_planes.angles(4) == pytest.approx([1.0, 0.01], rel=1e-15)
+    theta = rope_planes.angles(128)
     assert theta.shape == (64,)
     assert theta[63] == pytest.approx(10000 ** (-126 / 128))
     np.testing.assert_allclose(theta[1:] / theta[:-1], 10000 ** (-1 / 64), rtol=1e-13)
@@ -57,7 +57,7 @@ def test_angles_are_those_of_the_source():
 def test_rotation_by_matrices(pairing):
     d, n = 6, 5
     x, positions = vectors(n, d), np.array([0, 1, 7, 100, 30000])
-    found = rotation.rotate(x, positions, pairing)
+    found = rope_planes.rotate(x, positions, pairing)
     for row, position, got in zip(x, positions, found, strict=True):
         turn = np.zeros((d, d))
         for i in range(d // 2):
@@ -77,7 +77,7 @@ def test_scores_depend_on_the_distance_alone_and_slack_does_not(pairing, shift, 
     d, m, n = 8, np.array([5, 9]), np.array([0, 3, 5])
     q, k, t = vectors(2, d, seed=seed), vectors(3, d, seed=seed + 1), None
     t = np.abs(vectors(3, d // 2, seed=seed + 2))
-    for form, key in ((rotary.rope_scores, k), (rotary.coca_scores, t)):
+    for form, key in ((rotated_scores.rope_scores, k), (rotated_scores.coca_scores, t)):
         here, there = (
             form(q, key, pairing, m=m, n=n),
             form(q, key, pairing, m=m + shift, n=n + shift),
@@ -88,9 +88,9 @@ def test_scores_depend_on_the_distance_alone_and_slack_does_not(pairing, shift, 
     if pairing == "half":
         a, b = slice(0, d // 2), slice(d // 2, None)
     even[:, b] = even[:, a]
-    exact = rotary.coca_scores(even, t, pairing, m=m + shift, n=n + shift)
+    exact = rotated_scores.coca_scores(even, t, pairing, m=m + shift, n=n + shift)
     np.testing.assert_allclose(
-        rotary.slack_scores(even, t, pairing, m=m + shift, n=n + shift), exact, atol=1e-8
+        rotated_scores.slack_scores(even, t, pairing, m=m + shift, n=n + shift), exact, atol=1e-8
     )
 
 
@@ -98,17 +98,21 @@ def test_scores_depend_on_the_distance_alone_and_slack_does_not(pairing, shift, 
 def test_scores_are_the_formulas(pairing):
     d = 16
     q, k, t = vectors(3, 7, d), vectors(3, 9, d, seed=1), np.abs(vectors(3, 9, d // 2, seed=2))
-    x, y, theta = rotation.planes(q, pairing), rotation.planes(k, pairing), rotation.angles(d)
+    x, y, theta = (
+        rope_planes.planes(q, pairing),
+        rope_planes.planes(k, pairing),
+        rope_planes.angles(d),
+    )
     m, n = np.arange(7)[:, None], np.arange(9)[None, :]
     x, y = x[:, :, None], y[:, None]
     phase = np.angle(x) - np.angle(y) + (m - n)[..., None] * theta
     formula = (np.abs(x) * np.abs(y) * np.cos(phase)).sum(axis=-1)
-    np.testing.assert_allclose(rotary.rope_scores(q, k, pairing), formula, atol=1e-12)
+    np.testing.assert_allclose(rotated_scores.rope_scores(q, k, pairing), formula, atol=1e-12)
     exact = (t[:, None] * np.abs(x) ** 2 * np.cos((m - n)[..., None] * theta)).sum(axis=-1)
-    np.testing.assert_allclose(rotary.coca_by_definition(q, t, pairing), exact, atol=1e-12)
-    np.testing.assert_allclose(rotary.coca_scores(q, t, pairing), exact, atol=1e-12)
-    slack = (t[:, None] * rotary.slack_coefficients(x, m, n, theta)).sum(axis=-1)
-    np.testing.assert_allclose(rotary.slack_scores(q, t, pairing), slack, atol=1e-12)
+    np.testing.assert_allclose(rotated_scores.coca_by_definition(q, t, pairing), exact, atol=1e-12)
+    np.testing.assert_allclose(rotated_scores.coca_scores(q, t, pairing), exact, atol=1e-12)
+    slack = (t[:, None] * rotated_scores.slack_coefficients(x, m, n, theta)).sum(axis=-1)
+    np.testing.assert_allclose(rotated_scores.slack_scores(q, t, pairing), slack, atol=1e-12)
     assert np.abs(slack - exact).max() > 1
 
 
@@ -117,8 +121,12 @@ def test_jax_gives_the_same_as_numpy(pairing):
     q, k, t = vectors(5, 8), vectors(6, 8, seed=1), np.abs(vectors(6, 4, seed=2))
 
     def every(q, k, t):
-        forms = (rotary.coca_scores, rotary.coca_by_definition, rotary.slack_scores)
-        return rotary.rope_scores(q, k, pairing), *(form(q, t, pairing) for form in forms)
+        forms = (
+            rotated_scores.coca_scores,
+            rotated_scores.coca_by_definition,
+            rotated_scores.slack_scores,
+        )
+        return rotated_scores.rope_scores(q, k, pairing), *(form(q, t, pairing) for form in forms)
 
     compiled = jax.jit(every)(*jax.device_put((q, k, t)))
     for found, expected in zip(compiled, every(q, k, t), strict=True):
@@ -130,17 +138,17 @@ def test_jax_gives_the_same_as_numpy(pairing):
 def test_exact_coca_holds_no_array_of_pairs():
     q, t = jnp.zeros((50, 8)), jnp.zeros((60, 4))
     sizes = {}
-    for form in (rotary.coca_scores, rotary.coca_by_definition):
+    for form in (rotated_scores.coca_scores, rotated_scores.coca_by_definition):
         equations = jax.make_jaxpr(form)(q, t).eqns
         sizes[form] = max(np.prod(v.aval.shape) for e in equations for v in e.outvars)
-    assert sizes[rotary.coca_scores] == 50 * 60  # the scores themselves
-    assert sizes[rotary.coca_by_definition] == 50 * 60 * 8
+    assert sizes[rotated_scores.coca_scores] == 50 * 60  # the scores themselves
+    assert sizes[rotated_scores.coca_by_definition] == 50 * 60 * 8
 
 
 def test_half_of_the_planes_rise_for_pi_over_two_theta():
-    theta = rotation.angles(8)
-    q, k = (rotation.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
-    tau = rotary.anomaly_length(q, k, theta)
+    theta = rope_planes.angles(8)
+    q, k = (rope_planes.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
+    tau = rotated_scores.anomaly_length(q, k, theta)
     # By walking: the first distance, in hundredths of a token of the plane, where it falls.
     step = np.arange(400) * 0.01
     phase = (np.angle(q) - np.angle(k))[:500, :, None] + step
@@ -155,17 +163,17 @@ def test_half_of_the_planes_rise_for_pi_over_two_theta():
 
 
 def test_decay_bounds_hold_and_need_their_last_step():
-    theta, s = rotation.angles(16), np.arange(200)
+    theta, s = rope_planes.angles(16), np.arange(200)
     for seed in range(20):
-        q, k = (rotation.planes(vectors(16, seed=2 * seed + i)) for i in (0, 1))
-        rope, coca = rotary.decay_bounds(q, k, s, theta)
+        q, k = (rope_planes.planes(vectors(16, seed=2 * seed + i)) for i in (0, 1))
+        rope, coca = rotated_scores.decay_bounds(q, k, s, theta)
         turned = np.exp(1j * s[:, None] * theta)
         assert np.all(np.abs((q * np.conj(k) * turned).sum(axis=-1).real) <= rope)
         assert np.all(np.abs((np.abs(q * k) * np.real(turned)).sum(axis=-1)) <= coca)
         assert np.all(coca <= rope)
     flat = np.ones(8)
     assert np.abs(np.diff(flat)).max() == 0  # without the zero at the end the bound would be 0
-    assert rotary.decay_bounds(flat, flat, np.array([0]), theta)[1][0] >= 8
+    assert rotated_scores.decay_bounds(flat, flat, np.array([0]), theta)[1][0] >= 8
 
 
 # Steps
@@ -341,7 +349,7 @@ def test_prefixes_in_any_order_and_shape():
 
 def test_against_numpy_rows_from_nothing():
     q, t = vectors(1, 6, seed=8), np.maximum(vectors(4000, 12, 3, seed=9), 0) * 0.4
-    s = rotary.coca_scores(q, t, m=[11], n=11 - np.arange(12))[:, 0]
+    s = rotated_scores.coca_scores(q, t, m=[11], n=11 - np.arange(12))[:, 0]
     drawn = metric.n_eff(np.exp(s))
     law = n_eff(Coca(q[0], 0.0, 0.4), 12)
     assert drawn.mean() == pytest.approx(float(law.value), abs=4 * drawn.std() / np.sqrt(4000))
@@ -369,9 +377,16 @@ def test_collinear_mean_is_coca_without_a_turn():
 def test_integers_are_turned_as_numbers(pairing, kind):
     def every(x, k, t):
         """Scores of each form, turned vectors and their planes."""
-        forms = (rotary.coca_scores, rotary.coca_by_definition, rotary.slack_scores)
-        scores = [rotary.rope_scores(x, k, pairing), *(form(x, t, pairing) for form in forms)]
-        return *scores, rotation.rotate(x, [1, 2, 3], pairing), rotation.planes(x, pairing)
+        forms = (
+            rotated_scores.coca_scores,
+            rotated_scores.coca_by_definition,
+            rotated_scores.slack_scores,
+        )
+        scores = [
+            rotated_scores.rope_scores(x, k, pairing),
+            *(form(x, t, pairing) for form in forms),
+        ]
+        return *scores, rope_planes.rotate(x, [1, 2, 3], pairing), rope_planes.planes(x, pairing)
 
     x = np.arange(12).reshape(3, 4) - 3
     whole = x, x[::-1] + 1, np.arange(6).reshape(3, 2)
@@ -383,7 +398,7 @@ def test_integers_are_turned_as_numbers(pairing, kind):
         assert np.any(other != np.round(other))
     assert len(found) == 4
     np.testing.assert_allclose(turned, as_numbers)
-    np.testing.assert_array_equal(planes, rotation.planes(x, pairing))
+    np.testing.assert_array_equal(planes, rope_planes.planes(x, pairing))
 
 
 def test_slack_positions_stay_within_the_row():
@@ -399,15 +414,15 @@ def test_slack_positions_stay_within_the_row():
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
-        (lambda: rotation.angles(7), "dim"),
-        (lambda: rotation.angles(0), "dim"),
-        (lambda: rotation.angles(8, base=1.0), "base"),
-        (lambda: rotation.angles(8, base=float("nan")), "base"),
-        (lambda: rotation.rotate(vectors(3, 5), np.arange(3)), "dim"),
-        (lambda: rotation.rotate(vectors(3, 4), np.arange(3), "pairs"), "pairing"),
-        (lambda: rotary.coca_scores(vectors(3, 4), -np.ones((3, 2))), "t"),
-        (lambda: rotary.slack_scores(vectors(3, 4), np.full((3, 2), np.nan)), "t"),
-        (lambda: rotary.coca_by_definition(vectors(3, 4), np.ones((3, 4))), "t"),
+        (lambda: rope_planes.angles(7), "dim"),
+        (lambda: rope_planes.angles(0), "dim"),
+        (lambda: rope_planes.angles(8, base=1.0), "base"),
+        (lambda: rope_planes.angles(8, base=float("nan")), "base"),
+        (lambda: rope_planes.rotate(vectors(3, 5), np.arange(3)), "dim"),
+        (lambda: rope_planes.rotate(vectors(3, 4), np.arange(3), "pairs"), "pairing"),
+        (lambda: rotated_scores.coca_scores(vectors(3, 4), -np.ones((3, 2))), "t"),
+        (lambda: rotated_scores.slack_scores(vectors(3, 4), np.full((3, 2), np.nan)), "t"),
+        (lambda: rotated_scores.coca_by_definition(vectors(3, 4), np.ones((3, 4))), "t"),
         (lambda: Rope(vectors(7), vectors(7), 1.0), "dim"),
         (lambda: Rope(np.zeros(8), vectors(8), 1.0), "query"),
         (lambda: Rope(vectors(8), vectors(6), 1.0), "mean"),
@@ -422,12 +437,12 @@ def test_slack_positions_stay_within_the_row():
         (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=-1), "slack_at"),
         (lambda: n_eff(Coca(vectors(8), 9.0, 1.0, slack_at=3), 7), "slack_at"),
         (lambda: n_eff(Coca(vectors(8), 0.0, 1.0, slack_at=3), 7), "slack_at"),
-        (lambda: rotary.rope_scores([[1, 2], [3]], [[1, 2]]), "query"),
-        (lambda: rotary.rope_scores(vectors(3, 4), [["a", "b"]]), "key"),
-        (lambda: rotary.rope_scores(vectors(3, 4), vectors(4)), "key"),
-        (lambda: rotary.rope_scores(vectors(3, 4), vectors(3, 6)), "key"),
-        (lambda: rotary.rope_scores(vectors(3, 4) + 1j, vectors(3, 4)), "query"),
-        (lambda: rotary.coca_scores(vectors(3, 4), [["a", "b"]]), "t"),
+        (lambda: rotated_scores.rope_scores([[1, 2], [3]], [[1, 2]]), "query"),
+        (lambda: rotated_scores.rope_scores(vectors(3, 4), [["a", "b"]]), "key"),
+        (lambda: rotated_scores.rope_scores(vectors(3, 4), vectors(4)), "key"),
+        (lambda: rotated_scores.rope_scores(vectors(3, 4), vectors(3, 6)), "key"),
+        (lambda: rotated_scores.rope_scores(vectors(3, 4) + 1j, vectors(3, 4)), "query"),
+        (lambda: rotated_scores.coca_scores(vectors(3, 4), [["a", "b"]]), "t"),
         (lambda: Coca(vectors(7), 0.0, 1.0), "dim"),
         (lambda: Coca(vectors(8), float("inf"), 1.0), "center"),
         (lambda: Coca(vectors(8), -9.0, 1.0), "center"),
@@ -470,19 +485,24 @@ def test_verdicts(records):
 
 
 def degrees(*_: Any, dim: int = 64) -> np.ndarray:
-    return np.deg2rad(rotation.angles(dim))
+    return np.deg2rad(rope_planes.angles(dim))
 
 
 WRONG_WORLDS = {
     "rope-anomaly": CocaRoutes(
-        anomaly_length=lambda q, k, th: 0.99 * rotary.anomaly_length(q, k, th)
+        anomaly_length=lambda q, k, th: 0.99 * rotated_scores.anomaly_length(q, k, th)
     ),
     "k-border": CocaRoutes(angles=degrees),
     "decay-bound": CocaRoutes(
-        decay_bounds=lambda *a: (rotary.decay_bounds(*a)[0], 0.05 * rotary.decay_bounds(*a)[1])
+        decay_bounds=lambda *a: (
+            rotated_scores.decay_bounds(*a)[0],
+            0.05 * rotated_scores.decay_bounds(*a)[1],
+        )
     ),
-    "dual-form": CocaRoutes(slack_scores=lambda q, t, m: rotary.coca_scores(q, 1.001 * t, m=m)),
-    "slack": CocaRoutes(slack_scores=rotary.coca_scores),
+    "dual-form": CocaRoutes(
+        slack_scores=lambda q, t, m: rotated_scores.coca_scores(q, 1.001 * t, m=m)
+    ),
+    "slack": CocaRoutes(slack_scores=rotated_scores.coca_scores),
     "coca-ntk": CocaRoutes(mean_scores=lambda step, m, n: replace(step, scaling=None).beta(m)),
 }
 

@@ -42,7 +42,7 @@ from sparsity.exact_law.laplace import laplace
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels.symbols import s
 from sparsity.rows import classes as token_classes
-from sparsity.rows import scores
+from sparsity.rows import score_laws
 from sparsity.rows.tokens import every
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows
@@ -381,7 +381,7 @@ def test_reference_cells():
     steps = {Alibi, Chunk, Decay, FloorLog, LengthBias, LogLength, Needle, NeedleAbove,
              ScalableSoftmax, ScaleInvariant,
              Sink, QKNorm, SinkLogit, SoftCap, Window, Yarn}  # fmt: skip
-    assert kinds == steps | set(scores.ALL)
+    assert kinds == steps | set(score_laws.ALL)
     laws = {q.name for q in quantities.ALL if q.has_law}
     assert {cell.quantity for cell in cells} == laws | {
         *("top_k_mass:3", "power_sum:3", "sink_mass_above:0.6"),

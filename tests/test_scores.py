@@ -36,7 +36,7 @@ from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
 from sparsity.crosscheck.verify import check
 from sparsity.kernels import identity
 from sparsity.limit.scores import log_moment
-from sparsity.rows import scores
+from sparsity.rows import score_laws
 
 ROOT3 = math.sqrt(3)
 KINDS = ((0.9, 0.0, 1.0), (0.1, 3.0, 0.5))
@@ -537,11 +537,11 @@ def test_laws_as_typed(tmp_path):
     for law in LAWS.values():
         assert hash(law) == hash(type(law)(*law.example)) or law != type(law)(*law.example)
         if not isinstance(law, Empirical):
-            assert scores.parse(law.typed) == law
+            assert score_laws.parse(law.typed) == law
     np.save(tmp_path / "head.npy", SKEWED.reshape(3, 100))
     (tmp_path / "head.txt").write_text("\n".join(map(repr, SKEWED.tolist())), "utf-8")
     for name in ("head.npy", "head.txt"):
-        assert scores.parse(str(tmp_path / name)) == LAWS["empirical"]
+        assert score_laws.parse(str(tmp_path / name)) == LAWS["empirical"]
     own = Row("exp", scores=LAWS["empirical"])
     assert own.params == pytest.approx({"beta": SKEWED.mean(), "gamma": SKEWED.std()})
     assert Row("exp", gamma=2, scores=LAWS["empirical"]).gamma == 2

@@ -79,14 +79,14 @@ class Cell:
 def row_of(cell: Cell) -> Any:
     """The library's row."""
     import sparsity
-    from sparsity.rows import scores, steps
+    from sparsity.rows import score_laws, steps
 
     known = {step.name: step for step in steps.ALL}
     made = tuple(known[name](*own) for name, own in cell.steps)
     law = None
     if cell.scores is not None:
         name, own = cell.scores
-        law = {each.name: each for each in (*scores.ALL, steps.QKNorm)}[name](*own)
+        law = {each.name: each for each in (*score_laws.ALL, steps.QKNorm)}[name](*own)
     return sparsity.Row(cell.kernel, steps=made, scores=law, **cell.parameters)
 
 

@@ -5,7 +5,7 @@ import inspect
 import sympy
 
 from sparsity import kernels, quantities
-from sparsity.rows import scores, steps
+from sparsity.rows import score_laws, steps
 
 _WORDS = """# Catalogue
 
@@ -69,7 +69,7 @@ def _steps():
 def _scores():
     rows = [
         (_code(law.name), f"{{py:class}}`~sparsity.{law.__name__}`", _summary(law))
-        for law in scores.ALL
+        for law in score_laws.ALL
     ]
     words = "Scores are s = β + γx. x is Gaussian unless one of these is given.\n"
     return "Laws of scores", words, ("at the prompt", "in Python", "law of x"), rows

@@ -26,7 +26,7 @@ from sparsity.kernels.parameters import GAMMA, LENGTH
 from sparsity.output import require_regular_file
 from sparsity.reading import json_file
 from sparsity.rows.row import Row
-from sparsity.rows.scores import Scores
+from sparsity.rows.score_laws import Scores
 from sparsity.rows.tokens import Step
 from sparsity.tables import data_frame, html_table
 

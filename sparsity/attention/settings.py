@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.rows.rope_planes import angles
 from sparsity.rows.rope_scaling import (
     DynamicNtkScaling,
     LinearScaling,
@@ -24,7 +25,6 @@ from sparsity.rows.rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
-from sparsity.rows.rotation import angles
 
 # Names under which older families give the general fields.
 _NAMES = {

@@ -138,7 +138,7 @@ def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_scores(*args: Any, scores: str | None, steps: tuple[str, ...], **rest: Any) -> Any:
         if scores is None:
             return command(*args, steps=steps, **rest)
-        from sparsity.rows.scores import parse
+        from sparsity.rows.score_laws import parse
 
         parse(scores)  # a step is none of its laws
         return command(*args, steps=(scores, *steps), **rest)

@@ -20,7 +20,7 @@ from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Comparison, Estimate
-from sparsity.rows import scores
+from sparsity.rows import score_laws
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Decay, SinkLogit, parse
 
@@ -192,7 +192,7 @@ def read_request(
     of_rows = keys and n is not None and record.law is not Law.POSITION
     quantity = quantities.default(of_rows) if of is None else quantities.named(of)
     # A `Row` takes the law of the scores apart from its steps: at the prompt --scores came first.
-    law = next((step for step in made if isinstance(step, scores.Scores)), None)
+    law = next((step for step in made if isinstance(step, score_laws.Scores)), None)
     rest = tuple(step for step in made if step is not law)
     row = Row(record, scores=law, steps=rest, **own)
     if n is None and quantity is not quantities.S and not limit:
@@ -255,7 +255,7 @@ def _line_of_sweep(
         if name in own | {"length"}:
             words += [f"--{name.replace('_', '-')}", text]
     for step in steps:
-        words += ["--scores" if scores.known(step) else "--step", step]
+        words += ["--scores" if score_laws.known(step) else "--step", step]
     words += [] if of is None else ["--of", of]
     words += ["--montecarlo"] if verb == "estimate" else []
     return shlex.join([*words, "--out", "sweep.nc"])

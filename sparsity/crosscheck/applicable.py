@@ -25,7 +25,7 @@ from sparsity.limit.long_rows import log_sums
 from sparsity.rows import classes
 from sparsity.rows.classes import ANY_LENGTH
 from sparsity.rows.row import Row
-from sparsity.rows.scores import StudentT
+from sparsity.rows.score_laws import StudentT
 from sparsity.sampling.row_sources import NUMBERS_AT_ONCE
 
 # Theories against samplers, theories against each other, and what was left out and why.

@@ -13,7 +13,7 @@ from sparsity import kernels
 from sparsity.crosscheck.cells import Question, feature_ratio
 from sparsity.kernels import Kernel, decayed, entmax, exp, identity, nonnegative, relu2
 from sparsity.rows.row import Row
-from sparsity.rows.scores import Empirical, Mixture, StudentT, Uniform
+from sparsity.rows.score_laws import Empirical, Mixture, StudentT, Uniform
 from sparsity.rows.steps import (
     Alibi,
     Chunk,

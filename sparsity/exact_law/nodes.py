@@ -17,7 +17,7 @@ from sparsity.kernels.numeric.points import EPS
 from sparsity.limit.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels, cut
 from sparsity.limit.score_laws import Gaussian
 from sparsity.limit.scores import at_points, score_law
-from sparsity.rows.scores import StudentT
+from sparsity.rows.score_laws import StudentT
 
 TAIL = 1e-15  # mass that truncation may lose
 # How far 2·log|f| plus the log density, and arg f, may vary over a panel's box. More makes fewer

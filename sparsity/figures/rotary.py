@@ -10,11 +10,11 @@ import numpy as np
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
 from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.rows.rope_planes import join, planes
 from sparsity.rows.rope_scaling import DynamicNtkScaling
-from sparsity.rows.rotation import join, planes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
-from sparsity.rows.steps.rotary import rectified_moments
+from sparsity.rows.steps.rope_and_coca import rectified_moments
 from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sampling.row_sources import rotary_scores
 from sparsity.series import Point, Series

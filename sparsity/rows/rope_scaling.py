@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity.arguments import as_float64, keep_checked, number, whole
 from sparsity.errors import InputError
-from sparsity.rows.rotation import angles
+from sparsity.rows.rope_planes import angles
 
 
 class RopeScaling(Protocol):

@@ -32,7 +32,7 @@ from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import ANY_LENGTH, same_at_any_length
 from sparsity.rows.row import Row, RowLike, row_of, with_steps
-from sparsity.rows.scores import StudentT
+from sparsity.rows.score_laws import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import estimators
 from sparsity.sampling.row_sampling import draw_rows, sample_rows

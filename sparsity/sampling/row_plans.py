@@ -15,7 +15,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.rows.row import Row
-from sparsity.rows.scores import Scores
+from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Coca, Decay, QKNorm, Rope
 from sparsity.sampling import proposals
 from sparsity.sampling.row_sources import (

@@ -17,8 +17,8 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import RowMap
-from sparsity.rows import rotary
-from sparsity.rows.scores import Scores
+from sparsity.rows import rotated_scores
+from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sampling.batches import CHUNK, collect
 from sparsity.sampling.random_numbers import fold_in, normal, uniform
@@ -27,9 +27,9 @@ from sparsity.sampling.running import Sampling
 NUMBERS_AT_ONCE = 2**20  # of a row of like tokens; longer ones are drawn block by block
 _ROTARY_NUMBERS = 2**16  # random numbers in a batch of rotary moments: they fit a core's cache
 _ROTARY_FORMS = {
-    "rope": rotary.rope_scores,
-    "coca": rotary.coca_by_definition,
-    "slack": rotary.slack_scores,
+    "rope": rotated_scores.rope_scores,
+    "coca": rotated_scores.coca_by_definition,
+    "slack": rotated_scores.slack_scores,
 }
 
 

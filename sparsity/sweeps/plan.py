@@ -25,7 +25,7 @@ from sparsity._version import __version__
 from sparsity.capabilities import capabilities
 from sparsity.kernels import RowMap, elementwise
 from sparsity.quantities import Quantity
-from sparsity.rows.scores import Empirical
+from sparsity.rows.score_laws import Empirical
 from sparsity.sweeps.variables import Cell, Grid, Variables, cell_seed
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import numpy as np
 
 from sparsity.attention.settings import Rotation
 from sparsity.errors import InputError
-from sparsity.rows.rotation import BASE
+from sparsity.rows.rope_planes import BASE
 
 if TYPE_CHECKING:
     from sparsity.attention.checkpoints.tokens import Tokenizer

@@ -20,7 +20,7 @@ from sparsity.attention.checkpoints.checkpoint import (
 from sparsity.attention.checkpoints.tokens import bpe
 from sparsity.attention.settings import Rotation, scaling_rule, yarn_amplitude
 from sparsity.errors import InputError, printable
-from sparsity.rows import rotation as rotary
+from sparsity.rows import rope_planes
 from sparsity.rows.rope_scaling import TabledScaling
 
 _NAMES = {  # of the tensors, as llama.cpp's converter calls them, without "blk.N." and ".weight"
@@ -122,7 +122,7 @@ def _rotation(
         # llama.cpp refuses a Llama of which only a part of each head turns ("invalid n_rot") too.
         for name in ("llama.rope.dimension_count", "llama.attention.value_length"):
             given.one_of(name, head_dim)
-        base = given.real("llama.rope.freq_base", rotary.BASE, 1.0)
+        base = given.real("llama.rope.freq_base", rope_planes.BASE, 1.0)
         kind, factor = _scaling(given)
         trained = given.whole("llama.rope.scaling.original_context_length", 0, least=0) or context
         scaling = scaling_rule(kind, {"factor": factor}, trained) if factor != 1 else None

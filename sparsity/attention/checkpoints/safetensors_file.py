@@ -26,7 +26,7 @@ from sparsity.attention.settings import Rotation, scaling_rule, yarn_amplitude
 from sparsity.errors import InputError, printable
 from sparsity.output import require_regular_file
 from sparsity.reading import json_file
-from sparsity.rows import rotation as rotary
+from sparsity.rows import rope_planes
 
 _OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 _LAYER = {
@@ -156,7 +156,7 @@ def _rotation(given: Metadata) -> Callable[[int, int], Rotation]:
         inner.one_of("truncate", True, False)
 
     def rotation(head_dim: int, context: int) -> Rotation:
-        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotary.BASE, 1.0)
+        base = (inner if "rope_theta" in rope else given).real("rope_theta", rope_planes.BASE, 1.0)
         if kind == "default":
             return Rotation(base, head_dim)
         needed = ("factor", *(_LLAMA3 if kind == "llama3" else ()))

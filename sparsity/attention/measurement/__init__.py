@@ -46,7 +46,7 @@ from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.runs import measure_model
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.errors import InputError
-from sparsity.rows.rotation import PAIRINGS
+from sparsity.rows.rope_planes import PAIRINGS
 
 if TYPE_CHECKING:
     import xarray

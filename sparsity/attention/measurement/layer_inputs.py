@@ -15,7 +15,7 @@ from sparsity.attention.measurement.attention_layers import (
 )
 from sparsity.attention.measurement.padding import find_padding
 from sparsity.errors import InputError
-from sparsity.rows import rotation
+from sparsity.rows import rope_planes
 
 
 def _as_array(name: str, value: Any) -> Any:
@@ -163,11 +163,11 @@ def layer_of_queries(
     check_finite("keys", k)
     scale = 1 / math.sqrt(dim) if scale is None else scale
     number("scale", scale, "give one finite number")
-    choice("pairing", pairing, rotation.PAIRINGS)
+    choice("pairing", pairing, rope_planes.PAIRINGS)
     if rope is not None:
         number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)
-        q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
+        q, k = (rope_planes.rotate(x, at, pairing, base=rope) for x in (q, k))
     if softcap is not None:
         number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
     return find_padding(

@@ -46,7 +46,7 @@ from sparsity.attention.streaming.sums import (
     statistic_named,
 )
 from sparsity.errors import InputError
-from sparsity.rows import rotation
+from sparsity.rows import rope_planes
 
 __all__ = [
     "ALL", "Mask", "Statistic", "Sums", "merge", "merged", "segments_of", "spaced", "spaced_each",
@@ -144,7 +144,7 @@ def stream(
     texts = None if segments is None else segments_of(segments, k)
     if by_text and texts is None:  # rows that are none of a text are padding
         texts = jnp.ones(k.shape[-2], "int32")
-    rotate = functools.partial(rotation.rotate, pairing=given["pairing"], base=given["rope"])
+    rotate = functools.partial(rope_planes.rotate, pairing=given["pairing"], base=given["rope"])
     if rope is not None:
         k = rotate(k, np.arange(k.shape[-2]))
         q = rotate(q, at) if by_text else q  # else only the chosen rows are, which is less work

@@ -17,7 +17,7 @@ from sparsity.arguments import choice, flag, function, number, reals, whole
 from sparsity.arguments import positions as check_positions
 from sparsity.attention.streaming.reduce import QueryRows
 from sparsity.errors import InputError
-from sparsity.rows.rotation import PAIRINGS
+from sparsity.rows.rope_planes import PAIRINGS
 
 _PRECISIONS = ("default", "high", "highest")
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from sparsity.claims_ledger.findings import Judged, core, instead
 from sparsity.claims_ledger.judging import Claim, Routes
-from sparsity.rows import rotary, rotation
-from sparsity.rows.rotation import planes
+from sparsity.rows import rope_planes, rotated_scores
+from sparsity.rows.rope_planes import planes
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class CocaRoutes:
         rows: averages over sampled rows of rotated vectors.
     """
 
-    angles: Callable[..., Any] = rotation.angles
-    rope_scores: Callable[..., Any] = rotary.rope_scores
-    coca_by_definition: Callable[..., Any] = rotary.coca_by_definition
-    coca_scores: Callable[..., Any] = rotary.coca_scores
-    slack_scores: Callable[..., Any] = rotary.slack_scores
-    decay_bounds: Callable[..., Any] = rotary.decay_bounds
-    anomaly_length: Callable[..., Any] = rotary.anomaly_length
+    angles: Callable[..., Any] = rope_planes.angles
+    rope_scores: Callable[..., Any] = rotated_scores.rope_scores
+    coca_by_definition: Callable[..., Any] = rotated_scores.coca_by_definition
+    coca_scores: Callable[..., Any] = rotated_scores.coca_scores
+    slack_scores: Callable[..., Any] = rotated_scores.slack_scores
+    decay_bounds: Callable[..., Any] = rotated_scores.decay_bounds
+    anomaly_length: Callable[..., Any] = rotated_scores.anomaly_length
     mean_scores: Callable[..., Any] = lambda step, distance, length: step.beta(distance, length)
     n_eff: Callable[..., Any] = Routes.n_eff
     rows: Callable[..., Any] = Routes.rows

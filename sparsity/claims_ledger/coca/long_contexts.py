@@ -10,8 +10,8 @@ import numpy as np
 from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import Judged, core, instead, letter
 from sparsity.claims_ledger.judging import Claim, ZTest, sampling, z_tests
+from sparsity.rows.rope_planes import join, planes
 from sparsity.rows.rope_scaling import DynamicNtkScaling, RopeScaling
-from sparsity.rows.rotation import join, planes
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
 

@@ -9,7 +9,7 @@ from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
 from sparsity.claims_ledger.judging import Claim
 from sparsity.crosscheck.ztest import compare_mean
-from sparsity.rows.rotation import planes
+from sparsity.rows.rope_planes import planes
 
 _DIM = 64
 _PAIRS = 20_000  # of random queries and keys: a share of planes is then known to 6e-4

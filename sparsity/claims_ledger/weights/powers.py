@@ -17,7 +17,7 @@ from sparsity.kernels import Kernel, score_kernel
 from sparsity.kernels.symbols import beta, relu, s, sigmoid, softplus
 from sparsity.kernels.zoo import power
 from sparsity.rows.row import Row
-from sparsity.rows.scores import Mixture, Uniform
+from sparsity.rows.score_laws import Mixture, Uniform
 
 _DERIVED = (2, 4, 6)  # degrees, derived by SymPy
 _EVALUATED = (2, 4, 8, 16, 32)  # degrees, by quadrature

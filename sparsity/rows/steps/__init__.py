@@ -8,12 +8,12 @@ from typing import Any
 
 from sparsity import arguments, reading
 from sparsity.errors import InputError
-from sparsity.rows import scores
+from sparsity.rows import score_laws
 from sparsity.rows.steps import temperature
 from sparsity.rows.steps.bounded import QKNorm, SoftCap
 from sparsity.rows.steps.distance import Alibi, Chunk, Decay, Window
 from sparsity.rows.steps.needle import Needle, NeedleAbove
-from sparsity.rows.steps.rotary import Coca, Rope
+from sparsity.rows.steps.rope_and_coca import Coca, Rope
 from sparsity.rows.steps.sinks import Gate, Sink, SinkLogit
 from sparsity.rows.steps.temperature import (
     PUBLISHED_SCALE,
@@ -73,15 +73,15 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     """Return the step that a text writes: its name, a colon and its numbers, "sink:3,0.5".
 
     Args:
-        text: as typed; or a law of scores, as `scores.parse` reads it.
+        text: as typed; or a law of scores, as `score_laws.parse` reads it.
         steps: the kinds of steps there are.
 
     Raises:
         InputError: an unknown name, or numbers that the step does not take.
     """
     arguments.text("step", text, f"write NAME:NUMBER, of {', '.join(typed(steps))}")
-    if scores.known(text):
-        return scores.parse(text)
+    if score_laws.known(text):
+        return score_laws.parse(text)
     name, _, numbers = text.partition(":")
     known = typed(steps)
     if name.strip() == "temperature":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.rows.rotation import BASE, join, rotate, split, vectors
+from sparsity.rows.rope_planes import BASE, join, rotate, split, vectors
 
 
 def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sparsity import arguments, reading
 from sparsity.errors import InputError
-from sparsity.rows.scores.laws import Empirical, Mixture, Scores, StudentT, Uniform, load
+from sparsity.rows.score_laws.laws import Empirical, Mixture, Scores, StudentT, Uniform, load
 
 __all__ = ["ALL", "Empirical", "Mixture", "Scores", "StudentT", "Uniform", "load", "parse"]
 

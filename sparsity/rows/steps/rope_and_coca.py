@@ -13,9 +13,9 @@ import numpy as np
 
 from sparsity.arguments import number, vector
 from sparsity.errors import InputError, printable
+from sparsity.rows.rope_planes import BASE, angles, planes, split
 from sparsity.rows.rope_scaling import RopeScaling
-from sparsity.rows.rotary import slack_coefficients
-from sparsity.rows.rotation import BASE, angles, planes, split
+from sparsity.rows.rotated_scores import slack_coefficients
 from sparsity.rows.tokens import Tokens, every
 from sparsity.special import log_ndtr, ndtr, wofz
 
