@@ -49,7 +49,7 @@ QUANTITIES = (
         "sink_mass",
         "support",
     ),
-    *("top_k_mass:4", "keys_for_mass:0.5", "power_sum:3", "power_sum:0.5", "pq_index:1,2"),
+    *("top_k_mass:4", "keys_for_mass:0.5", "power_sum:3", "power_sum:0.5"),
     *("sink_mass", "sink_mass_above:0.3", "square_sum", "abs_sum"),
 )
 STEPS: dict[str, tuple[Any, ...]] = {

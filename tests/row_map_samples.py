@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import sympy
 
 import sparsity
 from sparsity import Row, kernels, quantities
@@ -13,7 +12,6 @@ from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 
 MAPS = tuple(kernel for kernel in kernels.MAPS if kernel.drawn is None)
-SIGMOID = sparsity.score_kernel("sigmoid", 1 / (1 + sympy.exp(-sympy.Symbol("s"))))
 
 
 def law(name, of="participation", **asked):

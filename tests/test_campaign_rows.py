@@ -17,7 +17,7 @@ from sparsity.exact_law import engine
 
 CELLS, SEED = 100, 7
 SLOW = ("alibi", "rope", "decay")  # steps after which every token differs
-SLOW_MAPS = ("entmax", "sparsemax", "differential", "stick-breaking", "forgetting")
+SLOW_MAPS = ("entmax", "sparsemax")
 
 
 def _quick(cell: Cell) -> bool:
@@ -44,6 +44,7 @@ def test_a_part_of_the_campaign_agrees(judged):
 def test_an_answer_that_is_off_is_a_violation(judged):
     """Negative control: by brute force known to 1e-9, a value that is off by 1e-6 is convicted."""
     sharp = [v for v in judged if v.outcome == "agreed" and not v.sampled and v.error < 1e-9]
+    sharp = [v for v in sharp if v.bound < 1e-7]  # an error within its own bound is none
     for v in sharp:
         worse = v.value * (1 + 1e-6) + 1e-12
         assert rows.holds(v.cell, v.value, v.bound, Mean(v.mean, v.error, v.sampled)), v

@@ -1,4 +1,4 @@
-"""Laws that need a third integral: largest weight, n_eff and Σ|a| of rows of maps."""
+"""Laws that need a third integral: largest weight and n_eff of rows of maps."""
 
 import itertools
 import math
@@ -6,23 +6,14 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy import stats
-from scipy.integrate import dblquad, quad
-from scipy.special import expit, ndtr, softmax
+from scipy.integrate import quad
+from scipy.special import ndtr
 
 import sparsity
-from sparsity import InputError, Row, kernels
+from sparsity import Row, kernels
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check
-from sparsity.exact_law import (
-    differential,
-    entmax,
-    entmax_n_eff,
-    sparsemax,
-    sparsemax_n_eff,
-    stick_breaking,
-)
-from sparsity.limit import map_limits
+from sparsity.exact_law import entmax, entmax_n_eff, sparsemax, sparsemax_n_eff
 
 
 def two_keys(alpha, gamma, weigh):
@@ -228,197 +219,12 @@ def test_even_rows_of_entmax_by_both_routes():
         assert abs(rough * 64.0 ** (-1 if power else 1) - 1) > 50 * (off + 1e-14)
 
 
-# Stick-breaking.
-
-
-def sticks(n, beta, gamma, of):
-    """Rows of two and of three on grids of normals, without corners for n_eff."""
-    x, w = np.polynomial.legendre.leggauss(120 if n == 2 else 80)
-    z, share = 9 * x, 9 * w * np.exp(-0.5 * (9 * x) ** 2) / math.sqrt(2 * math.pi)
-    b = expit(beta + gamma * np.stack(np.meshgrid(*[z] * n, indexing="ij"), -1))
-    left = np.cumprod(1 - b, axis=-1)
-    a = b.copy()
-    a[..., 1:] *= left[..., :-1]
-    weight = np.prod(np.stack(np.meshgrid(*[share] * n, indexing="ij"), -1), axis=-1)
-    return float((of(a) * weight).sum())
-
-
-@pytest.mark.parametrize(("beta", "gamma"), [(0.0, 1.0), (-3.0, 0.5)])
-def test_few_keys_of_stick_breaking(beta, gamma):
-    value, error = stick_breaking.n_eff(beta, gamma, np.array([1, 2, 3]))
-    assert_allclose(value[0], 1, rtol=1e-10)
-    for n in (2, 3) if beta else (2,):
-        true = sticks(n, beta, gamma, lambda a: a.sum(-1) ** 2 / (a * a).sum(-1))
-        assert abs(value[n - 1] / true - 1) <= 1e-9
-        assert error[n - 1] < 1e-9
-        whole = sticks(n, beta, gamma, lambda a: 1 / (a * a).sum(-1))  # a planted Σa = 1
-        assert abs(value[n - 1] / whole - 1) > 1e-3
-
-
-def test_the_largest_weight_of_stick_breaking():
-    beta, gamma = 0.0, 1.0
-    value, error = stick_breaking.max_weight(beta, gamma, np.array([1, 2, 10**6]))
-    assert_allclose(value[0], 0.5, rtol=1e-12)
-
-    def body(y, x):
-        density = math.exp(-(x * x + y * y) / 2) / (2 * math.pi)
-        b, c = expit(beta + gamma * x), expit(beta + gamma * y)
-        return density * max(b, (1 - b) * c)
-
-    def corner(x):  # where (1 − b) c = b
-        b = expit(beta + gamma * x)
-        c = b / (1 - b)
-        return 9.0 if c >= 1 else min(max((math.log(c / (1 - c)) - beta) / gamma, -9.0), 9.0)
-
-    cut = -beta / gamma  # b = 1/2
-    true = sum(
-        dblquad(body, low, high, lower, upper, epsabs=1e-11, epsrel=1e-10)[0]
-        for low, high in ((-9, cut), (cut, 9))
-        for lower, upper in ((-9.0, corner), (corner, 9.0))
-    )
-    assert abs(value[1] / true - 1) < 1e-8
-    assert (error < 1e-9).all()
-
-
-def test_long_rows_of_stick_breaking_do_not_depend_on_n():
-    n = np.array([1000, 4096, 10**9])
-    n_eff, top, y2 = (
-        sparsity.exact("stick-breaking", beta=0.5, gamma=0.8, length=n, of=of)
-        for of in ("n_eff", "max_weight", "participation")
-    )
-    for found in (n_eff, top):
-        assert_allclose(found.value, found.value[0], rtol=1e-12)
-        assert (found.error_bound < 1e-8).all()
-    assert (1 / n_eff.value < y2.value).all()  # Jensen
-    assert (y2.value < top.value).all()  # Σa² ≤ max a
-    with pytest.raises(InputError, match="too long"):
-        stick_breaking.n_eff(0.0, 30.0, n)
-
-
-# Differential attention.
-
-
-@pytest.mark.parametrize(
-    ("g1", "g2", "rho", "mix"),
-    [(2.0, 1.0, -0.7, 0.2), (2.5, 2.0, -0.5, 0.5)],
-)
-def test_the_sum_of_two_keys_of_differential_rows(g1, g2, rho, mix):
-    """Of two keys |a₁| + |a₂|, by panels of both differences of scores cut where a sign changes."""
-    own = g2 * math.sqrt(1 - rho**2)
-    total = 1 - mix
-
-    x, w = np.polynomial.legendre.leggauss(30)
-
-    def on(corners):
-        ends = np.unique([*np.linspace(-9, 9, 25), *(c for c in corners if abs(c) < 9)])
-        half = np.diff(ends)[:, None] / 2
-        return (ends[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
-
-    def weigh(z):
-        p = expit(math.sqrt(2) * g1 * z)
-        crossed = [r for r in (p / mix, (p - total) / mix) if 0 < r < 1]
-        y, share = on(
-            [(math.log(r / (1 - r)) / math.sqrt(2) - g2 * rho * z) / own for r in crossed]
-        )
-        r = expit(math.sqrt(2) * (g2 * rho * z + own * y))
-        density = np.exp(-(y * y + z * z) / 2) / (2 * math.pi)
-        return (share * density * (np.abs(p - mix * r) + np.abs(total - p + mix * r))).sum()
-
-    z, share = on([math.log(p / (1 - p)) / math.sqrt(2) / g1 for p in (mix, total)])
-    true = share @ np.array([weigh(at) for at in z])
-    (value,), (error,) = differential.abs_sum(g1, g2, rho, mix, np.array([2]))
-    print(f"off {value / true - 1:.1e}, bound {error:.0e}")
-    assert abs(value / true - 1) <= error + 1e-9 < 1e-8
-    assert abs(value / (1 + mix) - 1) > 0.1  # without the sign: Σp + λΣq
-
-
-@pytest.mark.parametrize(
-    ("g1", "g2", "rho", "mix"),
-    [
-        (0.5, 0.7, -0.8, 1.6),
-        pytest.param(1.5, 1.2, 0.6, 0.8, marks=pytest.mark.slow),
-        pytest.param(3.0, 2.0, 0.0, 1.0, marks=pytest.mark.slow),
-    ],
-)
-def test_the_sum_of_three_by_points_of_low_discrepancy(g1, g2, rho, mix):
-    points = stats.qmc.Sobol(6, scramble=False).random_base2(13)
-    means = []
-    for seed in range(8):  # each of the eight moves them all by one random step around the torus
-        moved = (points + np.random.default_rng(seed).random(6)) % 1
-        z = stats.norm.ppf(moved).reshape(-1, 2, 3)
-        p = softmax(g1 * z[:, 0], axis=-1)
-        q = softmax(g2 * (rho * z[:, 0] + math.sqrt(1 - rho**2) * z[:, 1]), axis=-1)
-        means.append(np.abs(p - mix * q).sum(-1).mean())
-    (value,), (bound,) = differential.abs_sum(g1, g2, rho, mix, np.array([3]))
-    error = np.std(means, ddof=1) / math.sqrt(8)
-    assert abs(np.mean(means) - value) < 5.4 * error < 2e-3 * value  # t of 7 degrees: 1e-3
-    assert bound < 1e-8
-
-
-def test_a_normal_chance():
-    h, k = np.array([0.0, 0.0, -1.2, 1.2, 40.0, 0.0]), np.array([0.0, 1.0, 0.7, -0.7, 0.3, -2.0])
-    for rho in (-1.0, -0.6, 0.0, 0.99, 1.0):
-        found = differential.normal_chance(h, k, rho)
-        for x, y, value in zip(h, k, found, strict=True):
-            true = quad(
-                lambda z, y=y, rho=rho: stats.norm.pdf(z)
-                * stats.norm.cdf((y - rho * z) / max(math.sqrt(1 - rho**2), 1e-12)),
-                -40, x, points=[y], epsabs=1e-13, limit=200,
-            )[0]  # fmt: skip
-            assert abs(value - true) < 1e-9
-        assert abs(differential.normal_chance(h, k, 0.5) - found).max() > 0.01
-
-
-def test_known_places_of_the_sum():
-    assert_allclose(differential.abs_sum(0.5, 0.7, 0.8, 0.6, np.array([1]))[0], 0.4)
-    assert differential.abs_sum(1.0, 1.0, 0.2, 0.0, np.array([5]))[0][0] == 1
-    whole = [differential.abs_sum(0.3, 1.7, 0.5, mix, np.array([2]))[0] for mix in (1, 1.0)]
-    assert whole[0] == whole[1] > 0
-
-
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ((5.0, 8.0, 1.0, 1.6), "rho = 1.0: the law"),  # the chance turns within a panel
-        ((2.0, 1.0, -0.999, 0.8), "rho = -0.999: the law"),
-        ((1.0, 1.0, 1.0, 1.0), "rho = 1.0: the law"),  # the maps are equal
-        ((1e-9, 1.0, 0.3, 0.5), "too many points"),  # said before any is laid out
-    ],
-)
-def test_short_rows_that_have_no_law_of_the_sum(n, given, says):
-    with pytest.raises(InputError, match=says):
-        differential.abs_sum(*given, np.array([n]))
-
-
-@pytest.mark.slow
-def test_maps_too_much_alike_are_refused():
-    with pytest.raises(InputError, match="use estimate"):
-        differential.abs_sum(1.0, 1.0, 0.9999, 1.0, np.array([4]))
-
-
-@pytest.mark.slow
-def test_long_rows_of_differential_attention():
-    own = {"gamma": 0.5, "gamma2": 0.7, "rho": 0.8, "mix": 0.6}
-    (value,), (error,) = differential.abs_sum(*own.values(), np.array([10**6]))
-    limit = map_limits.differential_moments({name: np.array(x) for name, x in own.items()})
-    assert 1e-7 < abs(value / limit[0] - 1) < 1e-5
-    assert error < 1e-7
-
-
 # Wrong formulas.
 
 
 def test_planted_wrong_laws_are_rejected():
-    """Sparsemax without the largest score's own law, sticks whose weights add up to 1."""
-    rows = (
-        (Row("sparsemax", gamma=1.0), "max_weight", lambda: math.log(1 / 8 + 1.42)),
-        (
-            Row("stick-breaking", beta=-1.0, gamma=1.0), "n_eff",
-            lambda: -math.log(sparsity.exact("stick-breaking", beta=-1.0, gamma=1.0, length=8,
-                                             of="participation").value),
-        ),
-    )  # fmt: skip
+    """Sparsemax without the largest score's own law."""
+    rows = ((Row("sparsemax", gamma=1.0), "max_weight", lambda: math.log(1 / 8 + 1.42)),)
     for row, of, wrong in rows:
         cell = Question(row, ("exact law", "whole rows"), of, 8)
         (right,) = check([cell], seed=4, detectable=2e-2)
@@ -436,16 +242,12 @@ SAMPLED = {
     "sparsemax": ({"gamma": 2.0}, ("max_weight",)),
     "entmax1.5": ({"gamma": 1.0}, ("n_eff", "S", "max_weight")),
     "entmax:1.25": ({"gamma": 1.0}, ("n_eff", "max_weight")),
-    "stick-breaking": ({"beta": -1.0, "gamma": 1.5}, ("n_eff", "max_weight")),
-    "differential": ({"gamma": 1.5, "gamma2": 1.2, "rho": 0.6, "mix": 0.8}, ("abs_sum",)),
 }
 
 
 def concrete(kernel, own, rows, n, seed):
     rng = np.random.default_rng([seed, n])
-    if kernel.drawn is None:
-        return kernel.weights(own.get("beta", 0.0) + own["gamma"] * rng.normal(size=(rows, n)))
-    return kernel.weights(kernel.drawn.read(rng.normal(size=(rows, n, 2)), None, **own))
+    return kernel.weights(own["gamma"] * rng.normal(size=(rows, n)))
 
 
 @pytest.mark.slow
@@ -457,8 +259,7 @@ def test_laws_of_very_many_rows(name, n, rows):
     for seed in range(-(-rows // size)):
         a = np.abs(concrete(kernel, own, min(size, rows), n, seed))
         ratio = a.sum(-1) / np.sqrt((a * a).sum(-1))
-        found = {"n_eff": ratio**2, "S": ratio / math.sqrt(n), "max_weight": a.max(-1),
-                 "abs_sum": a.sum(-1)}  # fmt: skip
+        found = {"n_eff": ratio**2, "S": ratio / math.sqrt(n), "max_weight": a.max(-1)}
         for x in of:
             parts[x].append(found[x])
     for x in of:

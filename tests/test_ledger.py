@@ -51,7 +51,6 @@ OF_WEIGHTS = {
     "bounded-scores": "confirmed",
     "softpick-mass": "confirmed",
     "sparsemax-keys": "refined",
-    "stick-breaking": "confirmed",
 }
 OF_RULES = {  # and theirs in test_rules.py
     "why-a-tenth": "refined",
@@ -330,7 +329,6 @@ PLANTED = [
     ("bounded-scores", "refuted", replace(HONEST, n_eff=_gaussian_n_eff)),
     ("softpick-mass", "refuted", _wrong_mean("softpick")),
     ("sparsemax-keys", "refuted", replace(HONEST, mean=_mean_times(1.05))),
-    ("stick-breaking", "refuted", replace(HONEST, mean=_mean_times(1 + 1e-9))),
 ]
 
 

@@ -31,19 +31,9 @@ MAPS = {
     "entmax1.5": (SCORE, (*FOCUS, "max_weight", "support")),
     "entmax:1.25": (SCORE, (*FOCUS, "max_weight", "support")),
     "topk:8": (SCORE, (*FOCUS, "entropy")),
-    "stick-breaking": (
-        {"beta": -3.0, "gamma": 1.0},
-        ("n_eff", "participation", "entropy", "max_weight"),
-    ),
-    "differential": (
-        {"gamma": 1.5, "gamma2": 1.2, "rho": 0.6, "mix": 0.8},
-        ("square_sum", "abs_sum"),
-    ),
     "router:64": ({"gamma": 1.5, "rho": 0.8}, ("abs_sum", *FOCUS, "recall")),
-    "block-router:4,16": ({"gamma": 1.5, "within": 0.3}, ("abs_sum",)),
-    "forgetting": ({"gamma": 1.5, "gate": 3.0, "gate_spread": 1.5}, (*FOCUS, "entropy")),
 }
-MEASURES = ("gini", "top_k_mass:8", "power_sum:0.5", "power_sum:3", "hoyer", "pq_index:1,2")
+MEASURES = ("gini", "top_k_mass:8", "power_sum:0.5", "power_sum:3", "hoyer")
 LAWS = {
     "uniform": Uniform(),
     "t": StudentT(12),
@@ -71,7 +61,7 @@ def test_every_member_with_an_exact_law_is_there():
     with_law = {kernel.name for kernel in kernels.MAPS if maps.known(kernel)}
     assert set(FUNCTIONS) == rows
     assert set(MAPS) == with_law
-    assert len(with_law) >= 9
+    assert len(with_law) >= 5
 
 
 @pytest.mark.slow
@@ -87,8 +77,7 @@ def test_the_laws_of_a_million_rows(name, length):
         error = math.hypot(rows.rel_stderr, 1e-6)  # the draws are of float32
         z = (rows.log_value - found.log_value) / error
         print(f"{name} n={length} {of}: {found.value:.8g}, {rows.samples:.3g} rows, z = {z:+.2f}")
-        all_read = name.startswith("block-router") and rows.value == found.value == 1
-        assert rows.samples >= ROWS or all_read  # rows that do not vary need not be drawn on
+        assert rows.samples >= ROWS
         assert abs(z) < most
         assert min(abs(z + planted / error), abs(z - planted / error)) > most
         ran += 1

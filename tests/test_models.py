@@ -236,8 +236,8 @@ def test_folders_of_shards_are_measured(tmp_path, command):
     tiny_model.write_safetensors(home, tiny_model.weights(), shards=3)
     assert len(list(home.glob("*.safetensors"))) == 3
     out = tmp_path / "out.nc"
-    wanted = ("gini", "pq_index:1,2", "keys_for_mass:0.9")
-    asked = ("--of", "gini,pq_index:1,2", "--of", wanted[2])
+    wanted = ("gini", "power_sum:3", "keys_for_mass:0.9")
+    asked = ("--of", "gini,power_sum:3", "--of", wanted[2])
     code, _, err = command("measure", home, text, "--tokens", 24, "--rows", "--out", out, *asked)
     assert code == 0, err
     single = tmp_path / "single"

@@ -173,7 +173,6 @@ def test_the_number_of_a_quantity():
     state = edit(start("exp", y="top_k_mass:16"), "argument", " 8 ")
     assert state.y == "top_k_mass:8"
     assert edit(state, "y", "power_sum").y == "power_sum:3"
-    assert edit(edit(state, "y", "pq_index"), "argument", "0.5, 2").y == "pq_index:0.5,2"
     for text in ("0", "1.5", "", "abc", None, [1], "1e400", "8:9"):
         with pytest.raises(InputError, match="argument") as error:
             edit(state, "argument", text)

@@ -70,10 +70,10 @@ def test_every_quantity_is_offered():
     offered = {plots.named(y).of for y in PLOTS}
     assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
     assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
-    assert len(PLOTS) == len(set(PLOTS)) == 25
+    assert len(PLOTS) == len(set(PLOTS)) == 24
 
 
-@pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5", "pq_index:0.5,1"])
+@pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5"])
 def test_values_are_those_of_the_instruments(y):
     (spec,) = start("exp", y=y, length=96, gamma=1.3).specs()
     of, asked = of_plot(y), 0
@@ -163,19 +163,14 @@ def test_what_cannot_be_had_says_why():
         ("sparsemax", "support"),
         ("sparsemax", "S_n"),
         ("topk:8", "power_sum:2"),
-        ("stick-breaking", "entropy"),
         ("entmax1.5", "participation"),
-        ("differential", "square_sum"),
-        ("forgetting", "n_eff"),
     ],
 )
 def test_maps_of_whole_rows_are_curves(name, y):
     state = opened(name, y=y, length=60, gamma=1.5)
     (spec,) = state.specs()
     own = {key: value for key, value in spec.values if key != "length"}
-    assert own.keys() == {p.name for p in spec.kernel.parameters} - (
-        {"beta"} if name not in ("stick-breaking",) else set()
-    )
+    assert own.keys() == {p.name for p in spec.kernel.parameters} - {"beta"}
     wanted = float(exact_law(name, length=60, of=of_plot(y), **own).value)
     assert exact_value(spec).value == pytest.approx(wanted, rel=1e-12)
     store = Store()

@@ -16,11 +16,9 @@ PLANTED = 0.01  # an error of a law that every cell must reject
 # The same of a chance P below 0.9 in 10⁵ rows: it is known within √((1 − P)/P)/316, and an error of
 # 1 % is less than the 9 standard errors that a cell needs to accept the law and reject the error.
 OF_CHANCE = 0.04
-# (γ, ρ) of a proxy, (γ, c) of blocks; (k, n) or (blocks, keys of a block, n)
+# (γ, ρ) of a proxy; (k, n)
 PROXIES = ((0.7, 0.3), (1.5, 0.8), (2.5, 0.9), (1.0, 0.5))
 READ = ((1, 2), (2, 3), (4, 16), (32, 256), (256, 4096), (4096, 65536))
-SCORES = ((0.7, 0.0), (1.5, 0.3), (2.5, 0.1), (2.0, 0.8))
-BLOCKS = ((1, 2, 4), (2, 2, 6), (2, 8, 64), (4, 16, 256), (8, 64, 4096), (64, 64, 65536))
 OF = ("abs_sum", "recall", "n_eff")
 
 
@@ -37,22 +35,13 @@ def kth_largest(x, k):
     return np.partition(x, x.shape[1] - k, axis=1)[:, -k, None]
 
 
-def one_batch(draw, gamma, other, shape, k, size):
+def one_batch(draw, gamma, rho, shape, k):
     """Captured mass, whether the top key is read, and n_eff of what is, of a batch of rows."""
-    rows, n = shape
     own = draw.standard_normal(shape, np.float32)
-    if size:
-        block = draw.standard_normal((rows, n // size, 1), np.float32)
-        s = np.float32(math.sqrt(other)) * block
-        s = s + np.float32(math.sqrt(1 - other)) * own.reshape(rows, -1, size)
-        proxy, s = s.mean(-1), np.float32(gamma) * s.reshape(shape)
-    else:
-        proxy = draw.standard_normal(shape, np.float32)
-        s = np.float32(gamma * other) * proxy
-        s += np.float32(gamma * math.sqrt(1 - other * other)) * own
+    proxy = draw.standard_normal(shape, np.float32)
+    s = np.float32(gamma * rho) * proxy
+    s += np.float32(gamma * math.sqrt(1 - rho * rho)) * own
     kept = proxy >= kth_largest(proxy, k)
-    if size:
-        kept = np.repeat(kept, size, axis=1)
     a = np.exp(s - s.max(1, keepdims=True))
     read = a * kept
     l1 = read.sum(1, dtype=np.float64)
@@ -61,14 +50,14 @@ def one_batch(draw, gamma, other, shape, k, size):
     return np.stack([mass, read.max(1) == 1, l1 * l1 / l2])
 
 
-def sampled(gamma, other, k, size, n, seed=11):
+def sampled(gamma, rho, k, n, seed=11):
     """Mean and standard error of each quantity, and how many rows there were."""
     batch = max(1, KEYS_OF_A_BATCH // n)
     count = -(-rows_of(n) // batch)
     draw = np.random.default_rng(seed)
     sums, squares = np.zeros((2, len(OF)))
     for _ in range(count):
-        found = one_batch(draw, gamma, other, (batch, n), k, size)
+        found = one_batch(draw, gamma, rho, (batch, n), k)
         sums, squares = sums + found.sum(1), squares + (found * found).sum(1)
     rows = batch * count
     mean = sums / rows
@@ -96,22 +85,10 @@ def compare(row, n, names, drawn):
 
 
 CELLS = [(*a, *b) for b, a in itertools.product(READ, PROXIES)]
-OF_BLOCKS = [(*a, *b) for b, a in itertools.product(BLOCKS, SCORES)]
-
-
-def test_there_are_as_many_settings_as_asked():
-    assert len(CELLS) == len(OF_BLOCKS) == 24
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("gamma", "rho", "k", "n"), CELLS)
 def test_keys(gamma, rho, k, n):
     row = Row(f"router:{k}", gamma=gamma, rho=rho)
-    assert compare(row, n, OF, sampled(gamma, rho, k, 0, n)) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("gamma", "within", "k", "size", "n"), OF_BLOCKS)
-def test_blocks(gamma, within, k, size, n):
-    row = Row(f"block-router:{k},{size}", gamma=gamma, within=within)
-    assert compare(row, n, ("abs_sum",), sampled(gamma, within, k, size, n)) == 1
+    assert compare(row, n, OF, sampled(gamma, rho, k, n)) == 3

@@ -92,7 +92,7 @@ def test_every_law_is_verified(kernel):
     row = Row(kernel, beta=0.0, gamma=1.0)
     names = maps.known(kernel)
     if not names:
-        with pytest.raises(InputError, match="has no exact law to compare samples with"):
+        with pytest.raises(InputError, match="has no exact law; estimate samples it"):
             sparsity.verify(row, length=6)
         return
     found = sparsity.verify(row, length=16, detectable=4e-2, seed=1, dtype=np.float32)
@@ -158,17 +158,15 @@ def test_a_map_without_a_law_is_sampled():
     assert abs(support - known.value) < 4.5 * error
     assert {"support_mc", "entropy_mc"} <= {str(name) for name in data}
     assert "entropy" not in data
-    with pytest.raises(InputError, match=r"no exact law of mine is known; use estimate"):
+    with pytest.raises(InputError, match="mine has no exact law; estimate samples it"):
         law(row, length=64)
-    with pytest.raises(InputError, match="has no exact law to compare samples with"):
+    with pytest.raises(InputError, match="has no exact law; estimate samples it"):
         sparsity.verify(row, length=64)
 
 
 @pytest.mark.parametrize(
     ("name", "given", "of", "says"),
     [
-        ("stick-breaking", {"beta": -800.0, "gamma": 1.0}, "participation", "beta = -800"),
-        ("stick-breaking", {"beta": 800.0, "gamma": 1.0}, "entropy", "beta = 800"),
         ("sparsemax", {"beta": 0.0, "gamma": 1e300}, "participation", "at most 1e\\+100"),
     ],
 )

@@ -94,7 +94,7 @@ def ending(after):
 
 def test_what_crosses_to_another_process_is_known_there_again():
     every = [*kernels.known(), *kernels.MAPS, kernels.named("topk:16"), Kernel.parse("s**2 + 1")]
-    every += [*quantities.ALL, quantities.named("top_k_mass:8"), quantities.named("pq_index:1,2")]
+    every += [*quantities.ALL, quantities.named("top_k_mass:8")]
     every.append(Row("exp", gamma=2, steps=(Alibi(0.01),), scores=Uniform()))
     for one in every:
         assert pickle.loads(pickle.dumps(one)) == one, one

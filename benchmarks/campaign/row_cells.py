@@ -13,7 +13,7 @@ from benchmarks.campaign.row_reference import KERNELS
 
 __all__ = ["Cell", "draw", "row_of"]
 
-QUANTITIES = ("n_eff", "S", "participation", "entropy", "power_sum", "hoyer", "pq_index:1,2")
+QUANTITIES = ("n_eff", "S", "participation", "entropy", "power_sum", "hoyer")
 RANKS = ("max_weight", "gini", "top_k_mass")
 RANKED = ("exp", "identity", "relu2", "relu", "power4", "abs")  # kernels with a law of ranks
 SINKS = ("sink_mass", "sink_mass_above")
@@ -24,9 +24,6 @@ OF_MAPS = {
     "entmax1.5": ("S", "n_eff", "participation", "max_weight", "support"),
     "entmax": ("n_eff", "participation", "max_weight", "support"),
     "topk": ("S", "n_eff", "participation", "entropy", "power_sum", "hoyer"),
-    "stick-breaking": ("n_eff", "participation", "entropy", "max_weight"),
-    "differential": ("square_sum", "abs_sum"),
-    "forgetting": ("S", "n_eff", "participation", "entropy", "power_sum"),
 }
 
 
@@ -153,14 +150,6 @@ def _mapped(rng: np.random.Generator, n: int, seed: int) -> Cell:
         number = f":{int(rng.choice([1, 2, 3, 8, 40]))}"
     elif family == "entmax":
         number = f":{_digits(rng.uniform(1.1, 1.9))}"
-    elif family == "stick-breaking":
-        own["beta"] = _digits(rng.uniform(-10, 10))
-    elif family == "differential":
-        rho, mix = _digits(rng.uniform(-0.9, 0.95)), _digits(rng.uniform(0.1, 0.9))
-        own |= {"gamma2": _gamma(rng), "rho": rho, "mix": mix}
-    elif family == "forgetting":
-        gate, wide = _digits(rng.uniform(-4, 8)), _digits(rng.choice([0.0, rng.uniform(0, 3)]))
-        own |= {"gate": gate, "gate_spread": wide}
     of = _number(str(rng.choice(OF_MAPS[family])), rng)
     return Cell(family + number, own, (), None, min(n, 1000), of, seed)
 

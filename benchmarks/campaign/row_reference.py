@@ -283,8 +283,6 @@ def _of(name: str, own: list[float], a: Any, l1: Any, total: Any, unit: Any, n: 
         return l1**2 / l2
     if name == "hoyer":
         return (math.sqrt(n) - l1 / np.sqrt(l2)) / (math.sqrt(n) - 1) if n > 1 else 0 * l1
-    if name == "pq_index":  # of 1 and 2
-        return 1 - l1 / np.sqrt(n * l2)
     if name == "participation":
         return l2 / total**2
     if name == "max_weight":

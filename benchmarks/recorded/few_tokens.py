@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mpmath
@@ -60,7 +60,6 @@ def value(of: str, p: Sequence[Any], total: Any = 1, n: int = 0) -> Any:
         "support": lambda: mpf(sum(x > 0 for x in p)),
         "square_sum": lambda: l2 / total**2,
         "abs_sum": lambda: l1 / total,
-        "pq_index": lambda: 1 - l1 / mpmath.sqrt(n * l2),  # of 1, 2
     }
     return simple[name]()
 
@@ -216,95 +215,6 @@ def _trapezoid(step: Any) -> list[tuple[Any, Any]]:
     return [
         (i * step, scale * mpmath.exp(-((i * step) ** 2) / 2)) for i in range(-reach, reach + 1)
     ]
-
-
-def forgetting_of_two(gamma: float, gate: float, gate_spread: float, of: str) -> Any:
-    """Return the mean over two tokens, the older of which has the weight e^s σ(b + cε)."""
-    with mp.workdps(DIGITS):
-        spread, b, c = mpmath.sqrt(2) * mpf(gamma), mpf(gate), mpf(gate_spread)
-        gates = _trapezoid(min(mpf("0.3"), mpf("0.2") / c)) if c else [(mpf(0), mpf(1))]
-        scores = _trapezoid(min(mpf("0.3"), mpf("0.1") / mpf(gamma)))
-        total = mpf(0)
-        for e, chance in gates:
-            passed = mpmath.log(_sigmoid(b + c * e))
-            for z, share in scores:
-                d = passed + spread * z
-                total += chance * share * value(of, [_sigmoid(d), _sigmoid(-d)])
-        return total
-
-
-def stick_breaking(beta: float, gamma: float, n: int, of: str) -> Any:
-    """Return the mean over n keys: products of moments of σ; of n_eff and max p only for two."""
-    with mp.workdps(DIGITS):
-        b, g, rule = mpf(beta), mpf(gamma), _trapezoid(min(mpf("0.3"), mpf("0.2") / mpf(gamma)))
-
-        def mean(f: Callable[[Any], Any]) -> Any:
-            return mpmath.fsum(share * f(_sigmoid(b + g * z)) for z, share in rule)
-
-        if of == "participation":
-            left = mean(lambda x: (1 - x) ** 2)
-            return mean(lambda x: x * x) * (1 - left**n) / (1 - left)
-        if of == "entropy":
-            own, left = mean(lambda x: -x * mpmath.log(x)), mean(lambda x: 1 - x)
-            passed, share = mean(lambda x: -(1 - x) * mpmath.log(1 - x)), mean(lambda x: x)
-            terms = (own * left**i + share * i * left ** (i - 1) * passed for i in range(n))
-            return mpmath.fsum(terms)
-        assert n == 2
-        if of == "n_eff":
-            total = mpf(0)
-            for z, share in rule:
-                first = _sigmoid(b + g * z)
-                for y, other in rule:
-                    second = (1 - first) * _sigmoid(b + g * y)
-                    total += share * other * value(of, [first, second])
-            return total
-
-        # E max(σ₁, (1 − σ₁)σ₂) = E σ₁ + E[(1 − σ₁)σ₂ − σ₁; σ₂ > σ₁/(1 − σ₁)], for σ₁ < ½
-        def excess(s: Any) -> Any:
-            first = _sigmoid(s)
-            start = mpmath.log(first) - mpmath.log(1 - 2 * first)
-            ends = [start, max(start, b) + 3 * g, max(start, b) + 15 * g]
-            more = mpmath.quad(
-                lambda x: ((1 - first) * _sigmoid(x) - first) * mpmath.npdf(x, b, g), ends
-            )
-            return more * mpmath.npdf(s, b, g)
-
-        low = min(b, 0) - 13 * g
-        cuts = [low, low / 2, 0] if b > -13 * g else [low, b, b / 2, 0]
-        with mp.workdps(36):
-            return mean(lambda x: x) + mpmath.quad(excess, sorted(set(cuts)))
-
-
-def differential_of_two(gamma: float, gamma2: float, rho: float, mix: float, of: str) -> Any:
-    """Return the mean of Σa² or Σ|a|, a = p − λq, of two tokens."""
-    with mp.workdps(DIGITS):
-        root = mpmath.sqrt(2)
-        g1, g2, r, m = mpf(gamma) * root, mpf(gamma2) * root, mpf(rho), mpf(mix)
-        rest = mpmath.sqrt(1 - r * r)
-        if of == "square_sum":
-            total, rule = mpf(0), _trapezoid(min(mpf("0.3"), mpf("0.1") / max(gamma, gamma2)))
-            for z, share in rule:
-                p = _sigmoid(g1 * z)
-                for y, other in rule:
-                    q = _sigmoid(g2 * (r * z + rest * y))
-                    total += share * other * ((p - m * q) ** 2 + (1 - p - m * (1 - q)) ** 2)
-            return total
-        # One weight at most is negative, where λ < 1: Σ|a| = 1 − λ + 4 E[λq − p; λq > p].
-
-        def lost(z: Any) -> Any:
-            p = _sigmoid(g1 * z)
-            if p >= m:
-                return mpf(0)
-            start = ((mpmath.log(p) - mpmath.log(m - p)) / g2 - r * z) / rest
-            ends = [start, max(start, 0) + 3, max(start, 0) + 14]
-            more = mpmath.quad(
-                lambda y: (m * _sigmoid(g2 * (r * z + rest * y)) - p) * mpmath.npdf(y), ends
-            )
-            return more * mpmath.npdf(z)
-
-        edge = (mpmath.log(m) - mpmath.log(1 - m)) / g1
-        with mp.workdps(36):
-            return 1 - m + 4 * mpmath.quad(lost, [min(edge, 0) - 14, min(edge, 0) - 4, edge])
 
 
 def router_of_two(gamma: float, rho: float, of: str) -> Any:

@@ -20,10 +20,7 @@ _PLACES = (
 )
 _EXPONENTIAL = ("cosh", "threshold", "softpick")
 _LENGTHS = (1, 2, 10, 1000, 10**6, 10**12)
-INTEGRALS = (
-    *("S", "n_eff", "participation", "entropy", "power_sum:3", "power_sum:0.5", "hoyer"),
-    "pq_index:1,2",
-)
+INTEGRALS = (*("S", "n_eff", "participation", "entropy", "power_sum:3", "power_sum:0.5", "hoyer"),)
 POWERS = ("identity", "relu", "relu2", "relu3", "power2", "power4")
 OTHERS = (
     *("cosh", "taylor2", "taylor4", "threshold", "softpick", "softplus", "sigmoid", "elu+1"),
@@ -33,11 +30,10 @@ RANKS = ("max_weight", "gini", "top_k_mass:2")
 THRESHOLD_MAPS = ("sparsemax", "entmax1.5", "entmax:1.25")
 OF_THRESHOLD_MAPS = ("S", "n_eff", "participation", "max_weight", "support")
 OF_SOFTMAX = (
-    *("n_eff", "participation", "entropy", "gini", "hoyer", "power_sum:3", "pq_index:2,3.5"),
+    *("n_eff", "participation", "entropy", "gini", "hoyer", "power_sum:3"),
     *("top_k_mass:8", "keys_for_mass:0.5"),
 )
 OF_TOP_K = ("S", "n_eff", "participation", "entropy", "power_sum:3")
-OF_FORGETTING = OF_TOP_K
 OF_DECAYED = ("S", "n_eff", "participation")
 # Quantities of a key with a fixed score, and the step that names it
 STEPS_OF_LIMITS = (("sink_mass", "sink"), ("needle_mass", "needle"), ("needle_signal", "needle"))
@@ -90,7 +86,7 @@ def quadratures() -> Iterator[Cell]:
 
 def limits() -> Iterator[Cell]:
     """Yield questions to the limits of long rows: of softmax's quantities, and of maps."""
-    for of in (*OF_SOFTMAX, "power_sum:0.5", "pq_index:1,2"):
+    for of in (*OF_SOFTMAX, "power_sum:0.5"):
         for gamma in (1e-3, 0.3, 1.0, 2.5, 4.0):
             for length in (100, 10**6):
                 yield _evaluate("exp", beta=0.3, gamma=gamma, of=of, length=length)
@@ -177,24 +173,9 @@ def few_tokens() -> Iterator[Cell]:
         for gamma in (0.5, 3.0):
             for length in (3, 100, 10**6):
                 yield exact_cell(of, "topk:2", length, gamma=gamma)
-    for of in OF_FORGETTING:
-        for gate, spread in ((2.0, 0.0), (1.0, 1.0)):
-            own: Given = {"gamma": 1.2, "gate": gate, "gate_spread": spread}
-            yield exact_cell(of, "forgetting", 2, **own)
-    for beta, gamma in ((0.0, 1.0), (-3.0, 0.5), (-4.6, 2.0)):
-        for of in ("participation", "entropy"):
-            for length in (2, 30, 1000):
-                yield exact_cell(of, "stick-breaking", length, beta=beta, gamma=gamma)
-        for of in ("n_eff", "max_weight"):
-            yield exact_cell(of, "stick-breaking", 2, beta=beta, gamma=gamma)
-    for gamma, gamma2, rho, mix in ((1.0, 1.0, 0.0, 0.5), (2.0, 1.0, 0.5, 0.8)):
-        own = {"gamma": gamma, "gamma2": gamma2, "rho": rho, "mix": mix}
-        for of in ("square_sum", "abs_sum"):
-            yield exact_cell(of, "differential", 2, **own)
     for gamma, rho in ((1.0, 0.5), (3.0, 0.8)):
         for of in ("abs_sum", "recall"):
             yield exact_cell(of, "router:1", 2, gamma=gamma, rho=rho)
-        yield exact_cell("abs_sum", "block-router:1,1", 2, gamma=gamma, within=0.3)
     for length in (3, 100):
         for of in ("S", "n_eff", "participation"):
             yield exact_cell(of, "router:2", length, gamma=1.0, rho=0.5)

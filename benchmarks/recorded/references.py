@@ -58,7 +58,7 @@ def _row(kernel: str, asked: dict[str, Any]) -> str:
     steps = dict(asked.pop("steps", []))
     name, _, number = of.partition(":")
     if kernel not in score_laws.WEIGHTS:
-        return shown(_map(kernel, of, n, beta, gamma, asked))
+        return shown(_map(kernel, of, n, gamma, asked))
     if "coca" in steps:
         return shown(few_tokens.of_two_collinear(*steps["coca"]))
     place: Any = next(iter(steps.values()))[0] if steps else None
@@ -87,22 +87,14 @@ def _row(kernel: str, asked: dict[str, Any]) -> str:
     return digits(row_laws.mean(of, kernel, beta, gamma, n, unit, fixed))
 
 
-def _map(kernel: str, of: str, n: int, beta: float, gamma: float, own: dict[str, Any]) -> Any:
+def _map(kernel: str, of: str, n: int, gamma: float, own: dict[str, Any]) -> Any:
     family, _, number = kernel.partition(":")
     if family == "decayed":
         return score_laws.of_decayed(own["decay"], n, of)
     if family == "topk":
         return few_tokens.of_top_two(gamma, n, of)
-    if family == "stick-breaking":
-        return few_tokens.stick_breaking(beta, gamma, n, of)
-    if family == "forgetting":
-        return few_tokens.forgetting_of_two(gamma, of=of, **own)
-    if family == "differential":
-        return few_tokens.differential_of_two(gamma, of=of, **own)
     if family == "router" and number == "2":
         return few_tokens.routed_pairs(gamma, own["rho"], n, of)
     if family == "router":
         return few_tokens.router_of_two(gamma, own["rho"], of)
-    if family == "block-router":  # one block of one key: the larger of the two
-        return few_tokens.of_two("exp", gamma, "max_weight")
     return few_tokens.of_two(kernel, gamma, of)

@@ -260,9 +260,9 @@ def tables(kernel: str, beta: float, gamma: float, power: int, orders: tuple[Ord
         return _by_nodes(kernel, beta, gamma, power, orders)
 
 
-_POWER_OF = {"S": 2, "n_eff": 2, "needle_signal": 2, "hoyer": 2, "pq_index": 2}
+_POWER_OF = {"S": 2, "n_eff": 2, "needle_signal": 2, "hoyer": 2}
 _ORDERS: dict[str, tuple[Order, ...]] = {
-    "S": (0.5,), "hoyer": (0.5,), "pq_index": (0.5,), "n_eff": (0.5, 1.0),
+    "S": (0.5,), "hoyer": (0.5,), "n_eff": (0.5, 1.0),
     "participation": (2.0,), "entropy": (1.0, (1.0, "log")),
     "sink_mass": (), "needle_mass": (), "needle_signal": (),
 }  # fmt: skip
@@ -288,7 +288,7 @@ def mean(
     """
     name, _, number = of.partition(":")
     if n == 1 and unit is None and fixed is None:  # one key has it all
-        return arb(0 if name in ("entropy", "hoyer", "pq_index") else 1)
+        return arb(0 if name in ("entropy", "hoyer") else 1)
     alpha = float(number) if name == "power_sum" else 0.0
     orders = (alpha,) if name == "power_sum" else _ORDERS[name]
     power = _POWER_OF.get(name, 1)
@@ -327,14 +327,12 @@ def mean(
         total /= own.per_unit
         if nonzero < 1 and unit is None and fixed is None:
             total /= -(random * (-nonzero).log1p()).expm1()
-        if name in ("S", "hoyer", "pq_index"):
+        if name in ("S", "hoyer"):
             total /= (arb(n) * arb.pi()).sqrt()
         if name == "power_sum":
             total /= arb(alpha).gamma()
         if name == "hoyer":
             return (1 - total) / (1 - 1 / arb(n).sqrt())
-        if name == "pq_index":  # of 1, 2
-            return 1 - total
         return total
 
 

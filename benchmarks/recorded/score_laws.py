@@ -155,9 +155,6 @@ def of_softmax(of: str, gamma: float, length: int) -> Any:
         if name == "power_sum":
             (a,) = own
             return n ** (1 - a) * mpmath.exp((a * a - a) * g * g / 2)
-        if name == "pq_index":
-            p, q = own
-            return -mpmath.expm1((p - q) * g * g / 2)
         if name == "top_k_mass":
             return _phi(g + _quantile(own[0] / n))
         assert name == "keys_for_mass"

@@ -239,9 +239,6 @@ def _rows() -> Iterator[Space]:
 def _maps() -> Iterator[Space]:
     for of in OF_THRESHOLD_MAPS:
         yield _space(40, "exact", "sparsemax", Axis("gamma", 0.1, 10), of=of, length=2)
-    for of in ("participation", "entropy"):
-        axes = Axis("z", -4, 2, "linear"), Axis("gamma", 0.2, 3), Axis("length", 2, 500, "whole")
-        yield _space(60, "exact", "stick-breaking", *axes, of=of)
     decay, length = Axis("decay", 1e-300, 1), Axis("length", 1, 1e12, "whole")
     for of in OF_DECAYED:
         yield _space(200, "exact", "decayed", decay, length, of=of)

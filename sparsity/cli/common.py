@@ -233,9 +233,7 @@ def without_none(options: dict[str, Any]) -> dict[str, Any]:
 
 def split_quantities(of: tuple[str, ...]) -> list[str]:
     """Return the quantities named in lists with commas."""
-    # "n_eff,pq_index:1,2" names two: no name begins with a digit, so that a comma before one
-    # belongs to the numbers of a quantity.
-    return [name for names in of for name in re.split(r",(?![\d.])", names)]
+    return [name for names in of for name in names.split(",")]
 
 
 # --- what is printed ---------------------------------------------------------------------------

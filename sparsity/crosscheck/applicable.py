@@ -128,7 +128,7 @@ def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question
     if known.limit and (n is None or not names):
         return limit
     if not names:
-        raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
+        raise InputError("kernel", kernel.name, f"has {maps.NO_LAW}")
     if n is None:
         fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)

@@ -11,7 +11,7 @@ passes through:
            │          └─ sink_chance: the chance that sinks take a share
            ├─ maps ───┬─ sparsemax, entmax ── threshold_maps ── gaussian_tail
            │          ├─ sparsemax_n_eff, entmax_n_eff: one integral more
-           │          └─ top_k, stick_breaking, differential, forgetting
+           │          └─ top_k, router
            └─ mellin: n_eff by moment generating functions ── normal_prefixes
     rules: the rules of integration that all of these share, and the work that is refused
     regimes: what softmax rows do, by the exact law and its leading orders

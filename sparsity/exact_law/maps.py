@@ -11,16 +11,12 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import (
-    block_router,
-    differential,
     engine,
     entmax,
     entmax_n_eff,
-    forgetting,
     router,
     sparsemax,
     sparsemax_n_eff,
-    stick_breaking,
     top_k,
 )
 from sparsity.exact_law.threshold_maps import Law
@@ -34,13 +30,10 @@ Pair = tuple[np.ndarray, np.ndarray]  # the mean over rows, and its relative err
 # (α − 1)γ from which on a second key of entmax has no weight, but for a chance of 1e−15.
 _ONE_HOT = 1e17
 _WIDEST = 1e100  # γ whose square is in float64
+NO_LAW = "no exact law; estimate samples it"  # what is said of a map without one
 _POWERS = {"n_eff": 1.0, "S": 0.5, "max_weight": None}  # of 1/Y₂
 _OF_POWERS = tuple(map(quantities.named, _POWERS))
 _OF_THRESHOLDS = (*_OF_POWERS, quantities.participation, quantities.support)
-_OF_STICKS = (
-    *(quantities.n_eff, quantities.participation, quantities.entropy),
-    *(quantities.max_weight, quantities.support),
-)
 
 
 class MapLaw(NamedTuple):
@@ -104,26 +97,6 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     return value, error
 
 
-def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
-    """Return the law of stick-breaking, of which every key has a weight."""
-    if quantity is quantities.support:
-        return n, np.zeros(n.shape)
-    return stick_breaking.LAWS[quantity.name](row.beta, row.gamma, n)
-
-
-def _differential(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
-    """Return the law of differential rows."""
-    own: Any = row.params
-    law = {"abs_sum": differential.abs_sum, "square_sum": differential.square_sum}[quantity.name]
-    return law(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
-
-
-def _forgetting(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
-    """Return the law of forgetting rows."""
-    own: Any = row.params
-    return forgetting.law(own["gate"], own["gate_spread"], own["gamma"], n, quantity)
-
-
 def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     """Return the law of routed rows; of rows no longer than k, softmax's."""
     own: Any = row.params
@@ -141,19 +114,6 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     return value, error
 
 
-def _block_router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
-    """Return the captured mass of blocks; of rows of no more blocks than are read, 1."""
-    own: Any = row.params
-    kernel: Any = row.kernel
-    blocks, size = kernel.weights.blocks, kernel.weights.size
-    value, error = np.ones(n.shape), np.zeros(n.shape)
-    more = n > blocks * size
-    if more.any():
-        whole = (blocks, size, own["gamma"], own["within"])
-        value[more], error[more] = block_router.law(*whole, n[more])
-    return value, error
-
-
 def _of_all_softmax(quantity: Quantity) -> bool:
     """Return whether softmax has a quantity as an integral over tokens, without sinks."""
     return quantity is quantities.support or (
@@ -163,7 +123,6 @@ def _of_all_softmax(quantity: Quantity) -> bool:
 
 _of_threshold, _by_three_integrals = _OF_THRESHOLDS.__contains__, _OF_POWERS.__contains__
 _of_abs_sum = (quantities.abs_sum,).__contains__
-_OF_SIGNED = (quantities.square_sum, quantities.abs_sum)
 _OF_ROUTED = (
     *(quantities.abs_sum, quantities.n_eff, quantities.participation, quantities.S),
     quantities.recall,
@@ -175,11 +134,7 @@ _LAWS: dict[str, MapLaw] = {
         _of_threshold, _threshold, _by_three_integrals, lambda kernel: kernel.weights.alpha
     ),
     "topk": MapLaw(_of_all_softmax, _top_k),
-    "stick-breaking": MapLaw(_OF_STICKS.__contains__, _stick_breaking),
-    "differential": MapLaw(_OF_SIGNED.__contains__, _differential, _of_abs_sum),
-    "forgetting": MapLaw(forgetting.has, _forgetting),
     "router": MapLaw(_OF_ROUTED.__contains__, _router, _of_abs_sum),
-    "block-router": MapLaw(_of_abs_sum, _block_router, _of_abs_sum),
 }
 
 
@@ -217,10 +172,9 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     kernel = row.kernel
     assert isinstance(kernel, RowMap)
     if not has(kernel, quantity):
-        names = ", ".join(known(kernel))
-        others = f"{kernel.name} has the exact laws of {names}"
-        fix = others if names else f"no exact law of {kernel.name} is known"
-        raise InputError("of", quantity.name, f"{fix}; use estimate")
+        names = known(kernel)
+        others = f"{kernel.name} has the exact laws of {', '.join(names)}; use estimate"
+        raise InputError("of", quantity.name, others if names else f"{kernel.name} has {NO_LAW}")
     if row.steps:
         fix = f"the exact laws of {kernel.name} are of independent Gaussian scores; use estimate"
         raise InputError("steps", row.described()["steps"], fix)

@@ -1,20 +1,18 @@
 """At γ = 2 only whole-row maps attend to few keys in long rows
 
-Against n and γ: participation 1/E Σp² of eight ways of attending, scores ~ N(0, γ²)
+Against n and γ: participation 1/E Σp² of six ways of attending, scores ~ N(0, γ²)
 
 Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in proportion
-to n, and softmax more slowly until it does so too. Sparsemax, top-8 softmax and stick-breaking take
-the whole row into account and stay at a few keys at any length; softmax with the forgetting gates
-σ(4 + ε) levels off at seven, as in rows of about 90. Right: softmax focuses in rows of 4096 at the
+to n, and softmax more slowly until it does so too. Sparsemax and top-8 softmax take the whole row
+into account and stay at a few keys at any length. Right: softmax focuses in rows of 4096 at the
 cost of a larger spread. Squared ReLU and signed linear attention do not depend on γ at all without
 a bias. Sigmoid attention with the bias −ln n follows softmax up to about γ = 1.5, attends to about
-130 keys at best, and to more again beyond, where it saturates. In stick-breaking what no key takes
-stays in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their 95 %
-error bars are smaller than the markers.
+130 keys at best, and to more again beyond, where it saturates. Lines: the exact law. Points: Monte
+Carlo with whole rows of 4096; their 95 % error bars are smaller than the markers.
 
 Alt text: Two line charts of the participation on one logarithmic scale. Against row
 length from 2 to 65536: signed linear, squared ReLU and sigmoid rise in proportion, softmax more
-slowly; forgetting, top-8 softmax, stick-breaking and sparsemax stay below eight. Against the spread
+slowly; top-8 softmax and sparsemax stay below eight. Against the spread
 from 0.25 to 6 in rows of 4096 tokens: softmax falls from thousands to about two, sigmoid to about
 130 and then rises again; squared ReLU and signed linear are level.
 """
@@ -49,10 +47,7 @@ MECHANISMS: dict[str, Callable[[float], Row]] = {
     "signed linear": lambda gamma: Row("identity", beta=0.0, gamma=gamma),
     "top-8 softmax": lambda gamma: Row("topk:8", beta=0.0, gamma=gamma),
     "sparsemax": lambda gamma: Row("sparsemax", beta=0.0, gamma=gamma),
-    "stick-breaking": lambda gamma: Row("stick-breaking", beta=0.0, gamma=gamma),
-    "forgetting": lambda gamma: Row("forgetting", gamma=gamma, gate=4.0, gate_spread=1.0),
 }
-_LOOKS = (*plotting.LOOKS, plotting.Look("#8c6d31", "-", "P"))
 
 
 def data(context: Context) -> Data:
@@ -92,13 +87,13 @@ def draw(data: Data, canvas: Canvas) -> None:
     for ax, series in ((left, data[:count]), (right, data[count:])):
         ax.set(yscale="log", ylim=(0.9, 7e4))
         plotting.plain_ticks(ax.yaxis, (1, 10, 100, 1e3, 1e4))
-        plotting.curves(ax, series, _LOOKS)
+        plotting.curves(ax, series)
     left.set(xscale="log", xlim=(2, 65536), xlabel="row length  n")
     left.set_ylabel("participation  1/E Σp²")
     plotting.plain_ticks(left.xaxis, (2, 16, 256, 4096, 65536))
     right.set(xlim=(0, 6), xlabel="spread of scores  γ")
     right.tick_params(labelleft=False)
-    names = zip(data[count:], MECHANISMS, _LOOKS, strict=True)
+    names = zip(data[count:], MECHANISMS, plotting.LOOKS, strict=False)
     ends = [(float(each.theory[-1]), label, look.color) for each, label, look in names]
     plotting.end_labels(right, ends, fontsize=9.5)
     ax = canvas.add_axes((0.025, 0.815, 0.9, 0.06))

@@ -307,7 +307,9 @@ def why_kernel_has_none(kernel: Kernel | RowMap, marked: frozenset[str], quantit
         return f"{kernel.name} has S, n_eff and participation only"
     if quantity.needs is not None and quantity.needs not in marked:
         return f"needs a {quantity.needs}: choose a row law with one"
-    if quantity in quantities.OF_MAPS and not known.exact:
+    # A map without any law is sampled, whatever is asked.
+    sampled = isinstance(kernel, RowMap) and not maps.known(kernel)
+    if quantity in quantities.OF_MAPS and not known.exact and not sampled:
         if quantity is quantities.recall:
             return "is for maps that leave keys out, such as router"
         return "is for signed weights, such as those of differential"
@@ -339,6 +341,8 @@ def why_no_law(spec: Spec) -> str:
     quantity = spec.quantity
     if spec.kernel.law is Law.FEATURES:
         return "features have no given law at finite n"
+    if isinstance(spec.kernel, RowMap) and not maps.known(spec.kernel):
+        return maps.NO_LAW
     if not capabilities(spec.kernel, quantity).exact:
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
     if isinstance(spec.kernel, RowMap) and maps.slow(spec.kernel, quantity):

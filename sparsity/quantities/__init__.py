@@ -32,7 +32,6 @@ from sparsity.quantities.powers import (
     n_eff,
     participation,
     power_sum,
-    pq_index,
     square_sum,
 )
 from sparsity.quantities.sinks import sink_mass, sink_mass_above
@@ -67,7 +66,6 @@ __all__ = [
     "needle_snr_above",
     "participation",
     "power_sum",
-    "pq_index",
     "recall",
     "sink_mass",
     "sink_mass_above",
@@ -81,7 +79,7 @@ ALL: tuple[Quantity, ...] = (
     *(needle_mass, needle_signal, needle_largest),
 )
 FAMILIES: tuple[Family, ...] = (
-    *(top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above),
+    *(top_k_mass, keys_for_mass, power_sum, sink_mass_above),
     *(needle_odds_above, needle_snr_above, needle_recall),
 )
 # Of weights whose |a| do not add up to 1, and of maps that leave keys out.
@@ -119,23 +117,23 @@ def named(of: str | Quantity) -> Quantity:
 
 
 @functools.lru_cache(maxsize=64)
-def _of(family: Family, *numbers: float) -> Quantity:
-    """Return a member, the same record for the same numbers: it is looked up by identity."""
-    return family.named(*numbers)
+def _of(family: Family, number: float) -> Quantity:
+    """Return a member, the same record for the same number: it is looked up by identity."""
+    return family.named(number)
 
 
 def _member(name: str, text: str | None) -> Quantity:
     """Return the member of a family that the text after the colon names."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
-        numbers = [parse_number(each, "of") for each in (text or "").split(",")]
+        number = parse_number(text or "", "of")
     except InputError:
-        numbers = []
-    if len(numbers) != family.count or not family.admits(*numbers):
+        number = None
+    if number is None or not family.admits(number):
         said = name if text is None else f"{name}:{text}"
         fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example}"
         raise InputError("of", said, fix)
-    return _of(family, *numbers)
+    return _of(family, number)
 
 
 def __dir__() -> list[str]:

@@ -314,32 +314,27 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Family:
-    """Quantities that differ in a number or two, each asked for as "name:number[,number]".
+    """Quantities that differ in a number, each asked for as "name:number".
 
     Args:
         name: before the colon.
-        symbol: of the numbers, as they are typed.
+        symbol: of the number.
         title: what they are, in words.
-        domain: of the numbers, as printed in errors.
-        admits: whether numbers are in it.
-        member: the quantity of its numbers, given its name as well.
-        example: numbers, as they are typed, for which the tests try every instrument.
+        domain: of the number, as printed in errors.
+        admits: whether a number is in it.
+        member: the quantity of a number, given its name as well.
+        example: a number, as it is typed, for which the tests try every instrument.
     """
 
     name: str
     symbol: str
     title: str
     domain: str
-    admits: Callable[..., bool]
-    member: Callable[..., Quantity]
+    admits: Callable[[float], bool]
+    member: Callable[[str, float], Quantity]
     example: str
 
-    @property
-    def count(self) -> int:
-        """How many numbers it takes."""
-        return 1 + self.symbol.count(",")
-
-    def named(self, *numbers: float) -> Quantity:
-        """Return the member that has these numbers, which must be in the domain."""
-        shown = [f"{x:g}" if float(f"{x:g}") == x else repr(x) for x in numbers]
-        return self.member(f"{self.name}:{','.join(shown)}", *numbers)
+    def named(self, number: float) -> Quantity:
+        """Return the member that has this number, which must be in the domain."""
+        shown = f"{number:g}" if float(f"{number:g}") == number else repr(number)
+        return self.member(f"{self.name}:{shown}", number)

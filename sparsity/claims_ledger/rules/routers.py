@@ -11,8 +11,11 @@ from scipy.special import ndtr, ndtri
 from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.kernels.router import correlation_of_blocks
+from sparsity.rows.row import Row
+from sparsity.sampling import Sampling
 
 _LENGTH, _READ, _GAMMA = 4096, 512, 2.0  # an eighth of the keys is read
+_REL_ERROR = 5e-3  # of the mass that is read: what is compared differs by a twentieth and more
 _HALVINGS = (64, 32, 16)  # keys of a block
 _WITHIN = (0.0, 0.3, 0.6)  # correlation c of the scores of a block
 # Dimension, keys of a block, margin Δ and meant keys: chances of a wrong block from 0.29 to 0.44,
@@ -48,9 +51,11 @@ def _wrong_block_first(dim: int, size: int, margin: float, relevant: int, seed: 
 
 @functools.lru_cache(maxsize=16)  # two claims ask for the same
 def _of_blocks(routes: Routes, size: int, within: float) -> float:
-    """Return the mass of the blocks of a size that are read, at a correlation c within blocks."""
+    """Return the mass of the blocks that are read, sampled, at a correlation c within blocks."""
     kernel = f"block-router:{_READ // size},{size}"
-    return float(routes.mean(kernel, _LENGTH, of="abs_sum", gamma=_GAMMA, within=within))
+    row = Row(kernel, gamma=_GAMMA, within=within)
+    sampling = Sampling(_REL_ERROR, seed=0, dtype=np.float32)
+    return float(routes.rows(row, _LENGTH, sampling, "abs_sum").value)
 
 
 def signal_to_noise(routes: Routes, seed: int) -> Judged:

@@ -1,4 +1,4 @@
-"""Claims about maps of whole rows, with their judges: sparsemax, stick-breaking and softpick."""
+"""Claims about maps of whole rows, with their judges: sparsemax and softpick."""
 
 from __future__ import annotations
 
@@ -154,28 +154,6 @@ def few_keys(routes: Routes, seed: int) -> Judged:
     return findings, {"rows": rows, "z": z, "participation": focus}
 
 
-def same_at_every_length(routes: Routes, seed: int) -> Judged:
-    """Judge E Σa² of stick-breaking over lengths: exact, by moments of one score, and drawn."""
-    given = {"beta": 0.0, "gamma": _GAMMA}
-    found = routes.mean("stick-breaking", _LENGTHS, "participation", **given)
-    first = 0.5  # E σ(s) at β = 0, by symmetry
-    # E σ² from S of the kernel, S² = (E σ)²/E σ²; then the geometric sum, whose ratio is
-    # r = E(1 − σ)² = 1 − 2Eσ + Eσ².
-    square = first**2 * math.exp(-2 * float(routes.log_S("sigmoid", **given)))
-    limit = square / (2 * first - square)
-    at = _LENGTHS.tolist().index(_DRAWN)
-    z = _z(routes, "stick-breaking", "participation", float(found[at]), seed)
-    findings = [
-        core(
-            f"E Σa² is E σ²/(2Eσ − Eσ²) = {limit:.6f} at n = 2⁸, 2¹², 2¹⁶ (to 1e−12)",
-            np.all(np.abs(found[1:] / limit - 1) < 1e-12),
-        ),
-        core(f"rows of {_DRAWN} sampled at random have as much (z = {z:.1f})", abs(z) < _WITHIN),
-        letter("already at 16 keys, to 1e−6", abs(found[0] / limit - 1) < 1e-6),
-    ]
-    return findings, {"limit": limit, "found": found, "z": z}
-
-
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="softpick-mass",
@@ -208,14 +186,5 @@ CLAIMS: tuple[Claim, ...] = (
             "z": "z of rows drawn",
             "participation": "exact E Σp² at the length drawn",
         },
-    ),
-    Claim(
-        key="stick-breaking",
-        source="Tan et al. (2024), Stick-breaking attention, arXiv 2410.17980",
-        statement="How sharply stick-breaking attends does not depend on the length of the row.",
-        formula="E Σa² = E σ² (1 − rⁿ)/(2Eσ − Eσ²), r = E(1 − σ)²",
-        proof="a_d = σ_d Π_{i<d}(1 − σ_i) with independent factors: a geometric sum of ratio r.",
-        judge=same_at_every_length,
-        labels={"limit": "E σ²/(2Eσ − Eσ²)", "found": "exact E Σa²", "z": "z of rows drawn"},
     ),
 )
