@@ -335,7 +335,7 @@ def executor(value: Any) -> Any:
         InputError: anything else.
     """
     takes_tasks = not isinstance(value, type) and hasattr(type(value), "submit")
-    fix = "give an executor, such as sparsity.tasks.Workers(4)"
+    fix = "give an executor, such as sparsity.tasks.process_pool(4)"
     return _require(value is None or takes_tasks, "executor", value, fix)
 
 

@@ -4,13 +4,6 @@ import os
 import signal
 
 
-def once(path):
-    if not os.path.exists(path):
-        open(path, "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-
 def pid(task):
     return os.getpid()
 
@@ -18,4 +11,6 @@ def pid(task):
 def upper(task):
     if task == "fatal":
         os.kill(os.getpid(), signal.SIGKILL)
+    if task == "wrong":
+        raise ValueError(task)
     return task.upper()

@@ -611,41 +611,6 @@ def npy_files() -> Iterator[tuple[str, bytes, bool]]:
         yield f"cut to {keep}", whole[:keep], False
 
 
-def stored(home: Path) -> tuple[str, ...]:
-    """The sweep whose store `home` is."""
-    grid = "--gamma", "1,2,3", "--of", "n_eff", "--length", "8,16"
-    return "sweep", "exp", *grid, "--store", str(home)
-
-
-def _stores(base: Path) -> Iterator[tuple[str, str, bytes]]:
-    """(name, file in the store, what it holds)."""
-    for array in ("n_eff", "gamma", "length"):
-        file = f"{array}/zarr.json"
-        own = json.loads((base / file).read_text())
-        grid = own["chunk_grid"]
-        for name, changes in (
-            ("shape 10^12", {"shape": [10**12] * len(own["shape"])}),
-            ("shape 10^9", {"shape": [10**9] * len(own["shape"])}),
-            ("shape 10^30", {"shape": [10**30]}), ("shape -1", {"shape": [-1]}),
-            ("shape 0", {"shape": [0]}), ("shape text", {"shape": "many"}),
-            ("chunks 10^12", {"chunk_grid": grid | {"configuration": {
-                "chunk_shape": [10**12] * len(own["shape"])}}}),
-            ("chunks 10^9", {"chunk_grid": grid | {"configuration": {
-                "chunk_shape": [10**9] * len(own["shape"])}}}),
-            ("chunks 0", {"chunk_grid": grid | {"configuration": {
-                "chunk_shape": [0] * len(own["shape"])}}}),
-            ("type", {"data_type": "string"}), ("type of none", {"data_type": "float7"}),
-            ("codecs", {"codecs": [{"name": "unheard"}]}), ("codecs null", {"codecs": None}),
-            ("fill", {"fill_value": {"a": 1}}), ("names", {"dimension_names": [1, 2, 3]}),
-            ("names nested", {"dimension_names": [["a"]]}), ("format 9", {"zarr_format": 9}),
-            ("node", {"node_type": "group"}), ("attributes", {"attributes": [1]}),
-        ):  # fmt: skip
-            yield f"{array} {name}", file, json.dumps(own | changes).encode()
-    for file in ("zarr.json", "n_eff/zarr.json", "manifest/request.json", "manifest/zarr.json"):
-        for kind, damaged in _json_damages((base / file).read_bytes()):
-            yield f"{file} {kind}", file, damaged
-
-
 def _texts(home: Path) -> Iterator[tuple[str, Path, str]]:
     """Text files: names that are not UTF-8 are measured to the end."""
     for i, name in enumerate(
@@ -771,15 +736,6 @@ def _folders(home, whole, shards, place, measured) -> Iterator[Variant]:
     yield Variant("folder/a name too long", measured(home / ("x" * 5000)), "refused")
 
 
-def store_variants(home: Path, base: Path) -> Iterator[Variant]:
-    """Damaged copies of a store that `base` is; read ones compute again what is damaged."""
-    for i, (name, file, content) in enumerate(_stores(base)):
-        folder = Path(shutil.copytree(base, home / f"store{i}"))
-        (folder / file).write_bytes(content)
-        yield Variant(f"store/{name}", stored(folder), "either")
-        shutil.rmtree(folder)
-
-
 def record_variants(home: Path, base: Path) -> Iterator[Variant]:
     """Damaged copies of a folder that `reproduce` wrote."""
     numbers = itertools.count()
@@ -851,12 +807,8 @@ class Found:
 
 
 def every(home: Path) -> Iterator[Variant]:
-    """All variants; the store that is damaged is made first."""
+    """All variants."""
     yield from variants(home)
-    base = home / "store"
-    yield Variant("store/base", stored(base), "read")
-    if base.exists():
-        yield from store_variants(home, base)
     yield from record_variants(home, RECORDS)
 
 

@@ -292,7 +292,7 @@ def test_the_script_is_that_of_click(command, monkeypatch):
 
 def test_files_are_left_to_the_shell(command, monkeypatch):
     monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
-    for words, kind in (("sparsity measure mod", "file"), ("sparsity sweep exp --store d", "dir"),
+    for words, kind in (("sparsity measure mod", "file"), ("sparsity reproduce --out d", "dir"),
                         ("sparsity sweep exp --out o", "file")):  # fmt: skip
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
@@ -419,7 +419,7 @@ except SystemExit as stop:
      ("describe there --out no/a.svg", "out = no/a.svg: cannot be written"),
      ("plot exp --gamma 2 --out no/a.svg", "out = no/a.svg: cannot be written"),
      ("sweep exp --gamma 2 --out no/a.nc", "out = no/a.nc: cannot be written"),
-     ("sweep exp --gamma 2 --store there/a", "store = there/a: cannot be written"),
+     ("sweep exp --gamma 2 --out there/a.zarr", "out = there/a.zarr: cannot be written"),
      ("reproduce --page --out no", "out = no: is not there"),
      ("reproduce --out there/a", "out = there/a: cannot be written")],
 )  # fmt: skip

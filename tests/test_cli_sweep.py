@@ -103,17 +103,6 @@ def test_the_same_bad_input_leaves_an_older_file_alone(command, place):
     assert [path.name for path in place.iterdir()] == ["x.nc"]
 
 
-@pytest.mark.parametrize("line", ["sweep exp --gamma 1 --out {}", "reproduce --out {}"])
-def test_a_loop_of_links_is_refused(command, place, line):
-    (place / "loop.nc").symlink_to(place / "other.nc")
-    (place / "other.nc").symlink_to("loop.nc")
-    code, out, err = command(*line.format("loop.nc").split())
-    assert (code, out) == (2, "")
-    assert "out = loop.nc: cannot be written" in one_line(err)
-    assert sorted(path.name for path in place.iterdir()) == ["loop.nc", "other.nc"]
-    assert (place / "loop.nc").is_symlink()
-
-
 def test_what_a_link_leads_to_is_written(command, place):
     (place / "data").mkdir()
     for target in ("old.nc", "new.nc"):

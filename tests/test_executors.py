@@ -1,13 +1,16 @@
-"""Corpora, figures and claims on executors: the same bits as without; tasks that are lost."""
+"""Corpora, figures and claims on executors: the same bits as without."""
 
+import os
 import pickle
 import re
 import subprocess
 import sys
+import threading
 from concurrent import futures
 from dataclasses import replace
 
 import fatal_tasks
+import jax
 import numpy as np
 import pytest
 import tiny_model
@@ -19,7 +22,7 @@ from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.findings import core
 from sparsity.output import json_text
 from sparsity.series import Series
-from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
+from sparsity.tasks import has_float64, process_pool, run_all_tasks
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 TEXTS = {str(i): TEXT[5 * i :] for i in range(6)}
@@ -30,10 +33,11 @@ class Elsewhere(futures.Executor):
     """Runs what was sent and brings back what was sent back, as another process would."""
 
     def __init__(self):
-        self.largest = 0
+        self.count = self.largest = 0
 
     def submit(self, fn, /, *args, **kwargs):
         sent = pickle.dumps((fn, args, kwargs))
+        self.count += 1
         self.largest = max(self.largest, len(sent))
         fn, args, kwargs = pickle.loads(sent)
         found = futures.Future()
@@ -79,32 +83,6 @@ def test_texts_measured_elsewhere_are_the_same_bits(path, here, opened_anew, tmp
     assert not seen  # nothing was left to do
 
 
-def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypatch, tmp_path):
-    real, calls = corpus.measure_here, []
-
-    def failing(model, sink, step, texts):
-        calls.append(1)
-        if any(np.array_equal(x, wrong) for x in texts):
-            raise MemoryError("too much")
-        return real(model, sink, step, texts)
-
-    opened = models.load(path)
-    wrong = np.array([0, *opened.encode(TEXTS["3"])][:24], np.int32)
-    settings = {**ASKED, "executor": Elsewhere(), "parts": tmp_path}
-    with monkeypatch.context() as patch:
-        patch.setattr(corpus, "measure_here", failing)
-        with pytest.raises(InputError, match=r"^texts = 3: failed: 3: too much; the others") as why:
-            measure_corpus(path, TEXTS, **settings)
-        assert "\n" not in str(why.value)
-        assert len(calls) == 6
-        with pytest.raises(MemoryError):  # nothing is kept: told at once
-            measure_corpus(path, TEXTS, **{**settings, "parts": None})
-    seen = []
-    again = measure_corpus(path, TEXTS, **settings, progress=lambda *at: seen.append(at))
-    assert seen == [(12, 12)]  # the layers of one text
-    assert again.dataset().identical(here.dataset())
-
-
 def test_a_worker_with_another_file_refuses_it(path, opened_anew, tmp_path):
     (tmp_path / "other.gguf").write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="is another file there; give every worker the same"):
@@ -119,7 +97,7 @@ def test_rows_are_not_for_several_processes(path, tmp_path, command):
     assert "workers = several processes: share summaries of texts; leave it out, or --rows" in err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_on_two_workers_writes_the_same_bytes(path, tmp_path):
     for name, text in TEXTS.items():
         (tmp_path / f"{name}.txt").write_text(text)
@@ -189,59 +167,80 @@ def test_reproduce_on_two_workers_writes_the_same_bytes(tmp_path):
     assert [name for name in own if a[name] != b[name]] == []
 
 
-# What is lost.
+# Executors themselves.
 
 
-def test_a_task_that_ends_its_worker_takes_no_other_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("sparsity.tasks.MAX_ATTEMPTS", 2)
-    with Workers(2) as workers:
-        found = list(run_tasks(fatal_tasks.upper, ["a", "fatal", *"bcdef"], workers))
-        assert sorted(x.value for x in found if x.error is None) == list("ABCDEF")
-        (lost,) = (x for x in found if x.error is not None)
-        assert lost.index == 1
-        assert isinstance(lost.error, futures.BrokenExecutor)
-        once = list(run_tasks(fatal_tasks.once, [str(tmp_path / "a")], workers))
-    assert [x.value for x in once] == ["done"]
+@pytest.mark.thorough
+def test_a_pool_of_processes_and_one_that_loses_a_worker():
+    with process_pool(2) as pool:
+        pids = dict(run_all_tasks(fatal_tasks.pid, range(8), pool))
+        assert sorted(pids) == list(range(8))
+        assert len({*pids.values()}) <= 2
+        assert os.getpid() not in pids.values()
+        with pytest.raises(ValueError, match="wrong"):
+            list(run_all_tasks(fatal_tasks.upper, ["a", "wrong"], pool))
+        with pytest.raises(InputError, match=r"^executor = ProcessPoolExecutor: lost its workers"):
+            list(run_all_tasks(fatal_tasks.upper, ["fatal"], pool))
+    with pytest.raises(InputError, match=r"^workers = 0"):
+        process_pool(0)
 
 
-class Lossy(futures.Executor):
-    """One shared pool: a fatal task takes everything that is under way with it."""
+class Jobs:
+    """As submitit: what it hands out is no future, and is done at the second look."""
 
-    def __init__(self):
-        self.given, self.alone = [], 0
+    class Job:
+        def __init__(self, value):
+            self.value, self.looks = value, 0
+
+        def done(self):
+            self.looks += 1
+            return self.looks > 1
+
+        def result(self):
+            return self.value
+
+        def cancel(self):
+            pass
 
     def submit(self, fn, /, *args):
-        future = futures.Future()
-        self.given.append((future, fn, args))
+        return self.Job(fn(*args))
+
+
+def test_jobs_that_are_no_futures_are_asked_until_they_are_done():
+    assert dict(run_all_tasks(str.upper, "abc", Jobs())) == {0: "A", 1: "B", 2: "C"}
+
+
+def test_what_is_not_waited_for_is_cancelled():
+    given = []
+
+    class Idle(futures.Executor):
+        def submit(self, fn, /, *args):
+            given.append(futures.Future())
+            return given[-1]
+
+    tasks = run_all_tasks(str.upper, "abc", Idle())
+    threading.Timer(0.05, lambda: given[1].set_result("B")).start()
+    assert next(tasks) == (1, "B")
+    tasks.close()
+    assert [future.cancelled() for future in given] == [True, False, True]
+
+
+def test_precision_is_that_of_the_caller():
+    """Where a worker has another default, as one of a cluster may."""
+    with jax.enable_x64(False):
+        assert [*run_all_tasks(_has_float64, [0], InThread())] == [(0, False)]
+    assert [*run_all_tasks(_has_float64, [0], InThread())] == [(0, True)]
+
+
+def _has_float64(task):
+    return has_float64()
+
+
+class InThread(futures.Executor):
+    """Another thread, which has not the precision of this one's context."""
+
+    def submit(self, fn, /, *args):
+        with futures.ThreadPoolExecutor(1) as pool:
+            future = pool.submit(fn, *args)
+            futures.wait([future])
         return future
-
-    def go_on(self):
-        """All that is under way ends, by loss where one of it is fatal."""
-        given, self.given = self.given, []
-        fatal = any(args[2] == "fatal" for _, _, args in given)
-        self.alone += fatal and len(given) == 1
-        for future, fn, args in given:
-            if fatal:
-                future.set_exception(futures.BrokenExecutor("gone"))
-            else:
-                future.set_result(fn(*args))
-
-
-def test_suspects_are_tried_alone(monkeypatch):
-    from sparsity import tasks
-
-    lossy, real = Lossy(), tasks.wait_for_some
-    monkeypatch.setattr(tasks, "wait_for_some", lambda given: lossy.go_on() or real(given))
-    found = list(run_tasks(str.upper, ["a", "fatal", "b"], lossy))
-    assert sorted(x.value for x in found if x.error is None) == ["A", "B"]
-    assert [x.index for x in found if x.error is not None] == [1]
-    assert lossy.alone == MAX_ATTEMPTS - 2
-
-
-def test_tasks_appended_on_the_way_are_run():
-    for executor in (None, Elsewhere()):
-        todo, found = ["a"], []
-        for outcome in run_tasks(str.upper, todo, executor):
-            found.append(outcome.value)
-            todo += [outcome.value + "b"] * (len(todo) < 3)
-        assert found == ["A", "AB", "ABB"]

@@ -13,8 +13,8 @@ import xarray
 
 import sparsity
 from sparsity import InputError, output
+from sparsity.cli.files import write_table
 from sparsity.output import refuse_unwritable, replacing, write, write_together
-from sparsity.sweeps import saving
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
@@ -132,16 +132,17 @@ def test_runs_that_write_one_name_at_once_all_write_it(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
-@pytest.mark.parametrize("suffix", saving.SUFFIXES)
+@pytest.mark.parametrize("suffix", [".nc", ".csv"])
 def test_the_same_bytes_each_time(suffix, tmp_path):
     """Over an older file too."""
     data = sparsity.sweep("exp", gamma=[1.0, 2.0], length=[4, 8])
-    trees = []
-    for name in ("a", "b", "b"):
-        place = saving.save(data, tmp_path / f"{name}{suffix}")
-        trees.append(tree(place) if place.is_dir() else place.read_bytes())
-    assert trees[0] == trees[1] == trees[2]
-    assert len(trees[0]) > (20 if suffix == ".zarr" else 200)
+    paths = [tmp_path / f"{name}{suffix}" for name in ("a", "b", "b")]
+    contents = []
+    for path in paths:
+        write_table(data, str(path))
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1] == contents[2]
+    assert len(contents[0]) > 200
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -21,7 +21,7 @@ from sparsity.kernels.parameters import BETA, GAMMA
 from sparsity.panel import opened
 from sparsity.rows import rope_planes, rope_scaling, score_laws, steps
 from sparsity.stacks import mixing
-from sparsity.tasks import Workers
+from sparsity.tasks import process_pool
 
 s = sympy.Symbol("s")
 ROW = Row("exp", gamma=1.0)
@@ -681,7 +681,7 @@ CALLS = [
         epsilon=(0.3, "number"),
         key=(0, "whole"),
     ),
-    _call("tasks.Workers", Workers, True, count=(1, "whole")),
+    _call("tasks.process_pool", process_pool, True, workers=(1, "whole")),
     _call(
         "figures.Context", sparsity.figures.Context, seed=(0, "whole"), rel_error=(0.1, "number")
     ),

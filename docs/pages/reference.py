@@ -213,7 +213,7 @@ ALL: tuple[Part, ...] = (
                 "report",
                 "report.render",
             ),
-            "tasks.Workers",
+            "tasks.process_pool",
         ),
     ),
 )

@@ -8,14 +8,13 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
-import importlib
 import json
 import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
@@ -178,49 +177,19 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command --workers and --scheduler, and what they open as `executor`."""
+    """Give the command --workers, and the pool of processes that it asks for as `executor`."""
 
     @functools.wraps(command)
-    def run(*args: Any, workers: int | None, scheduler: str | None, **rest: Any) -> Any:
-        if workers is not None and scheduler is not None:
-            fix = "a Dask scheduler has its own; give one of the two"
-            raise InputError("workers", workers, fix)
-        # Both are closed when the command ends, Ctrl-C included: no process outlives it.
-        with ExitStack() as opened:
-            executor = None
-            if workers is not None:
-                from sparsity.tasks import Workers
+    def run(*args: Any, workers: int | None, **rest: Any) -> Any:
+        if workers is None:
+            return command(*args, executor=None, **rest)
+        from sparsity.tasks import process_pool
 
-                executor = opened.enter_context(Workers(workers))
-            elif scheduler is not None:
-                client = opened.enter_context(connect_dask(scheduler))
-                executor = opened.enter_context(client.get_executor())
+        with process_pool(workers) as executor:
             return command(*args, executor=executor, **rest)
 
-    said = "Compute on the Dask scheduler at this address, such as tcp://host:8786."
-    run = option("--scheduler", "ADDRESS", said, cls=pages.Rare)(run)
     said = "Compute in N processes (default: in this one)."
     return option("--workers", "N", said, kind=int, cls=pages.Rare)(run)
-
-
-def connect_dask(scheduler: str) -> Any:
-    """Return a client of the scheduler at an address.
-
-    Raises:
-        InputError: Dask is not installed, or nothing answers there.
-    """
-    try:
-        dask = importlib.import_module("distributed")
-        addressing = importlib.import_module("distributed.comm.addressing")
-    except ImportError:
-        fix = "Dask is not installed: pip install 'sparsity[dask]'"
-        raise InputError("scheduler", scheduler, fix) from None
-    try:
-        # A client that was begun with a bad address takes 20 s to give up: check the address first.
-        addressing.get_address_host_port(scheduler)
-        return dask.Client(scheduler, timeout=10, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None
 
 
 # --- what was typed ----------------------------------------------------------------------------

@@ -14,8 +14,10 @@ from sparsity.cli import common, pages
 from sparsity.errors import InputError
 from sparsity.output import (
     TABLE_HEADER,
+    netcdf_bytes,
     refuse_unwritable,
     refuse_unwritable_folder,
+    write,
     write_together,
 )
 
@@ -265,6 +267,33 @@ def write_page(
         common.echo(f"{out}: {', '.join(shown)} against {x}, a page that needs no network")
 
 
+def check_table_file(out: str) -> None:
+    """Refuse the file of a sweep before the work.
+
+    Raises:
+        InputError: its name ends in none of .nc, .csv and .zarr, or it cannot be written.
+    """
+    suffix = Path(out).suffix.lower()
+    if suffix == ".zarr":
+        refuse_unwritable_folder(out)
+    elif suffix not in (".nc", ".csv") and not Path(out).is_dir():
+        fix = f"give a name that ends in .nc, .zarr or .csv, such as {Path(out).stem}.nc"
+        raise InputError("out", out, fix)
+    else:
+        refuse_unwritable(out)
+
+
+def write_table(dataset: Any, out: str) -> None:
+    """Write the dataset of a sweep as netCDF or CSV, whole or not at all."""
+    if Path(out).suffix.lower() == ".nc":
+        write(out, netcdf_bytes(dataset))
+        return
+    # Of one cell there is no dimension to make rows of.
+    table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
+    names = [*map(str, dataset.coords), *map(str, dataset.data_vars)]
+    write(out, table.reset_index()[names].to_csv(index=False))
+
+
 def _pair(name: str, text: str) -> list[float]:
     """Return the numbers of an option that takes two.
 
@@ -293,12 +322,13 @@ def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) ->
 @common.with_parameters
 @common.steps_option
 @common.several_of_option
-@common.option("--out", "FILE", "The file to write: .nc, .zarr or .csv.", offers=pages.offer_files)
 @common.option(
-    "--store",
-    "DIR",
-    "Keep results in this Zarr folder as they come; the same command continues from them.",
-    offers=pages.offer_folders,
+    "--out",
+    "FILE",
+    "The file to write: .nc or .csv at the end; or .zarr as results come, from which the same "
+    "command goes on.",
+    required=True,
+    offers=pages.offer_files,
 )
 @click.option("--montecarlo", is_flag=True, help="Also estimate every cell by sampling.")
 @common.option(
@@ -311,8 +341,7 @@ def sweep(
     kernel: str,
     steps: tuple[str, ...],
     of: tuple[str, ...],
-    out: str | None,
-    store: str | None,
+    out: str,
     montecarlo: bool,
     rel_error: float,
     seed: int,
@@ -325,7 +354,7 @@ def sweep(
     Every parameter takes one value, a list a,b,c, or a range start:stop:count, with :log at its end
     for logarithmic spacing. Without --of the quantity is S of long rows; with --length it is n_eff.
 
-    Give --out, --store, or both. The file has named axes; xarray opens .nc and .zarr.
+    The file has named axes; xarray opens .nc and .zarr.
 
     Examples:
         S against the spread:
@@ -335,14 +364,8 @@ def sweep(
         n_eff and entropy against length:
             sparsity sweep exp --gamma 2 --length 64,99 --of n_eff,entropy --out rows.nc
     """
-    from sparsity.sweeps import saving
-
-    if out is not None:
-        saving.writable(out)
-    elif store is None:
-        raise InputError("out", None, "give --out FILE, --store DIR, or both")
-    if store is not None:
-        refuse_unwritable_folder(store, "store")
+    check_table_file(out)
+    store = out if Path(out).suffix.lower() == ".zarr" else None
     if montecarlo:
         common.use_float64()
     grids = common.without_none(options)
@@ -358,12 +381,12 @@ def sweep(
             progress=report,
             **grids,
         )
-    if out is not None:
-        saving.save(data, out)
+    if store is None:
+        write_table(data, out)
     sizes = {str(name): int(data[name].size) for name in data.coords}
-    places = common.without_none({"out": out, "store": store})
     if as_json:
-        common.print_json({"kernel": kernel, **places, "sizes": sizes, "variables": list(data)})
+        answer = {"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)}
+        common.print_json(answer)
     else:
         shape = " × ".join(f"{name} {size}" for name, size in sizes.items())
-        common.echo(f"{' and '.join(places.values())}: {shape}")
+        common.echo(f"{out}: {shape}")

@@ -5,32 +5,33 @@ No plotting here, and no formula either: every number is asked of a row (`variab
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import check_budget, check_seed, flag, float_type, path, several
+from sparsity.arguments import check_budget, check_seed, flag, path, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.errors import InputError
-from sparsity.kernels import RowMap
 from sparsity.kernels import named as named_kernel
-from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import OF_MAPS, names_parameters
+from sparsity.kernels.parameters import names_parameters
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row, RowLike, checked_steps, random_in
-from sparsity.sweeps.blocks import MemoryStore
+from sparsity.rows.row import Row, RowLike, checked_steps
+from sparsity.sweeps.blocks import (
+    Request,
+    VariableGroup,
+    compute_block,
+    cut_into_blocks,
+    variable_groups,
+)
 from sparsity.sweeps.grids import grids_of
-from sparsity.sweeps.plan import build_request, variable_groups
-from sparsity.sweeps.saving import save as save
-from sparsity.sweeps.store import Store
-from sparsity.sweeps.variables import Grid, Variables, variable
-from sparsity.sweeps.work import run
-from sparsity.tasks import TaskExecutor, has_float64
+from sparsity.sweeps.results import Results, StoredResults
+from sparsity.sweeps.variables import Grid
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 if TYPE_CHECKING:
     import xarray
@@ -64,9 +65,8 @@ def sweep(
         max_samples: the most weights to draw in one cell, whether or not it is reached.
         dtype: the precision of the sampling; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
-            `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
-            submitit's; the same bits on all of them, on processors of one kind. None computes in
-            this process.
+            `sparsity.tasks.process_pool(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`,
+            or submitit's. None computes in this process.
         store: a folder for the results, a Zarr group, block by block as they come. What is there
             already is not computed again: an interrupted run goes on from there. xarray opens it at
             any time.
@@ -81,8 +81,7 @@ def sweep(
         kernels without steps) S_mc, stderr_mc and how they were drawn. With the `length` of rows
         the limit is S_limit, log_S_limit …, and n_eff and S_rms stand beside it. With `of`, each
         quantity has its name, error_bound_NAME and, with `montecarlo`, NAME_mc, stderr_NAME_mc …
-        Every variable carries a long_name and units. With a `store` the dataset is opened lazily
-        from there.
+        Every variable carries a long_name and units.
 
     Raises:
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
@@ -99,42 +98,58 @@ def sweep(
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
     check_executor(executor)
-    if store is not None:
-        store = path("store", store, "give the name of a folder")
-    if montecarlo:  # its checks refuse a bad setting before a store is begun
+    sampling = None
+    if montecarlo:  # asked only here, as it loads JAX; a bad setting is refused before the store
         from sparsity.sampling import Sampling
 
-        Sampling(rel_error, max_samples, seed, dtype)
+        sampling = Sampling(budget["rel_error"], budget["max_samples"], seed, dtype)
+        # By name, as a store shows it, and other processes have another default.
+        sampling = replace(sampling, dtype=sampling.real.name)
     record = named_kernel(kernel)
-    dtype = None if dtype is None else float_type(dtype)
     cells = Grid(record, steps, grids_of(record, grids))
-    asked = None
+    # By default the limit S, and n_eff of rows of n.
+    asked = (quantities.n_eff,) if cells.of_rows else ()
     if of is not None:
         single = isinstance(of, (str, Quantity))
         names = (of,) if single else several("of", of, "give names of quantities")
         if not names:
             raise InputError("of", None, "give at least one quantity")
         asked = tuple(map(quantities.named, names))
-    request = build_request(
-        cells,
-        asked,
-        montecarlo=montecarlo,
-        seed=seed,
-        rel_error=budget["rel_error"],
-        most=budget["max_samples"],
-        dtype=dtype.name if montecarlo and dtype is not None else None,
-        float64=montecarlo and has_float64(),  # asked only where sampled: it loads JAX
-    )
-    groups, label = variable_groups(request), functools.partial(labelled, cells)
+    request = Request(cells, asked, of is None, sampling)
+    groups = variable_groups(request)
     if store is None:
-        target = MemoryStore(request, groups, label)
+        results = Results(request, groups)
     else:
-        target = Store(store, request, groups, label)
-    run(request, target, executor, progress)
+        results = StoredResults(request, groups, path("store", store, "give the name of a folder"))
+    _compute(request, groups, results, executor, progress)
     # What was given as one value, or by default, is a scalar coordinate. Up to here it is a
     # dimension of one, so that a store is the same whether one value was typed or a list of one.
-    data = target.dataset()
+    data = results.dataset()
     return data.squeeze([name for name in data.dims if not _is_grid(grids.get(str(name)))])
+
+
+def _compute(
+    request: Request,
+    groups: Sequence[VariableGroup],
+    results: Results,
+    executor: TaskExecutor | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Compute every block that `results` does not have, a task each.
+
+    Raises:
+        InputError: the executor lost its workers.
+        Exception: what the first block that failed has raised.
+    """
+    blocks = [x for i, group in enumerate(groups) for x in cut_into_blocks(i, group, request.cells)]
+    todo = [block for block in blocks if block.number not in results.done[block.group]]
+    tasks = [(block.group, request.of_block(block)) for block in todo]
+    done = len(blocks) - len(todo)
+    for index, computed in run_all_tasks(compute_block, tasks, executor):
+        results.put(todo[index], *computed)
+        done += 1
+        if progress is not None:
+            progress(done, len(blocks))
 
 
 def _is_grid(given: Any) -> bool:
@@ -142,30 +157,3 @@ def _is_grid(given: Any) -> bool:
     if isinstance(given, str):
         return ":" in given or "," in given
     return np.ndim(given) > 0
-
-
-def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
-    """Return the dataset of variables, with coordinates and attributes.
-
-    Args:
-        cells: the row and its grids.
-        variables: (dimensions, values, attributes) by name; none gives coordinates alone.
-        methods: the method of each group of variables, by the name of its attribute.
-    """
-    import xarray
-
-    kernel = cells.kernel
-    attributes = {
-        "title": f"l1/l2 sparsity of {kernel.title} attention",
-        "kernel": kernel.name,
-        "weight": kernel.formula if isinstance(kernel, RowMap) else str(kernel.weight),
-        "random": random_in(kernel, cells.steps),
-        "source": kernel.source,
-        "method": "",  # of a sweep without theory; attributes keep this order
-        **methods,
-    }
-    if cells.steps:
-        attributes["steps"] = ", ".join(map(repr, cells.steps))
-    words = {p.name: p.meaning for p in (*PARAMETERS, *OF_MAPS)}
-    grids = {name: variable(name, grid, words[name]) for name, grid in cells.grids.items()}
-    return xarray.Dataset(variables, coords=grids, attrs=attributes)

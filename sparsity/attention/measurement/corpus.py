@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from sparsity.attention.measurement.summaries import Summary
 from sparsity.attention.measurement.texts import Cut, name_texts, take_windows, texts_of_windows
 from sparsity.errors import InputError
 from sparsity.output import json_ready
-from sparsity.tasks import TaskExecutor, run_tasks
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 if TYPE_CHECKING:
     import xarray
@@ -288,19 +287,10 @@ def _measure_texts(
         size = max(min(MAX_TOGETHER, len(texts) // MIN_TASKS), 1)
         work = functools.partial(_measure_in_worker, model.path.resolve(), digest, sink)
     groups = [texts[i : i + size] for i in range(0, len(texts), size)]
-    try:
-        for index, found, error, _ in run_tasks(work, groups, executor):
-            # Here the first failure ends the run: the next text would fail likewise. In workers one
-            # may fail alone, so the others are kept before it is reported.
-            if error is not None and executor is None:
-                raise error
-            each = found if error is None else [error] * len(groups[index])
-            yield from enumerate(each, index * size)
-            if executor is not None:
-                step(model.config.layers * len(each))
-    except BrokenExecutor:
-        fix = "lost its workers; run again to go on from what is kept"
-        raise InputError("executor", type(executor).__name__, fix) from None
+    for index, found in run_all_tasks(work, groups, executor):
+        yield from enumerate(found, index * size)
+        if executor is not None:
+            step(model.config.layers * len(found))
 
 
 def _measure_in_worker(
