@@ -1,16 +1,13 @@
-"""Draw docs/training.png and docs/head.png, a watched training and one head, with their data.
+"""Draw docs/training.png, a watched training, and write its data, docs/training.csv.
 
-    python -m benchmarks.monitor_pictures MODEL
+    python -m benchmarks.monitor_pictures
 
-MODEL is the file of SmolLM2-135M that `python -m benchmarks.model_files DIR` fetches. Takes a
-minute. The training is of two layers on texts whose second half repeats the first. The data are
-training.csv, all that was logged, and head.csv, the rows of the head.
+Takes a minute. The training is of two layers on texts whose second half repeats the first.
 """
 
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,19 +18,10 @@ import matplotlib
 import numpy as np
 
 import sparsity
-from sparsity import models
-from sparsity.attention.checkpoints import llama
-from sparsity.attention.measurement.head_map import rows_beside_law
-from sparsity.attention.measurement.sinks import spell_token
 
 DOCS = Path(__file__).parents[1] / "docs"
 _TOKENS, _LENGTH, _WIDTH, _HEADS, _BATCH = 32, 64, 64, 4, 32
 _STEPS, _EVERY, _RATE = 1200, 40, 3e-3
-_LAYER, _HEAD = 15, 3  # its first key takes half of a row, the rest is as the law says
-_TEXT = (
-    "The old lighthouse keeper counted the ships every evening. When a ship did not return, the "
-    "keeper lit a second lamp and waited for it."
-)
 
 
 def texts(key: jax.Array) -> jax.Array:
@@ -101,21 +89,6 @@ def train() -> tuple[list[dict[str, float]], list[int]]:
     return logged, steps
 
 
-def head(path: str) -> tuple[np.ndarray, list[str]]:
-    """The weights of one head on a sentence, and its tokens."""
-    model = models.load(path)
-    ids = np.array(model.encode(_TEXT))
-    shown: dict[int, Any] = {}
-
-    def show(layer: int, text: int, seen: Any) -> None:
-        if layer == _LAYER:
-            shown[layer] = np.asarray(seen.weights()[_HEAD], np.float64)
-
-    llama.layers(model, [ids], lambda *_: None, show=show)
-    names = [spell_token(word) for word in model.encode.words(ids.tolist())]
-    return shown[_LAYER], names
-
-
 def write(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows of named values to a file of docs/."""
     with (DOCS / name).open("w", encoding="utf-8", newline="") as out:
@@ -133,9 +106,3 @@ if __name__ == "__main__":
     assert figure is not None  # the one that was made for these axes
     figure.savefig(DOCS / "training.png", dpi=110, metadata={"Software": None})
     write("training.csv", [{"step": at, **each} for at, each in zip(steps, logged, strict=True)])
-    weights, names = head(sys.argv[1])
-    picture = sparsity.measurement.plot_head(weights, names)
-    picture.savefig(DOCS / "head.png", dpi=110, metadata={"Software": None})
-    found = {name: x.tolist() for name, x in rows_beside_law(weights).items()}
-    rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
-    write("head.csv", [{"query": name, **row} for name, row in zip(names, rows, strict=True)])

@@ -10,4 +10,8 @@ law of n_eff of its heads, `readings` what is measured at many lengths. Each exp
 module: settings with seeds, the model, what is measured, the verdict, the figure; those of
 `real_sinks` and `coca` have modules of their own for the verdict. What was expected stands in
 `predictions/`, committed before the results in `results/`.
+
+The study of real rows and heads: `row_evidence` and `row_claims` hold a measurement of a model
+against the laws of Gaussian rows; `head_parts` takes the scores of heads apart, `head_constants`
+fits one constant of each head, `head_evidence` and `head_claims` say why rows miss the exact law.
 """

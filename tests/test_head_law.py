@@ -8,19 +8,19 @@ import pytest
 import xarray
 from scipy.special import ndtri
 
-from benchmarks import ahead
-from sparsity import InputError, measure
-from sparsity.attention.claims.head_evidence import Fits, HeadEvidence, Law
-from sparsity.attention.claims.heads import HEAD_CLAIMS, judge_heads
-from sparsity.attention.measurement import heads
-from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, log_law_held_back
-from sparsity.attention.measurement.heads import (
+from experiments import head_parts
+from experiments.head_claims import HEAD_CLAIMS, judge_heads
+from experiments.head_constants import HeadRows, fit_kappa, log_law_held_back
+from experiments.head_evidence import Fits, HeadEvidence
+from experiments.head_parts import (
     MEANING,
     head_figures,
     split_scores,
     sum_by_distance,
     view_by_distance,
 )
+from experiments.row_evidence import Law
+from sparsity import InputError, measure
 from sparsity.attention.measurement.row_laws import head_law, log_head_law
 
 LENGTHS = (2, 3, 64, 512, 10**6, 10**12)
@@ -271,7 +271,7 @@ def test_the_parts_of_planted_scores_are_found():
     for part in (parts.scores, parts.profile, parts.bias, parts.content):
         assert np.abs(part.sum(-1)).max() < 1e-9
         assert np.all(part[:, ~parts.seen] == 0)
-    gamma = heads.row_gamma(parts.content, parts.seen)
+    gamma = head_parts.row_gamma(parts.content, parts.seen)
     assert gamma.mean() == pytest.approx(1.5, rel=0.03)
     true = content[:, rows]
     known = np.broadcast_to(parts.seen, true.shape)
@@ -296,8 +296,8 @@ def test_figures_are_their_definitions():
     x = rng.normal(size=(3, 2, length))
     c = np.where(seen, x, 0)
     c = np.where(seen, c - (c.sum(-1) / seen.sum(-1))[..., None], 0)
-    found = heads.row_figures(c, seen, distance, np.random.default_rng(1))
-    assert set(found) == set(heads.ROW_MEANING)
+    found = head_parts.row_figures(c, seen, distance, np.random.default_rng(1))
+    assert set(found) == set(head_parts.ROW_MEANING)
 
     def S(s):
         return np.exp(s).sum() / np.sqrt(len(s) * np.exp(2 * s).sum())
@@ -316,34 +316,6 @@ def test_figures_are_their_definitions():
             assert found["S_mid"][at] == pytest.approx(S(mid))
             # A tail exchanged: of one the largest twentieth, of the other the rest.
             assert found["S_tail"][at] != found["S_without_sink_key"][at] != found["S_body"][at]
-
-
-def parts_of(spread, lag=0.0, texts=4, length=256, seed=4):
-    """Planted scores with a given spread by distance, correlated from key to key."""
-    rng = np.random.default_rng(seed)
-    distance = np.maximum(np.arange(length)[:, None] - np.arange(length), 0)
-    content = rng.normal(size=(texts, length, length))
-    for j in range(1, length):
-        content[..., j] = lag * content[..., j - 1] + np.sqrt(1 - lag**2) * content[..., j]
-    scores = 3 * np.exp(-distance / 4.0) + spread(distance) * content
-    return split_scores(scores, np.arange(128, 192))
-
-
-def test_rows_are_foretold_by_the_way_that_made_them():
-    """Each way is right on rows of its own kind, and the others are not."""
-
-    def off(parts):  # of log S, from rows of the same kind
-        S = heads.row_sparsity(parts.scores, parts.seen)
-        found = ahead.predict(parts, draws=16)
-        assert set(found) == set(ahead.WAYS)
-        return {way: abs(np.median(np.log(S / one))) for way, (_, one) in found.items()}
-
-    alike = off(parts_of(lambda d: 1.0 + 0 * d))
-    assert max(alike.values()) < 0.06
-    wide = off(parts_of(lambda d: np.where(d < 16, 2.5, 0.7)))
-    assert wide["distance"] < 0.1 < 0.6 < wide["own"]
-    bound = off(parts_of(lambda d: 1.5 + 0 * d, lag=0.9))
-    assert bound["own, correlated"] < 0.06 < 0.1 < bound["own"]
 
 
 def evidence(**changes):

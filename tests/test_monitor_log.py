@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
-from sparsity import InputError, measurement, monitor, monitoring
-from sparsity.attention.measurement.head_map import rows_beside_law
+from sparsity import InputError, monitor, monitoring
 from sparsity.attention.monitoring import alert, log, n_eff_exact, plot_training
 
 matplotlib.use("Agg")
@@ -193,67 +192,6 @@ def test_a_training_is_drawn_with_its_law(heads):
     matplotlib.pyplot.close("all")
 
 
-def head(queries=30, keys=30, gamma=2.0, sink=0.0):
-    """Weights of causal rows of Gaussian logits, with a first key that stands out."""
-    logits = gamma * np.random.default_rng(1).normal(size=(queries, keys))
-    logits[:, 0] += sink
-    logits[np.arange(queries)[:, None] + keys - queries < np.arange(keys)] = -np.inf
-    p = np.exp(logits - logits.max(-1, keepdims=True))
-    return p / p.sum(-1, keepdims=True)
-
-
-def test_rows_of_a_head_stand_beside_their_law():
-    p = head(sink=6.0)
-    found = rows_beside_law(p)
-    assert found["n"].tolist() == list(range(1, 31))
-    for i in (1, 5, 29):
-        own = p[i, : i + 1]
-        assert_allclose(found["n_eff"][i], 1 / (own**2).sum(), rtol=1e-12)
-        gamma = np.log(own).std(ddof=1)
-        assert_allclose(found["n_eff_exact"][i], n_eff_exact(i + 1, gamma), rtol=1e-9)
-        rest = own[1:] / own[1:].sum()
-        if i > 1:
-            assert_allclose(found["n_eff_without_first"][i], 1 / (rest**2).sum(), rtol=1e-12)
-            gamma = np.log(rest).std(ddof=1)
-            law = found["n_eff_exact_without_first"][i]
-            assert_allclose(law, n_eff_exact(i, gamma), rtol=1e-9)
-    assert np.isnan(found["n_eff"][0])  # one key has no spread
-    # The sink is what keeps rows from the law: without it they agree.
-    off = np.log(found["n_eff"][9:] / found["n_eff_exact"][9:])
-    rest = np.log(found["n_eff_without_first"][9:] / found["n_eff_exact_without_first"][9:])
-    assert abs(np.median(off)) > 0.4 > 0.2 > abs(np.median(rest))
-
-
-def test_a_head_is_drawn_with_white_for_nothing():
-    p = head(queries=10)
-    figure = measurement.plot_head(p, [f"token {i}" for i in range(30)])
-    left, right = figure.axes[:2]
-    (image,) = left.images
-    assert_allclose(image.get_array(), p)
-    assert image.cmap(image.norm(0.0)) == (1.0, 1.0, 1.0, 1.0)
-    shades = image.cmap(image.norm(np.linspace(0, p.max(), 9)))[:, :3].mean(-1)
-    assert (np.diff(shades) < 0).all()
-    assert next(x.get_text() for x in left.get_yticklabels()) == "token 20"
-    measured = next(line for line in right.lines if line.get_label() == "measured")
-    assert_allclose(measured.get_xdata(), 1 / (p**2).sum(-1))
-    assert list(measured.get_ydata()) == list(range(20, 30))
-    law = next(line for line in right.lines if line.get_label() == "exact law")
-    assert law.get_marker() == "None"
-    assert "The last of 30 tokens" in figure.get_suptitle()
-    matplotlib.pyplot.close("all")
-
-
-@pytest.mark.parametrize(
-    "bad", [head()[0], head()[:, :5], 2 * head(), -head(), np.full((3, 3), np.nan), "weights"]
-)
-def test_bad_heads(bad):
-    with pytest.raises(InputError, match="weights"):
-        measurement.plot_head(bad)
-    with pytest.raises(InputError, match="tokens"):
-        measurement.plot_head(head(), ["one"])
-
-
 def test_what_is_public():
     assert {"alert", "Crossing", "plot_training"} <= set(monitoring.__all__)
-    assert "plot_head" in measurement.__all__
     assert sparsity.monitoring.alert is alert

@@ -17,7 +17,6 @@ import pytest
 
 from sparsity import InputError, derive, figures, kernels, report
 from sparsity import claims_ledger as ledger
-from sparsity.attention import figures as pictures
 from sparsity.claims_ledger.findings import VERDICTS, Finding
 from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.figures import Plate
@@ -236,7 +235,6 @@ def test_where_colour_is_a_value_it_is_not_turned_over():
     page = report.figures_section([plate("lines"), mapped])
     kinds = [a["class"] for tag, a in Checker(page).seen if a.get("role") == "region"]
     assert kinds == ["plate", "plate colours"]
-    assert {p.name for p in pictures.ALL if p.colours} == {"maps", "laws"}
 
 
 def test_styles_of_a_drawing_stay_inside_it(whole):

@@ -1,9 +1,9 @@
 """What real attention does: streamed, measured and monitored, with the theory beside it.
 
 `streaming` takes sums over rows block by block, `measurement` reads whole matrices and models,
-`monitoring` watches a training run, `checkpoints` reads models from files; `claims`, `figures` and
-`page` say what a measurement shows, which `job` makes and writes. `describe` makes rows of the
-theory from a configuration alone (`configuration`, by `settings`),
+`monitoring` watches a training run, `checkpoints` reads models from files; `job` measures one and
+`report` writes the page of what it found. `describe` makes rows of the theory from a configuration
+alone (`configuration`, by `settings`),
 `fused` and `largest_logit` are instruments by themselves. Nothing of the theory imports this
 package.
 """
@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsity.attention import checkpoints as checkpoints
-    from sparsity.attention import claims as claims
-    from sparsity.attention import figures as figures
     from sparsity.attention import measurement as measurement
     from sparsity.attention import monitoring as monitoring
-    from sparsity.attention import page as page
     from sparsity.attention import streaming as streaming
 
-__all__ = ["checkpoints", "claims", "figures", "measurement", "monitoring", "page", "streaming"]
+__all__ = ["checkpoints", "measurement", "monitoring", "streaming"]
 
 
 def __getattr__(name: str) -> Any:

@@ -48,16 +48,11 @@ from sparsity.reading import parse_whole
     "--out", "FILE.nc", "The netCDF file to write.", required=True, offers=pages.offer_files
 )
 @click.option("--rows", is_flag=True, help="Write every row instead of summaries of all texts.")
-@click.option(
-    "--head-law",
-    is_flag=True,
-    help="Write every row, with the law of each head, fitted on some texts and judged on others.",
-)
 @common.option(
     "--report",
     "DIR",
-    "Write every row, and a page of figures and claims into this folder; every text runs "
-    "with BOS and without.",
+    "Write every row, and a page of figures into this folder; every text runs with BOS and "
+    "without.",
     offers=pages.offer_folders,
 )
 @common.several_of_option
@@ -68,7 +63,6 @@ def measure(
     model: str | None,
     texts: tuple[str, ...],
     rows: bool,
-    head_law: bool,
     report: str | None,
     of: tuple[str, ...],
     executor: Any,
@@ -82,16 +76,13 @@ def measure(
 
     A text that cannot be used is named and passed over. If the run is stopped, the same command
     continues it. --of needs --rows or --report; it also knows skew, kurtosis and distance, of the
-    logits. --head-law predicts each row from its largest logit as well, with one constant of each
-    head fitted on the other texts, and judges six claims on why real rows miss the exact law.
+    logits.
 
     Examples:
         Summaries of one text:
             sparsity measure model.gguf text.txt --out text.nc
         Every row, with a page of figures:
             sparsity measure model.gguf text.txt --out text.nc --report page
-        The law of each head, on two texts or more:
-            sparsity measure model.gguf texts --head-law --out heads.nc --report page
         A folder of texts, in windows of 512 tokens:
             sparsity measure model.safetensors texts --stride 512 --out all.nc
     """
@@ -100,10 +91,10 @@ def measure(
         model, *given = given  # type: ignore[assignment]
     if model is None:
         raise InputError("model", None, "give a .gguf or .safetensors checkpoint")
-    every_row = rows or head_law or report is not None
+    every_row = rows or report is not None
     # Summaries of texts can be added up, so that processes can share the texts.
     if every_row and executor is not None:
-        fix = "share summaries of texts; leave it out, or --rows, --head-law and --report"
+        fix = "share summaries of texts; leave it out, or --rows and --report"
         raise InputError("workers", "several processes", fix)
     if of and not every_row:
         raise InputError("of", ",".join(of), "is measured on single rows; add --rows")
@@ -123,7 +114,6 @@ def measure(
             from sparsity.attention.job import run as work
 
             options |= {"of": common.split_quantities(of), "report_to": report}
-            options["head_law"] = head_law
         else:
             from sparsity.attention.measurement.corpus import sum_up as work
 

@@ -16,13 +16,11 @@ A model's q and k, or its weights, become a dataset this way:
     datasets              the limit law and the exact law of `row_laws` beside each row; labels
               │
               ├─ tables             a row for each context length, a bootstrap over texts
-              ├─ head_constants     one constant of each head, fitted on texts
               └─ corpus             many texts, kept as `summaries` that merge
 
-`texts` cuts texts into windows of tokens, `runs` keeps what is finished of a long run, `heads`
-takes the scores of heads apart. `hugging_face`
-runs models of `transformers` and measures the calls that `torch_attention` explains, or else the
-weights that they return and `returned_weights` checks. `head_map` draws one head, token by token.
+`texts` cuts texts into windows of tokens and `runs` keeps what is finished of a long run.
+`hugging_face` runs models of `transformers` and measures the calls that `torch_attention` explains,
+or else the weights that they return and `returned_weights` checks.
 """
 
 from __future__ import annotations
@@ -38,9 +36,6 @@ from sparsity.arguments import choice, flag, whole
 from sparsity.arguments import progress as check_progress
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save
-from sparsity.attention.measurement.head_constants import with_head_law
-from sparsity.attention.measurement.head_map import plot_head
-from sparsity.attention.measurement.heads import measure_heads
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
 from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.runs import measure_model
@@ -54,13 +49,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SHAPE",
     "measure",
-    "measure_heads",
     "measure_model",
-    "plot_head",
     "save",
     "summary",
     "text",
-    "with_head_law",
 ]
 
 

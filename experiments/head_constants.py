@@ -15,7 +15,6 @@ import numpy as np
 
 from sparsity.arguments import check_seed, instance, whole
 from sparsity.attention.measurement import tables
-from sparsity.attention.measurement.datasets import MEANING
 from sparsity.attention.measurement.row_laws import head_law, log_head_law
 from sparsity.attention.measurement.texts import texts_of_windows
 from sparsity.errors import InputError
@@ -27,6 +26,13 @@ EVERY_ROW = 8  # of the second half, one in so many is enough to fit one number 
 # ln κ where medians are taken, in steps of 1/16: κ from 0.29 to 3.5. Between, the median is taken
 # as straight. More steps cost time and memory in proportion.
 LOG_KAPPA = np.linspace(-1.25, 1.25, 41)
+
+MEANING = {
+    "S_given_without_sinks": "law of the row given its largest logit, nothing fitted",
+    "S_head_without_sinks": "the same with a constant of the head, fitted on all other texts",
+    "kappa": "that constant, by which gamma is multiplied, fitted on all texts",
+    "kappa_stderr": "its standard error, from texts drawn with replacement",
+}
 
 _AXES = ("text", "layer", "head", "row")
 _FIELDS = ("length", "gamma", "top_logit", "S")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.claims.evidence import GAUSSIAN_ROWS, SEED, Law
-from sparsity.attention.measurement import heads, row_laws, tables
+from experiments import head_parts
+from experiments.head_constants import EVERY_ROW, HeadRows, log_law_held_back
+from experiments.row_evidence import GAUSSIAN_ROWS, SEED, Law
+from sparsity.attention.measurement import row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
-from sparsity.attention.measurement.head_constants import EVERY_ROW, HeadRows, log_law_held_back
 from sparsity.attention.measurement.row_laws import log_head_law
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Fits:
     """The fit of the laws to rows of heads.
 
     Args:
-        ratios: the median of S over the exact law, by the kind of row of `heads.row_figures`:
+        ratios: the median of S over the exact law, by the kind of row of `head_parts.row_figures`:
             "without sink key", or with further keys left out, replaced or shrunk, such as "far".
         exact: the fit of the exact law.
         given: the fit of the law given the largest logit, nothing fitted.
@@ -58,7 +59,7 @@ class Fits:
 
         Args:
             n: the number of keys of each row.
-            found: S, γ̂ and more of each row, by the names of `heads.row_figures`.
+            found: S, γ̂ and more of each row, by the names of `head_parts.row_figures`.
             lengths: the numbers of keys of the kinds of rows that have fewer.
         """
         # "shape" is the whole row shrunk to the γ̂ of its content, and has no γ̂ of its own.
@@ -112,9 +113,9 @@ def draw_gaussian_rows(
     for j in range(1, len(at)):
         x[:, j] = lag * x[:, j - 1] + np.sqrt(1 - lag**2) * x[:, j]
     seen = at < n
-    c = heads.centre_rows(x, seen)
-    c *= (gamma / heads.row_gamma(c, seen))[:, None].astype(c.dtype)
-    return heads.row_figures(c, seen, n - 1 - at, rng)
+    c = head_parts.centre_rows(x, seen)
+    c *= (gamma / head_parts.row_gamma(c, seen))[:, None].astype(c.dtype)
+    return head_parts.row_figures(c, seen, n - 1 - at, rng)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class HeadEvidence:
         n, S = rows.length, rows.S
         # A row without its nearest keys, or as many in the middle, is shorter by that number; one
         # without all further sinks ("clear") by a number of its own.
-        fewer = n - heads.NEAREST
+        fewer = n - head_parts.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
         # Gaussian rows stand beside a sample of the real ones. All three kinds are drawn with one
@@ -163,7 +164,7 @@ class HeadEvidence:
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
         )
-        fewer = length - heads.NEAREST
+        fewer = length - head_parts.NEAREST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
             Fits.of(length, draw_gaussian_rows(length, spread, by), less)
@@ -263,7 +264,7 @@ def head_table(data: xarray.Dataset) -> dict[str, Any]:
     """Return the fits of the laws to rows without their sinks, for the page.
 
     Args:
-        data: a dataset of `measurement.with_head_law`; of the runs of each text the first counts.
+        data: a dataset of `with_head_law`; of the runs of each text the first counts.
 
     Returns:
         A JSON-ready dict: "laws", by variable the median of S over the law, Spearman's rank

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.head_parts import centre_rows, row_gamma
 from sparsity.attention.measurement import row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
-from sparsity.attention.measurement.heads import centre_rows, row_gamma
 from sparsity.claims_ledger.findings import Finding, Judged
 from sparsity.claims_ledger.judging import Claim
 from sparsity.design_search.monotone import sink_logit

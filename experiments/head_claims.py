@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.claims.evidence import claim_on_evidence
-from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
-from sparsity.attention.measurement.heads import NEAREST, TAIL
+from experiments.head_evidence import NEAR, HeadEvidence
+from experiments.head_parts import NEAREST, TAIL
+from experiments.row_evidence import claim_on_evidence
 from sparsity.claims_ledger.findings import Finding, core, instead, letter
 from sparsity.claims_ledger.judging import Claim
 
@@ -291,7 +291,7 @@ def judge_heads(data: xarray.Dataset) -> list[dict[str, Any]]:
     """Judge every claim on heads.
 
     Args:
-        data: a dataset of `sparsity.attention.measurement.heads.measure_heads`.
+        data: a dataset of `experiments.head_parts.measure_heads`.
 
     Returns:
         Records as those of `sparsity.claims`.

@@ -1,0 +1,262 @@
+"""The page of a measurement: three pictures, a table, and the keys that are sinks.
+
+A measurement is what `measure` returns, of one run or over the axes text and bos. The pictures are
+SVG files beside the page, which `report.html` lays out; their numbers are in the measurement.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+
+from sparsity import plotting
+from sparsity._version import __version__
+from sparsity.attention.measurement import sinks, tables
+from sparsity.output import folder, write_together
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+PICTURES = ("heads.svg", "context.svg", "sinks.svg")
+SINKS_NAMED = 8  # of a text, those of most heads: a line on a page holds no more
+FIRST_LENGTH = 8  # of the picture against n: shorter rows are focused by that alone
+EPSILON = tables.THRESHOLDS[0]  # of the weight that makes a head one with sinks
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture on the page.
+
+    Args:
+        file: its name.
+        title: what was found.
+        caption: what is shown.
+        alt: the picture in words.
+        draw: (measurement, figure) -> None.
+    """
+
+    file: str
+    title: str
+    caption: str
+    alt: str
+    draw: Callable[[xarray.Dataset, Figure], None]
+
+
+def written_places(out: str | os.PathLike[str]) -> list[Path]:
+    """Return the files that `write_report` writes."""
+    return [Path(out) / name for name in (*PICTURES, "index.html")]
+
+
+def write_report(
+    data: xarray.Dataset, out: str | os.PathLike[str], command: str
+) -> tuple[Path, ...]:
+    """Write the page of a measurement and its pictures, all or none of them.
+
+    Args:
+        data: what `sparsity.measure` returns.
+        out: the folder, made if need be.
+        command: what was typed, to stand on the page.
+
+    Returns:
+        The files, the page last.
+
+    Raises:
+        InputError: a folder that cannot be had.
+    """
+    data = _with_runs(data)
+    run, home = data.isel(bos=0), folder(out)
+    pictures = [_picture_heads(run), _picture_context(run), _picture_sinks(run)]
+    said = _said_of(run)
+    contents: dict[Path, bytes | str] = {
+        home / x.file: plotting.render(x.draw, run, x.title, said, (7.2, 4.4), ("svg",))["svg"]
+        for x in pictures
+    }
+    contents[home / "index.html"] = _render_page(data, pictures, said, command)
+    write_together(contents)
+    return tuple(contents)
+
+
+def _with_runs(data: xarray.Dataset) -> xarray.Dataset:
+    """Return the measurement over text and bos, of length one where it is of a single run."""
+    # Whether a text begins with BOS may not be said: then `bos` is −1.
+    for name, untold in (("bos", -1), ("text", "text")):
+        if name not in data.dims:
+            labelled = data if name in data.coords else data.assign_coords({name: untold})
+            data = labelled.expand_dims(name)
+    return data
+
+
+def _said_of(run: xarray.Dataset) -> str:
+    count, T = run.sizes["text"], int(run["context"][-1])
+    model = run.attrs.get("model", "attention")
+    return f"{model}: {count} text{'s' * (count > 1)} of {T} tokens, every layer and head"
+
+
+def _late_rows(run: xarray.Dataset) -> xarray.Dataset:
+    """Return the rows in the second half of the longest context."""
+    return tables.rows_at(run, int(run["context"][-1]))
+
+
+def _picture_heads(run: xarray.Dataset) -> Picture:
+    low, high = np.nanquantile(_median_of_heads(run), [0.1, 0.9])
+    T = int(run["context"][-1])
+    return Picture(
+        PICTURES[0],
+        f"Four of five heads attend to {low:.1f} to {high:.1f} of {T} tokens",
+        "Median effective number of tokens n_eff = 1/Σp² of the rows in the second half of the "
+        "text, by layer and head.",
+        "A map with a cell for each layer and head, coloured by its effective number of tokens on "
+        "a logarithmic scale.",
+        _draw_heads,
+    )
+
+
+def _median_of_heads(run: xarray.Dataset) -> np.ndarray:
+    n_eff = _late_rows(run)["n_eff"].transpose("layer", "head", ...)
+    return np.nanmedian(n_eff.values.reshape(*n_eff.shape[:2], -1), axis=-1)
+
+
+def _draw_heads(run: xarray.Dataset, figure: Figure) -> None:
+    from matplotlib.colors import LogNorm
+
+    # From 1 to T for every model, so that pages can be compared; n_eff covers decades.
+    T = int(run["context"][-1])
+    bar = _draw_map(figure, _median_of_heads(run), LogNorm(1, T), "viridis", plotting.TOKENS)
+    plotting.plain_ticks(bar.ax.yaxis, [4**k for k in range(16) if 4**k <= T])
+
+
+def _draw_map(figure: Figure, values: np.ndarray, norm: Any, colours: str, label: str) -> Any:
+    """Draw a map over layers and heads, and return its colour bar."""
+    ax = figure.add_axes((0.09, 0.12, 0.72, 0.69))
+    image = ax.imshow(values, cmap=colours, norm=norm, origin="lower", aspect="auto")
+    ax.set(xlabel="head", ylabel="layer")
+    for axis, count in zip((ax.yaxis, ax.xaxis), values.shape, strict=True):
+        axis.set_ticks(range(0, count, -(-count // 10)))  # ten labels at most
+    bar = figure.colorbar(image, cax=figure.add_axes((0.84, 0.12, 0.025, 0.69)))
+    bar.set_label(label)
+    return bar
+
+
+def _picture_context(run: xarray.Dataset) -> Picture:
+    n, lines = _medians_by_length(run)
+    whole, *others = [(name, f"{values[-1]:.3g}") for name, values in lines.items()]
+    beside = f" ({', '.join(f'{name}: {value}' for name, value in others)})" if others else ""
+    return Picture(
+        PICTURES[1],
+        f"Of {n[-1]:.0f} keys the median row attends to {whole[1]}{beside}",
+        "Median effective number of tokens of rows of n keys, over all layers, heads and texts: of "
+        "whole rows, and of rows without their sinks. The line is the exact law of Gaussian logits "
+        "at the number of keys and the spread of each of the latter rows; nothing is fitted.",
+        "Two rows of markers rise with the number of keys, that of rows without sinks above that "
+        "of whole rows, beside a line for the exact law.",
+        _draw_context,
+    )
+
+
+def _medians_by_length(run: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return middles of ranges of n, three in each octave, and medians of n_eff over their rows."""
+    measured = {"whole row": run["n_eff"], "without sinks": run["n_eff_without_sinks"]}
+    if "S_exact_without_sinks" in run:  # of weights alone no logits are known, and no law
+        measured["exact law"] = run["S_exact_without_sinks"] ** 2 * run["length_without_sinks"]
+    length = run["length"].broadcast_like(run["n_eff"]).transpose(*run["n_eff"].dims).values
+    longest = int(length.max())
+    first = min(FIRST_LENGTH, longest)
+    edges = np.geomspace(first, longest + 0.5, 2 + round(3 * np.log2(longest / first)))
+    ranges = [(low <= length) & (length < high) for low, high in itertools.pairwise(edges)]
+    ranges = [rows for rows in ranges if rows.any()]
+    # Where every key is a sink no row is left without them, and there is no line.
+    lines = {
+        name: _medians(x.transpose(*run["n_eff"].dims), ranges) for name, x in measured.items()
+    }
+    lines = {name: values for name, values in lines.items() if np.isfinite(values[-1])}
+    return np.array([np.median(length[rows]) for rows in ranges]), lines
+
+
+def _medians(values: xarray.DataArray, ranges: list[np.ndarray]) -> np.ndarray:
+    parts = [values.values[rows] for rows in ranges]
+    return np.array(
+        [np.median(x[np.isfinite(x)]) if np.isfinite(x).any() else np.nan for x in parts]
+    )
+
+
+def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
+    n, lines = _medians_by_length(run)
+    ax = plotting.axes(figure, "keys n that the row sees", plotting.TOKENS, right=0.8)
+    colours = (plotting.VERMILLION, plotting.BLUE, plotting.GREY)
+    for (name, values), colour in zip(lines.items(), colours, strict=False):
+        style: Any = {"lw": 1.8} if name == "exact law" else {"marker": "o", "ms": 4, "ls": "none"}
+        ax.plot(n, values, color=colour, **style)
+    top = 2.0 ** np.ceil(np.log2(max(2.0, *(np.nanmax(x) for x in lines.values()))))
+    ax.set(xscale="log", yscale="log", ylim=(1, top))
+    ticks = [2.0**k for k in range(40) if n[0] / 1.5 <= 2.0**k <= n[-1]]
+    plotting.plain_ticks(ax.xaxis, ticks if len(n) > 1 else [n[0]])
+    plotting.plain_ticks(ax.yaxis, [2.0**k for k in range(round(np.log2(top)) + 1)])
+    ends = zip(lines.items(), colours, strict=False)
+    plotting.end_labels(ax, [(float(x[-1]), name, colour) for (name, x), colour in ends])
+
+
+def _picture_sinks(run: xarray.Dataset) -> Picture:
+    share = tables.late_rate(run, int(run["context"][-1]), EPSILON, "sinks_mass")
+    return Picture(
+        PICTURES[2],
+        f"Sinks take more than {EPSILON:g} of the weight in {100 * share:.0f} % of the heads",
+        "Mean weight that all sinks of a head receive together from the rows in the second half of "
+        f"the text. A sink is any key that takes more than {sinks.MIN_SINK_WEIGHT:g} of a head's "
+        "weight on average.",
+        "A map with a cell for each layer and head, coloured by the weight of its sinks.",
+        _draw_sinks,
+    )
+
+
+def _draw_sinks(run: xarray.Dataset, figure: Figure) -> None:
+    from matplotlib.colors import Normalize
+
+    mass = _late_rows(run)["sinks_mass"].mean(("text", "row")).transpose("layer", "head")
+    _draw_map(figure, mass.values, Normalize(0, 1), "magma", "weight of all sinks together")
+
+
+def _name_sinks(run: xarray.Dataset) -> list[tuple[str, str]]:
+    """Return the name of each text and its sinks, those of most heads first."""
+    named = []
+    for text in run["text"].values:
+        one = run.sel(text=text)
+        words = [str(x) for x in one["token"].values] if "token" in one else [""] * len(one["key"])
+        listed = sinks.list_sinks(one["key_importance"].values, words)
+        listed = sorted(listed, key=lambda sink: -sink["heads"])[:SINKS_NAMED]
+        spelt = ((x, f" “{sinks.spell_token(x['token'])}”" if x["token"] else "") for x in listed)
+        keys = (f"{x['position']}{word} ({x['heads']})" for x, word in spelt)
+        named.append((str(text), ", ".join(keys) or "none"))
+    return named
+
+
+def _render_page(data: xarray.Dataset, pictures: list[Picture], said: str, command: str) -> str:
+    rows = tables.summary(data)
+    columns = [x for x in tables.columns_of(rows[0]) if x not in tables.FIRST_TOKEN]
+    columns = [x for x in columns if x[0] in rows[0]]  # weights alone have no laws
+    begins = {True: "yes", False: "no", None: "not said"}
+    template = resources.files("sparsity.attention").joinpath("report.html").read_text("utf-8")
+    page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    return page.from_string(template).render(
+        model=data.attrs.get("model", "Attention"),
+        said=said,
+        pictures=pictures,
+        titles=["BOS", *(title for _, _, title, _ in columns)],
+        rows=[
+            [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)]
+            for row in rows
+        ],
+        sinks=_name_sinks(data.isel(bos=0)),
+        command=command,
+        versions=f"sparsity {__version__}, NumPy {np.__version__}, Python "
+        f"{platform.python_version()}",
+    )
