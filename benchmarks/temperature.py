@@ -21,12 +21,12 @@ from scipy.special import logsumexp
 
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts
+from experiments.rules.temperature import asked_factor
 from sparsity.attention import checkpoints
 from sparsity.attention.checkpoints import smollm2
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT
 from sparsity.claims_ledger.judging import Routes
-from sparsity.claims_ledger.rules.temperature import asked_factor
 from sparsity.errors import InputError
 
 RESULTS = Path(__file__).parent / "results"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments import coca, frame, real_sinks, recall, sinks, temperature
+from experiments import coca, frame, real_sinks, recall, rules, sinks, temperature
 from sparsity import InputError
 
 ALL = (
@@ -16,20 +16,25 @@ ALL = (
 
 
 def main() -> None:
-    """Run the experiments that are named, or all of them."""
+    """Run what is named, or everything; `rules` judges claims, and trains nothing."""
     known = {experiment.name: experiment for experiment in ALL}
+    names = [*known, "rules"]
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(known)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(names)}")
     parser.add_argument("--tiny", action="store_true", help="in seconds, to see that it runs")
     parser.add_argument(
         "--out", type=Path, help="folder to write: out/experiments, or with --tiny out/tiny"
     )
     given = parser.parse_args()
     out = given.out or Path("out/tiny" if given.tiny else "out/experiments")
-    if unknown := [name for name in given.names if name not in known]:
-        parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(known)}")
+    if unknown := [name for name in given.names if name not in names]:
+        parser.error(f"no experiment {unknown[0]!r}; there are {', '.join(names)}")
     missing = False
-    for name in given.names or known:
+    for name in given.names or names:
+        if name == "rules":
+            rules.run(out / name)
+            print(out / name)  # noqa: T201
+            continue
         try:
             frame.run(known[name], out, given.tiny)
         except InputError as error:  # no folder, or a model that is not there

@@ -1,18 +1,18 @@
-"""The numbers of the experiments that the ledger of claims carries, from their committed tables.
+"""What the committed tables of the experiments say, as the numbers that `rules` judges claims by.
 
     python -m experiments.recorded [NAME …]
 
-writes them to `sparsity/claims_ledger/recorded/NAME.json`, after a new run whose results are to be
-committed. A test compares the two. An experiment whose numbers the ledger is to carry has a
-function here, from the rows of its table to numbers, and an entry in `NUMBERS`.
+writes them to `experiments/results/NAME.json`, after a new run whose results are committed. An
+experiment that a claim rests on has a function here, from the rows of its table to numbers, and an
+entry in `NUMBERS`.
 """
 
 from __future__ import annotations
 
 import csv
-import re
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,7 @@ from experiments.real_sinks_shown import Table, window_share
 from sparsity.output import json_text, write
 
 RESULTS = Path(__file__).parent / "results"
-LEDGER = Path(__file__).parents[1] / "sparsity/claims_ledger/recorded"
-DIGITS = 4  # of a number in the ledger
+DIGITS = 4  # of a number in the record
 
 
 def read_table(path: Path) -> list[Record]:
@@ -55,18 +54,18 @@ def read_table(path: Path) -> list[Record]:
         return [{name: value(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def read_predictions(path: Path) -> dict[str, bool]:
-    """Return what was predicted in an experiment, and whether it came so, from its page."""
-    found = re.findall(r"^- (Held|\*\*Failed\*\*): (.*)\.$", path.read_text("utf-8"), re.MULTILINE)
-    return {words: came == "Held" for came, words in found}
+def interval(ends: Sequence[float]) -> str:
+    """Write a number with the ends of its 95 % interval."""
+    value, low, high = (round(float(x), 2) + 0.0 for x in ends)  # + 0.0: no minus before a 0
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def rounded(value: Any) -> Any:
     """Return nested numbers with `DIGITS` digits, as plain ones."""
     if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
+        return {name: rounded(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [rounded(each) for each in value]
+        return [rounded(inner) for inner in value]
     if isinstance(value, (str, bool, int)):
         return value
     return int(value) if isinstance(value, np.integer) else float(f"{value:.{DIGITS}g}")
@@ -196,6 +195,7 @@ def of_temperature(rows: list[Record]) -> dict[str, Any]:
             powers[name] = list(temperature_verdict.growth(rows, name))
     return {
         **{"trained": temperature.TRAINED, "lengths": lengths, "read": read, "powers": powers},
+        "seeds": len({row["seed"] for row in rows}),
         "seeds_log_n_ahead": temperature_verdict.log_n_ahead(rows),
     }
 
@@ -275,6 +275,7 @@ def of_coca(rows: list[Record]) -> dict[str, Any]:
     )
     return {
         "trained": TRAINED,
+        "seeds": len({row["seed"] for row in rows}),
         "multiples": [n // TRAINED for n in found.longer],
         "read": read,
         "seeds_helped": (with_ntk < without).sum(axis=1).tolist(),
@@ -293,12 +294,17 @@ NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
 }
 
 
-def numbers(name: str, folder: Path = RESULTS) -> dict[str, Any]:
-    """Return the numbers of an experiment for the ledger, from the table in a folder."""
-    return rounded(NUMBERS[name](read_table(folder / f"{name}.csv")))
+def compute(name: str) -> dict[str, Any]:
+    """Return what the committed table of an experiment says."""
+    return rounded(NUMBERS[name](read_table(RESULTS / f"{name}.csv")))
+
+
+def numbers(name: str) -> dict[str, Any]:
+    """Return the same as it was written: of recall, whose intervals are drawn, it takes seconds."""
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
 
 
 if __name__ == "__main__":
     for asked in sys.argv[1:] or NUMBERS:
-        write(LEDGER / f"{asked}.json", json_text(numbers(asked)))
-        print(LEDGER / f"{asked}.json")  # noqa: T201
+        write(RESULTS / f"{asked}.json", json_text(compute(asked)))
+        print(RESULTS / f"{asked}.json")  # noqa: T201

@@ -28,25 +28,11 @@ jax.config.update("jax_enable_x64", True)
 NAMES = (
     *("relu2", "identity", "exp", "bias", "nonnegative", "decayed"),
     *("rows", "lengths", "overview"),
-    *("mechanisms", "phase", "measures", "design", "sinks", "mixing", "rope", "context"),
-    *("temperature", "capacity"),
+    *("phase", "measures", "design", "sinks", "mixing", "rope", "context"),
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)
-COARSE = {
-    "rows",
-    "lengths",
-    "mechanisms",
-    "measures",
-    "mixing",
-    "rope",
-    *("temperature", "capacity"),
-}  # a whole row, stack or key is one draw: wider error bars
-DRAWN_ONLY = {  # no law is known of them: see test_rules
-    ("capacity", f"{label}, half of the rows, {end}, over the bound")
-    for label in ("sparsemax", "entmax 1.5", "top 8")
-    for end in "dt"
-}
+COARSE = {"rows", "lengths", "measures", "mixing", "rope"}  # a whole row, stack or key is a draw
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
 
@@ -55,35 +41,16 @@ FALSE_ALARM = 1e-4  # of the whole family of points
 # are where names stand. All points of all figures are drawn by the slow test.
 SPARSE = (
     ("measures", "GAMMAS", (0, 12, 24)),
-    ("mechanisms", "GAMMAS", (0, 3, 7, 15, 23)),
-    ("mechanisms", "LENGTHS", range(0, 31, 5)),
     ("design", "LENGTHS", range(0, 19, 2)),
     ("sinks", "SINK_LENGTHS", range(0, 25, 6)),
     ("context", "LENGTHS", (0, 4, 8, 12, 16, 22)),
-    ("temperature", "LENGTHS", range(0, 29, 4)),
-    ("temperature", "RATIOS", (0, 5, -1)),
-    ("capacity", "DIMS", (0, 6, -1)),
-    ("capacity", "QUERIES", (0, 8, -1)),
 )
-# Rows of one length compile once; at 16384 tokens each rule has a factor of its own.
-FACTORS = {
-    "none": (16384,),
-    "Llama 4": (8191, 16384),
-    **dict.fromkeys(("log-n", "SSMax", "YaRN"), (16384,)),
-    "scale-inv.": (512,),  # its law takes seconds for longer rows
-}
 FEWER = (
     ("rows", "ROWS_SAMPLED", [16, 4096]),
     ("nonnegative", "DIMS", (2, 32)),
-    ("mechanisms", "SAMPLED", (2.0, 4.0)),
     ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
     ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
     ("context", "SAMPLED_LENGTHS", (32, 600)),
-    ("temperature", "FEW", [512, 640]),
-    ("temperature", "SAMPLED", FACTORS),
-    ("capacity", "DRAWN_DIMS", (8, 16)),
-    ("capacity", "MAP_DIMS", (4, 8)),
-    ("capacity", "DRAWN_QUERIES", (0.5, 2.0)),
 )
 # A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
 # of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.
@@ -116,11 +83,6 @@ def sampled(series):
     return np.concatenate(
         [np.array(part)[:, mask] for part, mask in zip(parts, masks, strict=True)], axis=1
     )
-
-
-def with_law(data, names):
-    """The series of some figures, without those that are drawn only."""
-    return [s for name in names for s in data[name] if (name, s.label) not in DRAWN_ONLY]
 
 
 def drawn(figure, series):
@@ -167,7 +129,7 @@ def hidden(axis):
 
 
 def test_all_are_there():
-    assert len(NAMES) == 19
+    assert len(NAMES) == 16
     assert tuple(figure.name for figure in ALL) == NAMES
 
 
@@ -187,12 +149,7 @@ def test_the_curves_are_those_asked_for(data):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_data_are_finite_and_ordered(name, data):
-    assert {s.label for s in data["capacity"]} > {label for _, label in DRAWN_ONLY}
     for s in data[name]:
-        if (name, s.label) in DRAWN_ONLY:
-            assert np.isnan(s.theory).all()
-            assert s.sampled.all()
-            continue
         assert np.all(np.isfinite(s.theory))
         assert np.all(np.isfinite(s.log))
         assert np.all(np.diff(s.x) >= 0)
@@ -215,7 +172,7 @@ def test_theory_is_that_of_the_kernel(data):
 
 def within(data):
     """Whether every sampled point agrees with its theory; and how many there are."""
-    theory, estimate, stderr = sampled(with_law(data, NAMES))
+    theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
     bar = np.maximum(stderr, 1e-12)  # S = 1 exactly has no scatter
     limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
     return np.abs((estimate - theory) / bar).max() < limit, theory.size
@@ -237,7 +194,7 @@ def test_every_point_that_is_shipped_is_within_its_error_bar():
 @pytest.mark.parametrize("name", POINTS)
 def test_a_wrong_curve_would_be_seen(name, data):
     factor = 1.1 if name in COARSE else 1.01
-    theory, estimate, stderr = sampled(with_law(data, [name]))
+    theory, estimate, stderr = sampled(data[name])
     limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
     rejected = np.abs(estimate - factor * theory) > limit * np.maximum(stderr, 1e-12)
     assert rejected.size >= 6
@@ -245,7 +202,7 @@ def test_a_wrong_curve_would_be_seen(name, data):
 
 
 def test_error_bars_cover_what_they_say(data):
-    theory, estimate, stderr = sampled(with_law(data, NAMES))
+    theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
     random = stderr > 1e-12
     inside = np.abs(estimate - theory)[random] < 1.96 * stderr[random]
     count = inside.size
@@ -497,31 +454,6 @@ def test_an_unwritable_folder_is_an_input_error(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_temperature_figure_gives_what_it_says(data):
-    figure = ALL[NAMES.index("temperature")]
-    curves = {series.label: series for series in data["temperature"]}
-
-    def at(label, x):
-        series = curves[label]
-        return float(series.theory[(series.x == x) & ~series.sampled][0])
-
-    said = {  # computed apart, n_eff and factors
-        ("none", 8192): 38.03, ("none", 1e7): 3984, ("Llama 4", 8191): 38.0,
-        ("Llama 4", 8192): 28.3, ("Llama 4", 1e7): 32.2, ("log-n", 1e7): 24.7,
-        ("γ₀ = 2", 128): 1.6895, ("γ₀ = 3", 128): 1.4802, ("γ₀ = 4", 128): 1.3971,
-        ("1 + 0.1·ln r", 128): 1.4852,
-    }  # fmt: skip
-    for (label, x), value in said.items():
-        assert at(label, x) == pytest.approx(value, rel=2e-3)
-    assert len(said) == 10
-    assert at("Llama 4", 8192) < 0.8 * at("Llama 4", 8191)  # the sawtooth
-    llama = curves["Llama 4"]
-    beyond = llama.theory[llama.x >= 8192]
-    assert (round(beyond.min()), round(beyond.max())) == (28, 41)
-    for number in (38, 3984, 28, 41):
-        assert f" {number}" in figure.caption
-
-
 def test_the_design_figure_gives_what_it_says(data):
     figure, series = ALL[NAMES.index("design")], data["design"]
     assert len(series) == 8
@@ -609,7 +541,7 @@ def test_the_headline_fits_and_keys_cover_no_curve(figure, canvases):
 
 def test_dashes_are_limits_and_rules(canvases):
     assert {look.dash for look in plotting.LOOKS} == {"-"}
-    dashed = {"capacity", "design", "lengths", "measures", "rows", "sinks", "temperature"}
+    dashed = {"design", "lengths", "measures", "rows", "sinks"}
     found = {
         name
         for name, canvas in canvases.items()

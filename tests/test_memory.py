@@ -23,7 +23,7 @@ from sparsity.xla import LLVM_FOR_ONE_CALL
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
-    "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
+    "sparsity.claims_ledger.article_linear.norm_bounds",  # no argument
     "sparsity.attention.measurement.attention_layers.compiled_product",  # no argument
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
     "sparsity.attention.monitoring.passes._compiler_around",  # no argument

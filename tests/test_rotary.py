@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from sparsity import Coca, InputError, Rope, Row, Sink, exact, metric
-from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
+from sparsity.claims_ledger import coca_context, coca_forms, coca_positions
+from sparsity.claims_ledger.coca_forms import CocaRoutes
 from sparsity.crosscheck.reference_grid import ROTARY_CELLS
 from sparsity.exact_law import mellin
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
@@ -461,6 +462,7 @@ def test_bad_input(call, argument):
 # Claims
 
 
+CLAIMS = (*coca_positions.CLAIMS, *coca_forms.CLAIMS, *coca_context.CLAIMS)
 VERDICTS = {
     "rope-anomaly": "confirmed",
     "k-border": "refined",
@@ -530,8 +532,3 @@ def test_the_letter_of_the_k_border_is_computed_from_scores():
     found = {c.key: c for c in CLAIMS}["k-border"].record(CocaRoutes(coca_by_definition=falling))
     (letter,) = (f for f in found["evidence"]["findings"] if f["role"] == "letter")
     assert letter["holds"]
-
-
-def test_published_numbers_are_kept_apart(records):
-    assert PUBLISHED_PERPLEXITY["CoCA"][32768] == 171.63
-    assert "171.63" not in str(records)

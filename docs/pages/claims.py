@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from sparsity.claims_ledger.findings import count_recorded, in_a_sentence, with_basis
+from sparsity.claims_ledger.findings import with_basis
 
 FILE = Path(__file__).resolve().parents[2] / "figures/claims.json"
 
@@ -14,9 +14,9 @@ _WORDS = """# Claims
 Statements of published sources, each judged by computation. `confirmed`: every finding holds.
 `refined`: it holds with a correction. `reported`: published numbers say so, and nothing here
 recomputes them. `refuted`: it is wrong. The verdict follows from the findings. `sparsity claims`
-computes this page anew, but for experiments: what is marked *trained here* or *measured here* is
-recorded from [the experiments](experiments.md), which take minutes and are run by a command of
-their own. *Toy* is what random layers or a few tokens do, *published* what others measured.
+computes this page anew. *Toy* is what random layers or a few tokens do, *published* what others
+measured. Claims of other sources, and what trained models say of these:
+[the experiments](experiments.md).
 """
 
 
@@ -25,7 +25,6 @@ def page() -> str:
     records = json.loads(FILE.read_text("utf-8"))
     counts = Counter(record["verdict"] for record in records)
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    said += count_recorded(records)
     return "\n".join([_WORDS, f"Of {len(records)} claims: {said}.\n", *map(_claim, records)])
 
 
@@ -39,9 +38,6 @@ def _claim(record) -> str:
         f"- {'holds' if each['holds'] else '**fails**'}: {plain(with_basis(each))}"
         for each in record["evidence"]["findings"]
     )
-    experiments = "".join(
-        f"\n{plain(in_a_sentence(told))}\n" for told in record["evidence"]["experiments"]
-    )
     return f"""## {record["key"]}: {record["verdict"]}
 
 > {plain(record["claim"])}
@@ -51,4 +47,4 @@ def _claim(record) -> str:
 Source: {plain(record["source"])}.
 
 {findings}
-{experiments}"""
+"""

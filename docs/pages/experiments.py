@@ -1,11 +1,10 @@
-"""The experiments: their questions, what came of them, and the claims that they judge."""
+"""The experiments: their questions, what came of them, and the claims that are judged there."""
 
 import json
 import re
 from pathlib import Path
 
-from pages.claims import FILE, plain
-from sparsity.claims_ledger import sinks
+from pages.claims import plain
 
 RESULTS = Path(__file__).resolve().parents[2] / "experiments/results"
 _ROOT = "../../experiments/results"  # from the folder of this page
@@ -25,30 +24,27 @@ and has a negative control and several seeds or texts.
 where it was, and the same seeds give the same numbers on the same processor. On another one sums
 round otherwise, in the last digit, which training may amplify: of two processors the tables of
 recall, sinks and temperature were equal, those of the real model and of RoPE differed in the last
-of five digits, and the means of trained CoCA by less than the spread of its seeds. Claims that an
-experiment judges are marked *trained here* or *measured here*; `sparsity claims` and `sparsity
-reproduce` take their numbers as they are recorded, and run no experiment.
+of five digits, and the means of trained CoCA by less than the spread of its seeds.
 
 Notebook 8, [Does focus matter?](../../notebooks/08_does_focus_matter.ipynb), trains a part of that
 on recall from start to end. How to add an experiment: [Contributing](../../CONTRIBUTING.md).
 """
 
+_CLAIMS = f"""## Claims judged by experiments, and of other papers
 
-# The claims of the same source that no experiment speaks of.
-_OTHERS = ", ".join(claim.key for claim in sinks.CLAIMS if not claim.recorded)
-_NOT_MEASURED = (
-    f"\nNothing was measured of {_OTHERS}: what is said of these is computed, of a toy or "
-    "published, as each finding states.\n"
-)
+Claims of the three sources are judged by `sparsity claims`. `python -m experiments rules` judges
+what trained and real models say of them, from the committed tables, and claims of other papers, by
+the laws of this library: [every finding]({_ROOT}/rules/claims.txt).
+
+"""
 
 
 def page() -> str:
     """The page in Markdown."""
-    records = json.loads(FILE.read_text("utf-8"))
-    return "\n".join([_WORDS, *(_section(path, records) for path in sorted(RESULTS.glob("*.md")))])
+    return "\n".join([_WORDS, *map(_section, sorted(RESULTS.glob("*.md"))), _claims()])
 
 
-def _section(path: Path, records) -> str:
+def _section(path: Path) -> str:
     text, name = path.read_text("utf-8"), path.stem
     title = re.search(r"^# (.*)$", text, re.MULTILINE)
     minutes = re.search(r"^[\d.]+ minutes on .*$", text, re.MULTILINE)
@@ -61,17 +57,8 @@ def _section(path: Path, records) -> str:
     missed = f" Not so: {plain('; '.join(failed))}." if failed else ""
     met = re.findall(r"^Refuted by its own rule: (.*)$", text, re.MULTILINE)
     missed += "".join(f" Refuted by its own rule: {plain(words)}" for words in met)
-    beside = _NOT_MEASURED if name == "real_sinks" else ""
-    claims = "".join(
-        f"- [{record['key']}](claims.md), **{record['verdict']}**: {plain(record['claim'])} "
-        f"{plain(_seen(record, told['basis']))}\n"
-        for record in records
-        for told in record["evidence"]["experiments"]
-        if told["name"] == name
-    )
     return f"""## {title[1]}
 
-{claims}{beside}
 Of {len(came)} predictions {held} held.{missed}
 [Prediction, outcome and settings]({_ROOT}/{name}.md); `python -m experiments {name}`; {minutes[0]}
 
@@ -79,9 +66,11 @@ Of {len(came)} predictions {held} held.{missed}
 """
 
 
-def _seen(record, basis: str) -> str:
-    """The first thing that an experiment found for a claim, and all that did not come so."""
-    found = [each for each in record["evidence"]["findings"] if each["basis"] == basis]
-    failed = [each["statement"] for each in found if not each["holds"]]
-    missed = f" Not so: {'; '.join(failed)}." if failed else ""
-    return f"Seen: {found[0]['statement']}.{missed}"
+def _claims() -> str:
+    """The verdicts on claims of other papers, and those that trained models gave."""
+    records = json.loads((RESULTS / "rules/claims.json").read_text("utf-8"))
+    lines = (
+        f"- **{record['verdict']}**: {plain(record['claim'])} ({plain(record['source'])})"
+        for record in records
+    )
+    return _CLAIMS + "\n".join(lines) + "\n"

@@ -6,11 +6,11 @@ and, at its end, the claims themselves. A judge takes its quantities from routes
 plant wrong ones, and returns findings and numbers; the verdict follows by one rule.
 
     routes (evaluate, exact, estimate, derive, stacks) ── judge ── findings ── verdict ─┐
-    su, sinks, coca, weights, rules: the claims by source  └── numbers + labels ────────┴── record
-    recorded: what experiments found, as numbers that a run of this takes as they stand
+    article, sinks, coca: the claims by source             └── numbers + labels ────────┴── record
 
-A finding says what it rests on where that is not a computation at large: "toy", "published",
-"trained here" or "measured here".
+A finding says what it rests on where that is not a computation at large: "toy" or "published".
+Claims of other sources, and what trained models say, are judged in the folder `experiments/` beside
+the package.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from typing import TYPE_CHECKING, Any
 from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
-from sparsity.claims_ledger import coca, recorded, rules, sinks, su, weights
-from sparsity.claims_ledger.findings import (
-    count_recorded,
-    counted_verdicts,
-    in_a_sentence,
-    with_basis,
+from sparsity.claims_ledger import (
+    article_linear,
+    article_matrices,
+    article_scores,
+    coca_context,
+    coca_forms,
+    coca_positions,
+    sinks_context,
+    sinks_mixing,
 )
+from sparsity.claims_ledger.findings import counted_verdicts, with_basis
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.tables import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
@@ -37,11 +41,12 @@ from sparsity.tasks import TaskExecutor, run_all_tasks
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["ALL", "Records", "claims", "coca", "rules", "sinks", "su", "table", "weights"]
+__all__ = ["ALL", "Records", "claims", "table"]
 
 ALL: tuple[Claim, ...] = (
-    *(*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS, *rules.CLAIMS),
-    *recorded.CLAIMS,
+    *(*article_scores.CLAIMS, *article_linear.CLAIMS, *article_matrices.CLAIMS),
+    *(*sinks_mixing.CLAIMS, *sinks_context.CLAIMS),
+    *(*coca_positions.CLAIMS, *coca_forms.CLAIMS, *coca_context.CLAIMS),
 )
 
 
@@ -57,12 +62,10 @@ class Records(list[dict[str, Any]]):
         return data_frame({n: [str(record[n]) for record in self] for n in names})
 
     def _repr_html_(self) -> str:
-        """Return the claims with their verdicts; of one claim its findings and experiments."""
+        """Return the claims with their verdicts; of one claim its findings."""
         if len(self) == 1:
             (record,) = self
-            evidence = record["evidence"]
-            rows = [_marked(finding) for finding in evidence["findings"]]
-            rows += [["recorded", in_a_sentence(told)] for told in evidence.get("experiments", ())]
+            rows = [_marked(finding) for finding in record["evidence"]["findings"]]
             head = (record["verdict"], record["claim"])
             return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
         head = ("verdict", "claim", "formula", "explanation", "source")
@@ -76,11 +79,9 @@ def _marked(finding: Mapping[str, Any]) -> list[str]:
 
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:
-    """Say how many records have which verdict, and how many of them rest on experiments."""
+    """Say how many records have which verdict."""
     total = counted_verdicts([record["verdict"] for record in records])
-    return (
-        f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}{count_recorded(records)}"
-    )
+    return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
 
 
 def claims(
@@ -104,7 +105,6 @@ def claims(
         A list, shown as a table in a notebook, of JSON-ready records {"key", "source", "claim",
         "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined",
         "reported" or "refuted", follows from the evidence. One alone is shown with its findings.
-        Experiments in the evidence are recorded: their numbers are not computed in this run.
 
     Raises:
         InputError: there is no claim of that key.
@@ -145,8 +145,6 @@ def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
         for finding in record["evidence"]["findings"]:
             mark, statement = _marked(finding)
             lines += _wrapped(" " * 14 + f"{mark}  ", statement, width)
-        for told in record["evidence"].get("experiments", ()):
-            lines += _wrapped(" " * 14, in_a_sentence(told), width)
         lines.append("")
     return "\n".join([*lines, *_wrapped("", _counted(records), width)]) + "\n"
 

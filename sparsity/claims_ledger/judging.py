@@ -11,7 +11,7 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, metric
-from sparsity.claims_ledger.findings import ALARM, RULE, Judged, Outcome, verdict
+from sparsity.claims_ledger.findings import ALARM, RULE, Judged, verdict
 from sparsity.crosscheck.ztest import compare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
@@ -155,7 +155,6 @@ class Claim:
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
             numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
-        recorded: what experiments found about it, whose findings come after the judge's.
         labels: what its numbers are called where they are shown, as in `Legend`.
         columns: which of them are the columns of one table, as in `Legend`.
         grids: which of them are tables of two axes, as in `Legend`.
@@ -169,7 +168,6 @@ class Claim:
     proof: str
     judge: Callable[[Any, int], Judged]
     routes: Callable[[], Any] = Routes
-    recorded: tuple[Outcome, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[tuple[str, ...], ...] = ()
     grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -180,11 +178,8 @@ class Claim:
 
     @property
     def legend(self) -> Legend:
-        """What the numbers of the judge and of the experiments are called."""
-        labels = dict(self.labels)
-        for outcome in self.recorded:
-            labels |= outcome.labels
-        return Legend(labels, self.columns, self.grids, self.rough)
+        """What the numbers of the judge are called."""
+        return Legend(self.labels, self.columns, self.grids, self.rough)
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.
@@ -193,8 +188,6 @@ class Claim:
             A JSON-ready record: key, source, claim, formula, verdict, explanation, evidence.
         """
         findings, numbers = self.judge(routes or self.routes(), seed)
-        for outcome in self.recorded:
-            findings, numbers = [*findings, *outcome.findings()], {**numbers, **outcome.numbers}
         # What speaks against the claim comes first, then what holds in its place.
         failed = [f.statement for f in findings if f.role != "instead" and not f.holds]
         besides = [f.statement for f in findings if f.role == "instead" and f.holds]
@@ -211,7 +204,6 @@ class Claim:
             "evidence": {
                 "rule": RULE,
                 "findings": [asdict(f) for f in findings],
-                "experiments": [outcome.experiment.told() for outcome in self.recorded],
                 "proof": self.proof,
                 "numbers": json_ready(numbers),
             },

@@ -205,8 +205,7 @@ def claims(seed: int, as_json: bool) -> None:
     """Judge the published claims by computation.
 
     Each claim gets a verdict, confirmed, refined, reported (published numbers, not recomputed) or
-    refuted, with the findings it follows from. What is marked "trained here" or "measured here" is
-    recorded from experiments of minutes, which have a command of their own.
+    refuted, with the findings it follows from.
 
     Examples:
         All of them, in about a minute:

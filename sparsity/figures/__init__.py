@@ -16,7 +16,6 @@ from sparsity import plotting
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import instance
 from sparsity.arguments import progress as check_progress
-from sparsity.figures.capacity import FIGURE as capacity
 from sparsity.figures.design import FIGURE as design
 from sparsity.figures.figure import Context, Data, Figure, Plate
 from sparsity.figures.kernels import BIAS as bias
@@ -25,7 +24,6 @@ from sparsity.figures.kernels import IDENTITY as identity
 from sparsity.figures.kernels import NONNEGATIVE as nonnegative
 from sparsity.figures.kernels import RELU2 as relu2
 from sparsity.figures.measures import FIGURE as measures
-from sparsity.figures.mechanisms import FIGURE as mechanisms
 from sparsity.figures.overview import FIGURE as overview
 from sparsity.figures.places import describe_places
 from sparsity.figures.rotary import CONTEXT as context
@@ -36,7 +34,6 @@ from sparsity.figures.rows import PHASE as phase
 from sparsity.figures.rows import ROWS as rows
 from sparsity.figures.sinks import MIXING as mixing
 from sparsity.figures.sinks import SINKS as sinks
-from sparsity.figures.temperature import FIGURE as temperature
 from sparsity.output import folder, write_together
 from sparsity.series import csv_of_curves
 from sparsity.tasks import TaskExecutor, run_all_tasks
@@ -45,8 +42,7 @@ __all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
-    *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
-    *(temperature, capacity),
+    *(phase, measures, design, sinks, mixing, rope, context),  # length and position
 )
 
 _WORKERS = 2  # threads: one compiles while another samples

@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 
 from sparsity import kernels
-from sparsity.claims_ledger.findings import count_recorded, counted_verdicts
+from sparsity.claims_ledger.findings import counted_verdicts
 from sparsity.derivation import Limit, derive
 from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError
@@ -97,7 +97,7 @@ def who_can_focus() -> str:
 
 def _agreement_facts(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
     """Return how theory and sampling agree, in boxes, and the verdicts on the claims, counted."""
-    ledger = counted_verdicts([record["verdict"] for record in claims]) + count_recorded(claims)
+    ledger = counted_verdicts([record["verdict"] for record in claims])
     cells = crosscheck.cells
     agreeing = sum(cell.verdict == "agree" for cell in cells)
     facts = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sparsity.claims_ledger.findings import in_a_sentence, with_basis
+from sparsity.claims_ledger.findings import with_basis
 from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.report.parts import badge, details, mathematics, number, prose, section, table
 
@@ -196,12 +196,6 @@ def _table_of_verdicts(claims: Sequence[Record]) -> str:
     return f'<div class="summary">{verdicts}</div>'
 
 
-def _experiment(told: Record) -> str:
-    """Return what was run, its command as code: `_` in a name is no subscript."""
-    before, after = in_a_sentence(told).split(told["command"])
-    return f"{prose(before)}<code>{escape(told['command'])}</code>{prose(after)}"
-
-
 def _claim_article(i: int, record: Record, legend: Legend) -> str:
     """Return one claim with its verdict, findings, proof and numbers."""
     found = record["evidence"]
@@ -211,16 +205,13 @@ def _claim_article(i: int, record: Record, legend: Legend) -> str:
     instead = _findings_of_role(record, "instead")
     if instead:
         findings += f"<h4>Besides, or instead</h4>{_list_findings(instead)}"
-    experiments = "".join(
-        f'<p class="note">{_experiment(told)}</p>\n' for told in found.get("experiments", ())
-    )
     proof = f"<h4>Why</h4><p>{prose(found['proof'])}</p>" if found["proof"] else ""
     numbers = f'<div class="numbers">{tables(found["numbers"], legend)}</div>'
     return (
         f'<article class="claim" id="claim-{i}">\n<h3><span class="text">{i}. '
         f"{prose(record['claim'])}</span> {badge(record['verdict'])}</h3>\n"
         f'<p class="formula">{mathematics(record["formula"])}</p>\n{findings}\n'
-        f"{experiments}{proof}\n"
+        f"{proof}\n"
         f"{details('Numbers', numbers)}\n"
         f'<p class="note">{escape(record["source"])}</p>\n</article>'
     )

@@ -183,15 +183,6 @@ CLAIMS: tuple[Claim, ...] = (
         "of a block with m meant keys is mΔ/B higher. The captured mass goes by the correlation of "
         "a score with the mean of its block, ρ² = c + (1 − c)/B, and tends to Φ(ργ + Φ⁻¹(q)).",
         judge=signal_to_noise,
-        labels={
-            "single": "A wrong block has the larger mean",
-            "size": "keys of a block B",
-            "relevant": "meant keys in it",
-            "law": "Φ(−SNR)",
-            "alone": "mass read, c = 0",
-            "alike": "mass read at B = 64, c = 0.3",
-        },
-        columns=(("sizes", "alone"),),
     ),
     Claim(
         key="halving-blocks",
@@ -201,7 +192,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="ρ² = c + (1 − c)/B grows as B falls, at any c < 1, and the captured mass with it; "
         "but it is never below c, so that size matters little from B = (1 − c)/c on.",
         judge=halving_blocks,
-        labels={"mass": "Mass of an eighth of 4096 keys, by c"},
     ),
     Claim(
         key="past-attention",
@@ -212,10 +202,5 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Accumulated attention is a proxy of the score now. Where a key's scores at "
         "different queries have the correlation c, the mean of many has ρ = √c with the next one.",
         judge=eviction_by_past_attention,
-        labels={
-            "best": "mass of the best fifth",
-            "kept": "Mass of the fifth that is kept, by ρ",
-            "asked": "ρ that keeps 95 % in long rows, by γ",
-        },
     ),
 )

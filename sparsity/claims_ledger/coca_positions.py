@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import bdtr
 
-from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
+from sparsity.claims_ledger.coca_forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
 from sparsity.claims_ledger.judging import Claim
 from sparsity.crosscheck.ztest import compare_mean

@@ -9,6 +9,7 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
+from sparsity.claims_ledger.article_scores import su_claim
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, table_rows
 from sparsity.claims_ledger.judging import (
     Claim,
@@ -18,7 +19,6 @@ from sparsity.claims_ledger.judging import (
     seeds_of_claim,
     z_tests,
 )
-from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import d, decay, n, ratio
 from sparsity.kernels.zoo import taylor

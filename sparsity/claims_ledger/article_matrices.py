@@ -11,9 +11,9 @@ import numpy as np
 import sympy
 from scipy import stats
 
+from sparsity.claims_ledger.article_scores import su_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.su.scores import su_claim
 from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.kernels.lowering import numpy_log_abs
 

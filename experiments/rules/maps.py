@@ -164,11 +164,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Numerator and denominator are integrals of exponentials over half lines; with many "
         "keys the share of a row is the ratio of their means.",
         judge=kept,
-        labels={
-            "shares": "Share of the mass that is kept",
-            "share": "derived",
-            "printed": "printed formula",
-        },
     ),
     Claim(
         key="sparsemax-keys",
@@ -179,12 +174,5 @@ CLAIMS: tuple[Claim, ...] = (
         "excesses of the largest scores are those of a Poisson process of exponential rate "
         "h/γ, so K − 1 ~ Poisson(λ).",
         judge=few_keys,
-        labels={
-            "rows": "Support by length",
-            "support": "exact mean support",
-            "long_rows": "law of long rows",
-            "z": "z of rows drawn",
-            "participation": "exact E Σp² at the length drawn",
-        },
     ),
 )

@@ -34,13 +34,13 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import chi2
 
+from experiments.rules.first_passage import sample_capacity
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
 from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.capacity import needle_capacity
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Needle
-from sparsity.sampling.first_passage import sample_capacity
 from sparsity.series import Point, Series
 
 KERNELS = {"exp": "softmax", "power4": "s⁴", "relu2": "relu²", "identity": "identity"}

@@ -239,16 +239,6 @@ CLAIMS: tuple[Claim, ...] = (
         "largest scores of a row differ by factors 1 + x/(2 ln n), x of order 1, so that their "
         "weights differ by e^x from p = 2 ln n = 1.39 log₂ n on, and O(1) of them hold the mass.",
         judge=focus,
-        labels={
-            "degree_for_two_keys": "degree for two keys",
-            "limit_form": "Degree at which n·S² = 1",
-            "log2_n": "log₂ n",
-            "degree": "degree p",
-            "ratio": "p/log₂ n",
-            "rows": "Keys at p = log₂ n",
-            "n_S2": "n·S², limit law",
-            "keys_of_1e12": "n·S² at n = 10¹²",
-        },
     ),
     Claim(
         key="bounded-scores",
@@ -260,15 +250,5 @@ CLAIMS: tuple[Claim, ...] = (
         "x = E f, least at x = 2mM/(m+M). No law of the scores enters, and none needs to be "
         "independent.",
         judge=dispersed,
-        labels={
-            "floors": "Floor of S² for scores in [−c, c]",
-            "c": "bound c of the scores",
-            "floor": "floor 4mM/(m+M)²",
-            "smallest_S2": "smallest S² found",
-            "two_valued_S2": "S² of two-valued scores",
-            "rows": "Softmax rows",
-            "share": "n_eff/n, scores uniform on [−2, 2]",
-            "exp": "n_eff at γ = 2√(2 ln n)",
-        },
     ),
 )

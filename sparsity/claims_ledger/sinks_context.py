@@ -18,7 +18,7 @@ from sparsity.claims_ledger.findings import (
     reported,
 )
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.sinks.mixing import (
+from sparsity.claims_ledger.sinks_mixing import (
     PUBLISHED_BESIDES,
     SinkRoutes,
     sink_claim,

@@ -7,11 +7,11 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
+from experiments.rules.first_passage import sample_capacity
 from sparsity import metric
 from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.limit.capacity import needle_capacity
-from sparsity.sampling.first_passage import sample_capacity
 
 # Capacities of softmax grow by e^(d/2): at d = 24 a row holds some 3·10⁵ keys, all of which are
 # drawn one by one; d = 32 is left to the kernels that hold d^p of them.
@@ -158,12 +158,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="n_eff = (Σ|a|)²/Σa². Values of zero mean that are independent from key to key add "
         "up to noise of variance Σa².",
         judge=signal_to_noise,
-        labels={
-            "rows": "rows drawn",
-            "rounding": "largest difference of both sides",
-            "z": "z of the noise that was read",
-            "error": "its relative error",
-        },
     ),
     Claim(
         key="linear-capacity",
@@ -172,7 +166,6 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n = (t√d)²/E s² = d for s ∼ N(0, t²)",
         proof="The query's length multiplies the needle's score and all others alike.",
         judge=linear_capacity,
-        labels={"held": "keys held, drawn"},
     ),
     Claim(
         key="softmax-capacity",
@@ -182,11 +175,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(2s) = e^(2t²) of s ~ N(0, t²). For t > √d/2 the mean of a² is that of weights "
         "which no row meets: Σa² is frozen, and the annealed law says too little.",
         judge=softmax_capacity,
-        labels={
-            "held": "keys held at t = √d/2, drawn",
-            "queries": "length t of the query",
-            "steep": "keys held at d = 16, drawn",
-        },
     ),
     Claim(
         key="power-capacity",
@@ -195,6 +183,5 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n = d²/E max(x, 0)⁴ = 2d²/3",
         proof="The query's length cancels, and E max(x, 0)⁴ = 3/2 for x ~ N(0, 1).",
         judge=power_capacity,
-        labels={"relu2": "keys held, squared ReLU", "power4": "fourth power"},
     ),
 )

@@ -236,12 +236,6 @@ CLAIMS: tuple[Claim, ...] = (
         "that keeps it solves one equation of the exact law. No published derivation of 0.1 was "
         "found; 2.9 is the median spread of SmolLM2's heads at 2048 tokens.",
         judge=why_a_tenth,
-        labels={
-            "rule": "1 + 0.1·ln r",
-            "factors": "Factor that keeps n_eff, by γ",
-            "slopes": "Slope at r = 128, by γ",
-            "n_eff": "n_eff at γ = 3",
-        },
     ),
     Claim(
         key="yarn-square",
@@ -252,10 +246,6 @@ CLAIMS: tuple[Claim, ...] = (
         "factor that keeps n_eff is about 1 + 0.1·ln r at γ = 3, and its square is too much, "
         "unless interpolation has narrowed the scores.",
         judge=yarn_square,
-        labels={
-            "n_eff": "n_eff at γ = 3, by r",
-            "spread left": "Spread that would keep n_eff, by r",
-        },
     ),
     Claim(
         key="unit-scaling",
@@ -265,7 +255,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Independent values of unit variance leave Σp² of variance in a row's output, so its "
         "scale is √(E Y₂); in long rows that is e^(γ²/2)/√n.",
         judge=output_scale,
-        labels={"scales": "Scale of a row's output", "fit": "n^(−2/(γ²+4))", "scale": "√(E Y₂)"},
     ),
     Claim(
         key="scale-invariant",
@@ -275,7 +264,6 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(c s) = e^(c²/2) for s ~ N(0, 1). The sum of 1/(t/τ + 1) over a decade tends to "
         "τ·ln 10 as t/τ grows.",
         judge=flat_decades,
-        labels={"decades": "Distances, in tokens", "share": "Share of the mean weight"},
     ),
     Claim(
         key="ssmax-start",
@@ -292,6 +280,5 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n·E σ(s − ln n) → E e^s",
         proof="σ(s − ln n) ~ e^s/n where e^s is small beside n.",
         judge=sigmoid_bias,
-        labels={"sum": "sum of a row's weights"},
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sparsity.claims_ledger.coca.forms import CocaRoutes, coca_claim
+from sparsity.claims_ledger.coca_forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import Judged, core, instead, letter
 from sparsity.claims_ledger.judging import Claim, ZTest, sampling, z_tests
 from sparsity.rows.rope_planes import join, planes
