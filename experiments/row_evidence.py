@@ -19,7 +19,7 @@ from sparsity.attention.measurement import row_laws, tables
 from sparsity.attention.measurement.datasets import rank_correlation
 from sparsity.claims_ledger.findings import Finding, Judged
 from sparsity.claims_ledger.judging import Claim
-from sparsity.design_search.monotone import sink_logit
+from sparsity.design_search.search import sink_logit
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
 

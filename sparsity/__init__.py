@@ -75,7 +75,7 @@ _HOME = {
     "monitor": "attention.monitoring",
     "plot": "plots",
     "score_kernel": "kernels",
-    "sink_logit": "design_search.monotone",
+    "sink_logit": "design_search.search",
     "stream": "attention.streaming",
     "sweep": "sweeps.curves",
     "verify": "crosscheck.verify",

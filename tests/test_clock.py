@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sparsity import estimate, sweep
+from sparsity import Alibi, Row, design, estimate, sweep
 from sparsity.sampling import batches, running
 
 CLOCKS = ("perf_counter", "monotonic", "process_time", "thread_time", "time")
@@ -21,7 +21,12 @@ def ask_sweep():
     return {name: found[name].values.tolist() for name in found.data_vars}
 
 
-QUESTIONS = [ask_estimate, pytest.param(ask_sweep, marks=pytest.mark.thorough)]
+def ask_design():
+    row = Row("exp", gamma=2, steps=(Alibi(0.5),))
+    return design(row, length=64, n_eff=8, free="slope").summary()
+
+
+QUESTIONS = [ask_design, ask_estimate, pytest.param(ask_sweep, marks=pytest.mark.thorough)]
 
 
 @pytest.mark.parametrize("ask", QUESTIONS)

@@ -227,7 +227,7 @@ def exact(
 
 def _free_parameters() -> tuple[str, ...]:
     """Return the names of what `design` can solve for."""
-    from sparsity.design_search.free import NAMES
+    from sparsity.design_search.search import NAMES
 
     return NAMES
 
@@ -256,9 +256,6 @@ def _free_parameters() -> tuple[str, ...]:
     read=lambda: f"What to solve for: {', '.join(_free_parameters())}.",
     shell_complete=pages.offer(lambda: dict.fromkeys(_free_parameters(), "")),
 )
-@common.option(
-    "--max-seconds", "T", "CPU time of a search (default 7).", kind=float, cls=pages.Rare
-)
 @common.option("--beta", "VALUE", "Hold the bias of the scores at this value.", kind=float)
 @common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.", kind=float)
 @common.steps_option
@@ -269,7 +266,6 @@ def design(
     length: str,
     free: str | None,
     steps: tuple[str, ...],
-    max_seconds: float | None,
     beta: float | None,
     gamma: float | None,
     as_json: bool,
@@ -277,7 +273,7 @@ def design(
 ) -> None:
     """Find the parameter that gives the focus you want.
 
-    Also tells how that parameter must grow with length. What is solved for:
+    Also tells it at other lengths. What is solved for:
 
     \b
     exp          the spread γ; with --gamma the scale s of scores γ·s·ln n
@@ -305,7 +301,6 @@ def design(
     wanted, value = _target(**options)
     held: Any = common.without_none({"beta": beta, "gamma": gamma})
     aim: Any = {"length": int(LENGTH.check(length)), "free": free, wanted: value}
-    aim |= common.without_none({"max_seconds": max_seconds})
     if steps:
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse

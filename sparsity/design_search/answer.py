@@ -1,22 +1,44 @@
-"""What `design` answers: the parameter, its check, the reach, other lengths, and the growth."""
+"""What `design` answers: the parameter, its check, the reach, and other lengths."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from scipy.special import ndtr
-
-from sparsity.design_search.monotone import Reach
 from sparsity.errors import InputError, WrongAttribute
-from sparsity.exact_law.regimes import condensed_share
-from sparsity.kernels import Kernel, decayed, exp, identity, name_with_title
+from sparsity.kernels import name_with_title
 from sparsity.rows.row import Row
 from sparsity.tables import html_table
 
 if TYPE_CHECKING:
     import pandas
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The values of a quantity that a row of n can have.
+
+    Args:
+        low: the least.
+        high: the most.
+        low_attained: whether `low` itself can be had; else it is only approached.
+        high_attained: the same of `high`.
+        reason: what sets the two, or where they were looked for.
+    """
+
+    low: float
+    high: float
+    low_attained: bool
+    high_attained: bool
+    reason: str
+
+    def __contains__(self, value: float) -> bool:
+        above = value >= self.low if self.low_attained else value > self.low
+        return above and (value <= self.high if self.high_attained else value < self.high)
+
+    def __str__(self) -> str:
+        left, right = "[" if self.low_attained else "(", "]" if self.high_attained else ")"
+        return f"{left}{self.low:.7g}, {self.high:.7g}{right}"
 
 
 class Impossible(InputError):
@@ -52,7 +74,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Design:
-    """The parameter that gives the wanted value, and how it must grow.
+    """The parameter that gives the wanted value, at this length and at others.
 
     Args:
         row: the row with that parameter.
@@ -66,9 +88,9 @@ class Design:
         p_nonzero: probability that a row is not all zero; the quantity is given that it is not.
         reach: all that the row can have at this length.
         requirements: the parameter at other lengths, for the same value of the quantity.
-        growth: how it grows with n, in words; empty where that is not known.
         also: other values of the parameter that give the same.
-        looks: values of the parameter that were looked at; 0 where the quantity rises in it.
+        looks: values of the parameter that were looked at, in the range that `reach.reason` names;
+            0 where the quantity is known to rise or fall in it.
     """
 
     row: Row
@@ -82,7 +104,6 @@ class Design:
     p_nonzero: float
     reach: Reach
     requirements: tuple[Requirement, ...]
-    growth: str = ""
     also: tuple[float, ...] = ()
     looks: int = 0
 
@@ -101,7 +122,7 @@ class Design:
             )
         ]
         head = ("n", self.parameter, f"least {self.quantity}", f"most {self.quantity}")
-        return html_table(head, rows, f"{self!r}. {self.growth}".rstrip())
+        return html_table(head, rows, f"{self!r}.")
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return the parameter and the reach of the quantity at the other lengths."""
@@ -140,7 +161,6 @@ class Design:
             **{name: fields[name] for name in ("error_bound", "p_nonzero")},
             "reach": asdict(self.reach),
             "requirements": [asdict(one) for one in self.requirements],
-            "growth": self.growth,
         }
 
     def text(self) -> str:
@@ -170,52 +190,4 @@ class Design:
             if row.high <= self.wanted:
                 short = f"impossible: {name} ≤ {row.high:.6g}"
             lines.append(f"{row.length:>9}  {short if row.value is None else f'{row.value:.8g}'}")
-        return "\n".join([*lines, *(["", self.growth] if self.growth else [])])
-
-
-def growth_in_words(
-    kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, Any]
-) -> str:
-    """Say how the requirement grows with n at fixed n_eff, as n → ∞."""
-    # The leading order of each kernel's n_eff, solved for the parameter: log-normal weights that
-    # condense (exp), a geometric series (decayed), and n·Φ(β/γ) positive scores (relu2).
-    if kernel is exp:
-        limit = 1 / condensed_share(wanted)
-        how = f"In very long rows γ grows only like √(ln n): γ/√(2 ln n) → {limit:.4g}, slowly"
-        if "gamma" in given:
-            return f"{how}; so the scale s of γ = γ₀·s·ln n must fall like 1/√(ln n)."
-        return f"{how}. With γ ∝ ln n longer rows then focus more and more."
-    if kernel is decayed:
-        return (
-            "λ does not depend on n once n ≫ n_eff: λ → (n_eff − 1)/(n_eff + 1) = "
-            f"{(wanted - 1) / (wanted + 1):.8g}, a window behind the query, whatever the keys say."
-        )
-    if kernel is identity:
-        return (
-            "No bias and no spread keeps n_eff in longer rows: the floor grows like 2n/π, past "
-            f"{wanted:.6g} at n ≈ {math.pi * wanted / 2:.4g}."
-        )
-    z = found["beta"] / found["gamma"]
-    if given.get("beta", -1.0) >= 0:
-        return (
-            "Without a negative bias nothing keeps n_eff in longer rows: the floor grows like "
-            f"n/6, past {wanted:.6g} at n ≈ {6 * wanted:.4g}."
-        )
-    fall = "γ must fall like |β|/√(2 ln n)" if "beta" in given else "β/γ must fall like −√(2 ln n)"
-    return (
-        f"In very long rows {fall}, so that n·Φ(β/γ), the number of positive scores (here "
-        f"{n * ndtr(z):.4g}), tends to a constant."
-    )
-
-
-def sink_growth_in_words(row: Row, n: float, mass: float) -> str:
-    """Say how a sink logit beside softmax logits grows with n at fixed mass; "" for other rows."""
-    if row.kernel is not exp or len(row.steps) > 1:
-        return ""
-    # The mass is e^b/(e^b + Σ) with Σ ≈ n·E e^s = n·e^(β + γ²/2).
-    annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
-    return (
-        "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In long "
-        "rows it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: "
-        f"here {annealed:.8g}."
-    )
+        return "\n".join(lines)

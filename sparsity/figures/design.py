@@ -26,9 +26,8 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.design_search import design
-from sparsity.design_search.monotone import rising_coordinate
+from sparsity.exact_law.exact import exact
 from sparsity.figures.figure import Canvas, Context, Data, Figure
-from sparsity.kernels import identity
 from sparsity.series import Series
 
 TOKENS = 8.0
@@ -48,7 +47,7 @@ def data(context: Context) -> Data:
     # Signed linear attention has no solution; in its place stands the least n_eff in reach. One
     # nonnegative feature has S² = 1/(1 + r²), r = σ̃/μ̃: n·S² = TOKENS at r = √(n/TOKENS − 1).
     spread, ends = _required("exp", "γ"), LENGTHS[[0, -1]]
-    floors = [rising_coordinate(identity, n, TOKENS, {}).reach.low for n in LENGTHS.tolist()]
+    floors = exact("identity", length=LENGTHS, beta=0.0, gamma=1.0).value
     scale = Series.line("s = γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS)))
     noise = Series.line("σ̃/μ̃", LENGTHS, 0.5 * np.log(LENGTHS / TOKENS - 1))
     floor = Series.line("floor of n_eff", LENGTHS, np.log(floors))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import plotting
-from sparsity.design_search.monotone import sink_logit
+from sparsity.design_search.search import sink_logit
 from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.long_rows import log_total
 from sparsity.rows.row import Row
