@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import termios
@@ -17,9 +16,8 @@ import click
 import pytest
 
 import sparsity
-from sparsity import InputError, kernels
-from sparsity.cli import cli, common, pages, request
-from sparsity.plots import requests
+from sparsity import kernels
+from sparsity.cli import cli, common, pages
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -29,17 +27,15 @@ EXAMPLES = [
     (name, line) for name in COMMANDS for _, line in getattr(cli.commands[name], "examples", ())
 ]
 # These take a minute, a model, or append to a file: their examples are read but not run.
-READ_ONLY = {"verify", "claims", "reproduce", "measure", "describe", "completion"}
+READ_ONLY = {"verify", "claims", "reproduce", "measure", "describe"}
 SLOW = re.compile("--montecarlo|estimate .*--length|estimate .*--dim")  # compile for a second each
 
 
 def words_of(line):
-    """The words after `sparsity`, up to a redirection of the shell."""
+    """The words after `sparsity`."""
     first, *words = shlex.split(line)
     assert first == "sparsity"
-    return words[: words.index(">>") if ">>" in words else None][
-        : words.index(">") if ">" in words else None
-    ]
+    return words
 
 
 def read(line):
@@ -111,50 +107,16 @@ def test_a_wrong_example_would_be_seen():
             read(line)
 
 
-GRIDS = [  # (typed, the line that the answer names)
-    ("eval exp --gamma 0.1:10:50", "sparsity sweep exp --gamma 0.1:10:50 --out sweep.nc"),
-    ("eval relu2 --beta -1,1 --gamma 1 --length 8 --json",
-     "sparsity sweep relu2 --beta -1,1 --gamma 1 --length 8 --of S,n_eff --out sweep.nc"),
-    ("exact exp --gamma 1 --length 4:9:2:log --decay 0.5",
-     "sparsity sweep exp --gamma 1 --length 4:9:2:log --step decay:0.5 --of n_eff --out sweep.nc"),
-    ("exact exp --gamma 1,2 --length 4 --scores uniform --step window:3",
-     "sparsity sweep exp --gamma 1,2 --length 4 --scores uniform --step window:3 --of n_eff "
-     "--out sweep.nc"),
-    ('eval "s + 1" --beta 0 --gamma 1,2',
-     "sparsity sweep 's + 1' --beta 0 --gamma 1,2 --out sweep.nc"),
-    ("estimate exp --gamma 1,2 --dim 4",
-     "sparsity sweep exp --gamma 1,2 --montecarlo --out sweep.nc"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("typed", "line"), GRIDS)
-def test_a_grid_is_told_the_line_that_takes_it(command, place, typed, line):
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [("eval exp --gamma 0.1:10:50", "sparsity sweep exp --gamma 0.1:10:50 …"),
+     ('estimate "s + 1" --beta 0 --gamma 1,2', "sparsity sweep 's + 1' --gamma 1,2 …")],
+)  # fmt: skip
+def test_a_grid_is_told_the_command_that_takes_it(command, typed, line):
     code, out, err = command(*shlex.split(typed))
     assert (code, out) == (2, "")
-    assert err.count("\n") == 1
     assert err.endswith(f"takes one value; for a grid type: {line}\n")
-    read(line)
-    if "--montecarlo" not in line:
-        assert command(*words_of(line))[0] == 0
-        assert (place / "sweep.nc").exists()
-
-
-@pytest.mark.parametrize(
-    "typed",
-    ["estimate exp --gamma 1 --dim 2,3", "eval exp --gamma 1 --length 4 --decay 0.1,0.5",
-     "eval gelu --beta 0 --gamma 1,2 --length 64 --of entropy"],
-)  # fmt: skip
-def test_a_grid_that_no_command_takes(command, typed):
-    code, out, err = command(*typed.split())
-    assert (code, out) == (2, "")
-    assert err.endswith("takes one value; give one\n")
-
-
-def test_a_list_of_lengths_is_no_grid():
-    options = dict.fromkeys(common.PARAMETERS) | {"gamma": "1", "length": "4,8"}
-    assert request.refuse_grid("exact", "exp", options, (), None) is None
-    with pytest.raises(InputError, match="eval takes one value"):
-        request.refuse_grid("eval", "exp", options, (), None)
+    assert command("exact", "exp", "--gamma", "1", "--length", "4,8")[0] == 0  # of lengths alone
 
 
 # Colour and bars.
@@ -252,147 +214,71 @@ def said(text):
     return out.getvalue()
 
 
-# Completion in real shells.
+@pytest.mark.usefixtures("judged")
+def test_a_log_has_a_line_now_and_then(monkeypatch, capsys):
+    for seconds, lines in ((10.0, []), (0.0, [f"cells: {i} of 3" for i in (1, 2, 3)])):
+        monkeypatch.setattr(common, "LOG_SECONDS", seconds)
+        with common.progress("cells", in_log=True) as report:
+            for done in (1, 2, 3):
+                report(done, 3)
+        assert capsys.readouterr().err.splitlines() == lines
 
-SHELLS = {
-    "bash": 'eval "$(sparsity completion bash)"; COMP_WORDS=({words}); COMP_CWORD={last}; '
-    '_sparsity_completion sparsity; printf "%s\\n" "${{COMPREPLY[@]}}"',
-    "fish": "sparsity completion fish | source; complete --do-complete '{line}'",
-}
+
+# Completion, by click.
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_completes_with_the_script(shell, place):
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
-    (place / "bin").mkdir()
-    program = place / "bin" / "sparsity"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m sparsity "$@"\n')
-    program.chmod(0o755)
-    line = "sparsity exact topk:8 --of top"
-    script = SHELLS[shell].format(words="sparsity exact exp --of top", last=4, line=line)
+def offered(*words):
+    """What bash gets for the last of these words."""
     found = subprocess.run(
-        [shell, "-c", script],
-        capture_output=True, text=True, check=False, timeout=60,
-        env=os.environ
-        | {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "sparsity"],
+        capture_output=True, text=True, check=True, timeout=120,
+        env=os.environ | {
+            "PYTHONPATH": str(ROOT), "_SPARSITY_COMPLETE": "bash_complete",
+            "COMP_WORDS": shlex.join(["sparsity", *words]), "COMP_CWORD": str(len(words)),
+        },
     )  # fmt: skip
-    assert [each.split("\t")[0] for each in found.stdout.split("\n") if each] == ["top_k_mass:"]
+    return [line.partition(",") for line in found.stdout.splitlines()]
 
 
-def test_the_script_is_that_of_click(command, monkeypatch):
-    for shell in ("bash", "zsh", "fish"):
-        code, out, err = command("completion", shell)
-        assert (code, err) == (0, "")
-        assert f"_SPARSITY_COMPLETE={shell}_complete" in out
-    code, out, err = command("completion", "csh")
-    assert (code, out) == (2, "")
-    assert err == "sparsity: shell = csh: choose one of bash, zsh, fish\n"
+@pytest.mark.parametrize(
+    ("words", "kind", "values"),
+    [("de", "plain", ["derive", "design", "describe"]), ("eval exp --gam", "plain", ["--gamma"]),
+     ("exact topk", "plain", ["topk:8"]), ("exact exp --step al", "plain", ["alibi:"]),
+     ("exact exp --of ent", "plain", ["entropy"]), ("plot exp --xscale l", "plain", ["linear"]),
+     ("reproduce --out d", "dir", ["d"]), ("sweep exp --out o", "file", ["o"])],
+)  # fmt: skip
+def test_values_are_offered(words, kind, values):
+    found = offered(*words.split())
+    assert {found_kind for found_kind, _, _ in found} == {kind}
+    assert {value for _, _, value in found} >= set(values)
 
 
-def test_files_are_left_to_the_shell(command, monkeypatch):
-    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
-    for words, kind in (("sparsity measure mod", "file"), ("sparsity reproduce --out d", "dir"),
-                        ("sparsity sweep exp --out o", "file")):  # fmt: skip
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-        assert command()[1].startswith(f"{kind},")
-
-
-# What is typed in place of an option.
-
-MEANT = {
-    "--n": "--length", "--N": "--length", "-n": "--length", "--seq_len": "--length",
-    "--lambda": "--decay", "--d": "--dim", "--γ": "--gamma", "--gama": "--gamma", "--g": "--gamma",
-    "--gammas": "--gamma", "--samples": "--max-samples", "--rel_error": "--rel-error",
-}  # fmt: skip
+def test_a_page_has_every_option_steps_and_quantities(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    seen = 0
+    for name, each in cli.commands.items():
+        out = command(name, "--help")[1]
+        for option in (x for p in each.params if isinstance(p, click.Option) for x in p.opts):
+            assert re.search(rf"^  (-h, )?{option}( |$)", out, re.MULTILINE), (name, option)
+            seen += 1
+    assert seen > 150
+    out = command("exact", "--help")[1]
+    headings = ["Usage", "Examples", "Arguments", "Options", "Steps (--step)", "Quantities (--of)"]
+    places = [out.index(f"{heading}:") for heading in headings]
+    assert places == sorted(places)
+    assert "alibi:SLOPE" in out
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [(f"estimate exp {typed} 2", f"'{typed}'. Did you mean '{x}'?") for typed, x in MEANT.items()]
-    + [(f"{name} exp --gama 2", "'--gama'. Did you mean '--gamma'? See sparsity " + name)
-       for name in ("eval", "exact", "design", "verify", "plot", "sweep", "describe")]
-    + [("describe x --n 4k", "'--n'. Did you mean '--lengths'?"),
-       ("measure x --n 64", "'--n'. Did you mean '--tokens'?"),
-       ("claims --n-eff 2", "'--n-eff'. It is an option of `design`: see sparsity claims --help"),
-       ("eval exp --zzz 2", "No such option '--zzz': see sparsity eval --help")],
-)  # fmt: skip
-def test_an_unknown_option_is_told_the_right_one(command, line, said):
-    code, out, error = command(*line.split())
-    assert (code, out, error.count("\n")) == (2, "", 1)
-    assert said in error
-
-
-# Pages in two levels.
-
-
-def test_rare_options_and_lists_stand_on_the_whole_page_alone(command, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    seen = 0
-    for name, each in cli.commands.items():
-        short = command(name, "--help")[1]
-        rare = {option for x in each.rare for option in x.opts}
-        assert len(short.splitlines()) <= 60
-        assert (f"sparsity {name} --help-all also" in " ".join(short.split())) == bool(rare)
-        if not rare:
-            assert command(name, "--help-all")[0] == 2
-            continue
-        code, whole, err = command(name, "--help-all")
-        assert (code, err) == (0, "")
-        for x in each.params:
-            for option in x.opts if isinstance(x, click.Option) else ():
-                row = re.compile(rf"^  (-h, )?{option}( |$)", re.MULTILINE)
-                assert row.search(whole), (name, option)  # every option is on the whole page
-                assert bool(row.search(short, short.index("Examples:"))) == (option not in rare)
-                seen += 1
-    assert seen > 150
-    assert "alibi:SLOPE" not in command("exact", "--help")[1]
-    assert "--dim" in command("estimate", "--help")[1]  # its examples type it
-
-
-# Values on Tab.
-
-
-def offered(command, monkeypatch, *words):
-    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", shlex.join(["sparsity", *words]))
-    monkeypatch.setenv("COMP_CWORD", str(len(words)))
-    return [line.partition(",")[2] for line in command()[1].splitlines()]
-
-
-def test_every_option_that_takes_a_word_offers_its_values():
-    free = {"VALUE", "T", "N", "M", "P", "V", "E", "K", "G", "GRID", "TEXT", "ADDRESS", "LOW,HIGH",
-            "W,H", "N,N…"}  # fmt: skip
-    options = [(name, x) for name, each in cli.commands.items() for x in each.params
-               if isinstance(x, click.Option) and not x.is_flag]  # fmt: skip
-    assert len(options) > 100
-    for name, x in options:
-        assert (x._custom_shell_complete is None) == (x.metavar in free), (name, x.opts)
-
-
-@pytest.mark.parametrize(
-    ("words", "some"),
-    [("plot exp --x ", {"beta", "gamma", "length", "dim"}), ("plot --x ", {"decay", "ratio"}),
-     ("plot exp --step alibi:0.1 --x s", {"slope"}), ("plot router:64 --x r", {"rho"}),
-     ("plot exp --xscale ", {"linear", "log"}), ("describe c.json --of n_", {"n_eff"}),
-     ("exact exp --step tem", {"temperature:llama4", "temperature:yarn"}),
-     ("exact exp --step temperature : l", {"llama4"}), ("exact exp --step temperature :", {"qwen"}),
-     ("exact topk : 8 --of top", {"top_k_mass:"}), ("exact exp --step temperature:l",
-      {"temperature:llama4"}), ("exact exp --help-", {"--help-all"})],
-)  # fmt: skip
-def test_values_are_offered(command, monkeypatch, words, some):
-    assert set(offered(command, monkeypatch, *words.split(" "))) >= some
-
-
-def test_every_axis_that_is_offered_is_taken(command, monkeypatch):
-    names = offered(command, monkeypatch, "plot", "relu2", "--step", "window:8", "--x", "")
-    assert {"window", "gamma"} <= set(names)
-    row = sparsity.Row("relu2", beta=0, gamma=1, steps=(sparsity.Window(8),))
-    for name in names:
-        assert requests.check_x_axis(row, name) == [row]
-    with pytest.raises(InputError, match=r"^x = slope"):
-        requests.check_x_axis(row, "slope")
+    [("eval exp --gama 2", "'--gama'"), ("evil exp", "'evil'"), ("eval exp --zzz 2", "'--zzz'")],
+)
+def test_an_unknown_word_is_one_line_of_click(command, line, said):
+    code, out, err = command(*line.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert err.endswith("--help\n")
+    assert ("Did you mean" in err) or "zzz" in line
 
 
 # What is wrong with a path is said before anything heavy is imported.

@@ -8,18 +8,12 @@ import sys
 import threading
 
 import pytest
-from command_line import KNOWN, LISTED, QUANTITIES, ROOT, STEPS, one_line, value_of
+from command_line import ROOT, one_line, value_of
 
 import sparsity
-from sparsity import cli, quantities
+from sparsity import cli
 
 pytestmark = pytest.mark.usefixtures("place")
-
-OFFERED = [
-    *QUANTITIES,
-    *(quantity.name for quantity in quantities.OF_MAPS),
-    *(f"{family.name}:" for family in quantities.FAMILIES),
-]
 
 
 def process(*arguments, options=()):
@@ -49,29 +43,6 @@ def test_python_still_shows_warnings_when_asked():
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         assert ("overflow" in found.stderr) == seen
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("exp --gamma 2 --length 16384", "about 68 min"),
-        ("exp --gamma 2 --length 16384 --detectable 0.02", "about 10 s"),
-        ("sparsemax --beta 0 --gamma 2 --length 256", "about 63 s"),
-        ("exp --gamma 1 --length 8 --step alibi:0.1", None),
-        ("exp --gamma 2 --length 16384 --detectable 0.05", None),
-        ("exp --gamma 2", None),
-    ],
-)
-def test_a_long_check_of_ones_own_row_is_said_before_it_starts(command, monkeypatch, line, said):
-    def stop(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sparsity, "verify", stop, raising=False)
-    code, out, err = command("verify", *line.split())
-    assert (code, out) == (130, "")
-    assert ("takes about" in err) == (said is not None), err
-    if said:
-        assert f"takes {said} of draws; --detectable" in err
 
 
 def test_interruption_exits_130(command, monkeypatch):
@@ -172,57 +143,6 @@ def test_help_and_version(command):
     assert command("--version")[1].strip().endswith(sparsity.__version__)
 
 
-def completed(command, monkeypatch, capsys, words, index):
-    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(index))
-    code, out, err = command()
-    assert (code, err) == (0, "")
-    return [line.removeprefix("plain,") for line in out.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("words", "index", "offered"),
-    [
-        ("sparsity de", 1, ["derive", "design", "describe"]),
-        ("sparsity eval r", 2, [name for name in LISTED if name.startswith("r")]),
-        ("sparsity eval ", 2, LISTED),
-        ("sparsity derive ", 2, KNOWN),
-        ("sparsity verify exp de", 3, [name for name in KNOWN if name.startswith("de")]),
-        ("sparsity design --kernel i", 3, [name for name in KNOWN if name.startswith("i")]),
-        ("sparsity eval exp --gam", 3, ["--gamma", "--gamma2"]),
-        ("sparsity eval nonnegative --query u", 4, ["uniform"]),
-        ("sparsity exact exp --step sink", 4, [f"{x}:" for x in STEPS if x.startswith("sink")]),
-        ("sparsity exact exp --of ", 4, OFFERED),
-        ("sparsity sweep exp --of S,n_", 4, ["S,n_eff"]),
-        ("sparsity exact exp --of S,n_", 4, [""]),
-        ("sparsity completion ", 2, ["bash", "zsh", "fish"]),
-        ("sparsity design exp --free s", 4, ["slope", "scale"]),
-        ("sparsity design exp --free t", 4, ["trained"]),
-        ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
-    ],
-)
-def test_the_shell_completes(command, monkeypatch, capsys, words, index, offered):
-    assert completed(command, monkeypatch, capsys, words, index) == offered
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_the_shell(command, monkeypatch, shell):
-    monkeypatch.setenv("_SPARSITY_COMPLETE", f"{shell}_source")
-    code, out, err = command()
-    assert (code, err) == (0, "")
-    assert f"_SPARSITY_COMPLETE={shell}_complete" in out
-
-
-def test_an_unknown_shell_is_bad_input(command, monkeypatch):
-    monkeypatch.setenv("_SPARSITY_COMPLETE", "csh_source")
-    code, out, err = command()
-    assert (code, out) == (2, "")
-    assert "_SPARSITY_COMPLETE = csh_source" in one_line(err)
-    monkeypatch.setenv("_SPARSITY_COMPLETE", "")  # not asked for
-    assert command("list")[0] == 0
-
-
 def test_the_module_runs_as_a_process_and_evaluation_does_not_wait_for_jax(place):
     """Python itself tells on stderr what is imported; the command has nothing to say there."""
     line = ["eval", "relu2", "--beta", "-1", "--gamma", "0.5", "--json"]
@@ -242,7 +162,7 @@ def test_the_module_runs_as_a_process_and_evaluation_does_not_wait_for_jax(place
 
 def test_a_closed_pipe_is_not_an_error():
     running = subprocess.Popen(
-        [sys.executable, "-m", "sparsity", "completion", "fish"],  # which loads nothing heavy
+        [sys.executable, "-m", "sparsity", "--help"],  # which loads nothing heavy
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(ROOT)},

@@ -98,7 +98,7 @@ def test_design_of_a_row(printed, line, steps, name):
 
 @pytest.mark.parametrize("name", ["eval", "exact", "estimate", "sweep", "design"])
 def test_help_lists_every_step_with_its_fields(command, name):
-    code, out, err = command(name, "--help-all")
+    code, out, err = command(name, "--help")
     assert (code, err) == (0, "")
     words = "".join(out.split()).replace("-", "")
     for step, kind in STEPS.items():
@@ -137,7 +137,7 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
     every = (*steps.ALL, Halved)
     for reader in (steps.typed, steps.parse):
         monkeypatch.setattr(reader, "__defaults__", (every,))
-    out = "".join(command("exact", "--help-all")[1].split())
+    out = "".join(command("exact", "--help")[1].split())
     assert "halved:SHARE" in out
     assert "totaltokensinall" in out
     line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
@@ -148,7 +148,7 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
 
 
 def test_help_lists_every_step_as_it_is_given(command):
-    out = "".join(command("exact", "--help-all")[1].split())
+    out = "".join(command("exact", "--help")[1].split())
     listed = [name for name in STEPS if f"{name}:" in out or f"{name}[" in out]
     assert listed == list(STEPS)
     of_vectors = [step for step in steps.ALL if step.name not in STEPS]

@@ -160,7 +160,7 @@ def test_every_command_has_its_keys_on_the_page():
     from sparsity.cli import cli
 
     asked = {line.split()[0] for line in LINES} | {"claims", "reproduce"}
-    assert {*KEYS} == asked == {*cli.commands} - {"completion"}
+    assert {*KEYS} == asked == {*cli.commands}
 
 
 def test_json_of_the_long_commands_has_the_keys_of_the_page(command, place):

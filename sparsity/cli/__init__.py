@@ -11,8 +11,6 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 
 from __future__ import annotations
 
-import difflib
-import errno
 import os
 import sys
 import traceback
@@ -37,32 +35,11 @@ _SECTIONS = {
     "Draw and explore": (plot, sweep),
     "Measure": (measure, describe),
     "Reproduce": (reproduce,),
-    "Set up": (pages.completion,),
 }
 
-# Bytes of addresses (`ulimit -v`), twice what JAX needs to start. Below it an error of any kind may
-# be a lack of memory and is reported as one; a larger number would blame memory for errors of the
-# program, a smaller one would show a traceback where memory is the reason.
-_AMPLE_MEMORY = 4 * 2**30
-# Bytes that are set free when memory has run out: without them the message itself may not fit.
-_RESERVE = 4 * 2**20
 # The exit code of an error of the program, EX_SOFTWARE of sysexits.h: Python's own code for an
 # exception is 1, which here says that a check disagreed.
 _UNFORESEEN = 70
-# Options that people type by the symbol of the formulas or by another tool's word: what is meant,
-# the first that the command has.
-_LENGTHS = ("length", "lengths", "tokens")
-_MEANT = {
-    **dict.fromkeys(("n", "seq-len", "context", "context-length", "tokens"), _LENGTHS),
-    **dict.fromkeys(("β", "b", "bias"), ("beta",)),
-    **dict.fromkeys(("γ", "g", "spread", "std"), ("gamma",)),
-    **dict.fromkeys(("λ", "lambda", "lam"), ("decay",)),
-    **dict.fromkeys(("d", "head-dim"), ("dim",)),
-    **dict.fromkeys(("quantity", "metric"), ("of",)),
-    **dict.fromkeys(("o", "output", "file"), ("out",)),
-    "temperature": ("step",),
-}
-_ALIKE = 0.7  # of difflib's ratio: "gama" and "gamma" have 0.89, "temperature" and "features" 0.63
 _INTERRUPTED = "interrupted; nothing half-written is left"
 
 
@@ -94,18 +71,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
-    open_closed_streams()
+    if os.environ.get("_SPARSITY_COMPLETE"):
+        cli.main(prog_name="sparsity")  # answers the shell, and exits
     common.look_seldom_for_garbage()
-    # OpenBLAS reserves a buffer for each of its threads when NumPy is imported.
-    if common.memory_limit() < _AMPLE_MEMORY:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A terminal of another encoding has no γ: better \u03b3 than an error in the middle of a line.
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    reserve = bytearray(_RESERVE)
     try:
-        if instruction := os.environ.get(pages.ASKED_BY_SHELL):
-            return _complete(instruction)
         with warnings.catch_warnings():
             # NumPy warns of overflows whose results are checked afterwards, and refused if bad.
             # `python -W` shows them all.
@@ -116,7 +88,8 @@ def main() -> None:
             # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
             with cli.make_context("sparsity", sys.argv[1:], color=color) as context:
                 cli.invoke(context)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as where the shell has closed it
+                sys.stdout.flush()
     except (InputError, NoClosedForm) as error:
         common.fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
@@ -126,79 +99,22 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "sparsity"
         said = error.format_message().rstrip(".")  # which may end in a question
-        if isinstance(error, click.NoSuchOption) and error.ctx:
-            said = f"No such option '{error.option_name}'. {_advice(error)}".rstrip(". ")
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
-    except MemoryError as error:
-        del reserve
-        common.fail(_lack_of_memory(error) or "not enough memory for these sizes: lower dim or "
-                    "length")  # fmt: skip
+    except MemoryError:
+        common.fail("not enough memory for these sizes: lower dim or length")
     # `sparsity --help | head`: the reader has what it wanted, so that this is no failure. Commands
     # themselves print by `common.echo`, and go on to their exit code.
     except BrokenPipeError:
         common.discard(sys.stdout)
     except OSError as error:
         common.discard(sys.stdout)
-        # ENOMEM: imports list folders and open files, which need memory too.
-        said = _lack_of_memory(error) if error.errno == errno.ENOMEM else ""
-        common.fail(said or f"cannot write the answer: {error}")
+        common.fail(f"cannot write the answer: {error}")
     except Exception as error:  # noqa: BLE001
         if _began_with_ctrl_c(error):
             common.fail(_INTERRUPTED, code=130)
-        if said := _lack_of_memory(error):
-            common.fail(said)
         with suppress(OSError):
             traceback.print_exc()
         sys.exit(_UNFORESEEN)
-
-
-def _advice(error: click.NoSuchOption) -> str:
-    """Return what to type in place of an option that a command does not have; empty if unknown."""
-    assert error.ctx is not None
-    # click's own hint names up to three options, the right one anywhere among them.
-    typed = error.option_name.lstrip("-").lower().replace("_", "-")
-    known = _options_of(error.ctx.command)
-    meant = [name for name in _MEANT.get(typed, ()) if name in known]
-    meant += difflib.get_close_matches(typed, known, n=1, cutoff=_ALIKE)
-    meant += [name for name in known if len(typed) > 2 and typed in name.split("-")]
-    if meant:
-        return f"Did you mean '--{meant[0]}'?"
-    others = [f"`{name}`" for name, each in cli.commands.items() if typed in _options_of(each)]
-    return f"It is an option of {', '.join(others[:3])}" if others else ""
-
-
-def _options_of(command: click.Command) -> list[str]:
-    """Return the options of a command, without their dashes."""
-    names = [name for each in command.params for name in each.opts if name.startswith("--")]
-    return [name.removeprefix("--") for name in names]
-
-
-def open_closed_streams() -> None:
-    """Open /dev/null in place of each of stdin, stdout and stderr that was closed."""
-    # Whoever starts the command with `2>&-` leaves number 2 free, and the next file that is opened
-    # would take it: what compiled code writes to stderr would then go into a result.
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            # The system gives the lowest free number: those below were opened in earlier rounds.
-            place = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(place, True)  # by worker processes
-        if getattr(sys, name) is None:
-            mode = "r" if name == "stdin" else "w"
-            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
-            setattr(sys, name, stream)
-
-
-def _complete(instruction: str) -> None:
-    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete)."""
-    from click.shell_completion import shell_complete
-
-    if instruction == "bash_complete":
-        common.echo(pages.BashWords(cli, {}, "sparsity", pages.ASKED_BY_SHELL).complete())
-    elif shell_complete(cli, {}, "sparsity", pages.ASKED_BY_SHELL, instruction):
-        fix = "give bash_source, zsh_source or fish_source"
-        raise InputError(pages.ASKED_BY_SHELL, instruction, fix)
 
 
 def _began_with_ctrl_c(error: BaseException | None) -> bool:
@@ -208,16 +124,3 @@ def _began_with_ctrl_c(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
-
-
-def _lack_of_memory(error: Exception) -> str:
-    """Return the line that blames a low limit of memory for an error; empty without such a limit.
-
-    Under `ulimit -v` libraries fail in many ways: MemoryError, OSError, ImportError, or whatever
-    SymPy and XLA make of an allocation that failed.
-    """
-    limit = common.memory_limit()
-    if limit >= _AMPLE_MEMORY:
-        return ""
-    kind = type(error).__name__
-    return f"memory is limited to {limit / 2**20:.0f} MiB and ran out ({kind}); allow more"

@@ -14,40 +14,25 @@ from sparsity.cli import common, pages
 from sparsity.errors import InputError
 from sparsity.output import refuse_missing, refuse_unwritable_folder
 
-_METHODS = pages.offer_words("stratified", "plain")
-_LONG_CHECK = 10.0  # seconds, from which on `verify` says beforehand what it will take
-_DTYPES = pages.offer_words("float64", "float32")
-
 
 @click.command(cls=pages.Command)
 @common.row_options
 @common.option(
     "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
 )
+@common.option("--max-samples", "N", "Stop after N draws", default="1e9", kind=float)
 @common.option(
-    "--max-samples", "N", "Stop after N draws", default="1e9", kind=float, cls=pages.Rare
+    "--max-seconds", "T", "Stop after T seconds (default: never).", default="inf", kind=float
 )
-@common.option(
-    "--max-seconds",
-    "T",
-    "Stop after T seconds (default: never).",
-    default="inf",
-    kind=float,
-    cls=pages.Rare,
-)
-@common.option(
+@common.choice(
     "--method",
-    "NAME",
-    "How scalar scores are drawn: stratified (default) or plain.",
-    cls=pages.Rare,
-    offers=_METHODS,
+    ("stratified", "plain"),
+    "How scalar scores are drawn (default stratified).",
 )
-@common.option(
+@common.choice(
     "--dtype",
-    "TYPE",
-    "Precision: float64 or float32 (default: float64, for long rows float32).",
-    cls=pages.Rare,
-    offers=_DTYPES,
+    ("float64", "float32"),
+    "Precision (default: float64, for long rows float32).",
 )
 @common.seed_option
 @common.json_option
@@ -72,7 +57,7 @@ def estimate(
     """
     from sparsity.cli.request import read_request, refuse_grid
 
-    refuse_grid("estimate", kernel, options, steps, of)
+    refuse_grid("estimate", kernel, options)
     names = ("method", "dtype", "rel_error", "max_samples", "max_seconds", "seed")
     settings = {name: options.pop(name) for name in names}
     request = read_request(kernel, common.without_none(options), steps, of, keys=True)
@@ -121,7 +106,6 @@ def estimate(
     "E",
     "Smallest relative error that every comparison must be able to see (default 1e-3).",
     kind=float,
-    cls=pages.Rare,
 )
 @common.seed_option
 @common.executor_options
@@ -151,7 +135,7 @@ def verify(
             sparsity verify exp --gamma 1 --length 64 --step alibi:0.01
     """
     rows: Any = kernels
-    length, described, said, request = None, {}, "", None
+    length, described, said = None, {}, ""
     given = common.without_none(options)
     if given or steps:
         if len(kernels) != 1:
@@ -166,11 +150,9 @@ def verify(
         common.prepare_long_work()
     # `detectable` has its default in the library: it is passed on only if it was given.
     settings = common.without_none({"detectable": detectable})
-    if request is not None and request.of_rows:
-        _say_if_long(request, **settings)
     common.use_float64()
     started = time.perf_counter()
-    with common.progress("cells") as report:
+    with common.progress("cells", in_log=True) as report:
         found = sparsity.verify(
             *rows, length=length, seed=seed, executor=executor, progress=report, **settings
         )
@@ -181,21 +163,6 @@ def verify(
         common.say(said + found.text())
     if not found.agree:
         sys.exit(1)
-
-
-def _say_if_long(request: Any, detectable: float | None = None) -> None:
-    """Say on stderr what a check of whole rows will take, where that is more than ten seconds."""
-    from sparsity.crosscheck.applicable import expected_seconds
-    from sparsity.crosscheck.verify import DETECTABLE
-
-    to = DETECTABLE if detectable is None else detectable
-    if not 0 < to < 1:  # `verify` says so
-        return
-    seconds = expected_seconds(request.row, request.length, to)
-    if seconds > _LONG_CHECK:
-        amount = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-        way_out = f"--detectable {10 * to:g} takes a hundredth of it"
-        common.echo(f"to see errors of {to:g} takes about {amount} of draws; {way_out}", err=True)
 
 
 @click.command(cls=pages.Command)
@@ -255,7 +222,7 @@ def reproduce(out: str, seed: int, page: bool, executor: Any, as_json: bool) -> 
         common.print_json({"page": written}) if as_json else common.echo(written)
         return
     common.use_float64()
-    with common.progress("reproduce") as report:
+    with common.progress("reproduce", in_log=True) as report:
         done = reproduction.reproduce(out, seed=seed, executor=executor, progress=report)
     common.show(done, as_json)
     if not done.agree:

@@ -1,4 +1,4 @@
-"""What the commands share: options, reading and printing, memory, and where to compute.
+"""What the commands share: options, reading and printing, and where to compute.
 
 Nothing heavy is imported here: --help and Tab answer before NumPy is up.
 """
@@ -9,11 +9,11 @@ import atexit
 import functools
 import gc
 import json
-import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ import click
 
 from sparsity import reading
 from sparsity.cli import pages
-from sparsity.errors import InputError, printable
+from sparsity.errors import printable
 from sparsity.output import json_ready
 
 PARAMETERS = {
@@ -72,6 +72,11 @@ def option(
     return click.option(*name.split(), metavar=metavar, help=help, **details)
 
 
+def choice(name: str, words: Sequence[str], help: str, **details: Any) -> Callable[..., Any]:
+    """Return click's option that takes one of these words."""
+    return click.option(*name.split(), type=click.Choice(words), help=help, **details)
+
+
 def _list_steps() -> list[tuple[str, str]]:
     """Return how each step is typed, read from its fields, and what it does."""
     from dataclasses import MISSING, fields
@@ -115,7 +120,6 @@ _scores_option = option(
     "LAW",
     "Law of the scores (default Gaussian): uniform, t:DEGREES, "
     "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
-    cls=pages.Rare,
     offers=pages.offer_words("uniform", "t:", "mixture:"),
 )
 _step_option = option(
@@ -189,7 +193,7 @@ def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, executor=executor, **rest)
 
     said = "Compute in N processes (default: in this one)."
-    return option("--workers", "N", said, kind=int, cls=pages.Rare)(run)
+    return option("--workers", "N", said, kind=int)(run)
 
 
 # --- what was typed ----------------------------------------------------------------------------
@@ -206,6 +210,8 @@ def split_quantities(of: tuple[str, ...]) -> list[str]:
 
 
 # --- what is printed ---------------------------------------------------------------------------
+
+LOG_SECONDS = 10.0  # between lines of progress in a log
 
 _VERDICTS = {
     **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
@@ -251,16 +257,26 @@ def show(found: Any, as_json: bool) -> None:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr, which the callback (done, total) that it gives moves."""
+def progress(label: str, *, in_log: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show on stderr how far a work is, as the callback (done, total) that it gives is told.
+
+    Args:
+        label: what is counted.
+        in_log: whether to print a line now and then where stderr is no terminal.
+    """
     from tqdm import tqdm
 
+    said = time.monotonic()
     # `disable=None` is tqdm's word for "only where stderr is a terminal".
     with tqdm(desc=label, file=sys.stderr, leave=False, disable=None) as bar:
 
         def report(done: int, total: int) -> None:
+            nonlocal said
             bar.total = total
             bar.update(done - bar.n)
+            if bar.disable and in_log and time.monotonic() - said > LOG_SECONDS:
+                echo(f"{label}: {done} of {total}", err=True)
+                said = time.monotonic()
 
         yield report
 
@@ -274,38 +290,12 @@ def fail(message: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-# --- memory and the settings of libraries ------------------------------------------------------
-
-# Bytes of addresses in which JAX starts on a few cores; with less its threads end the process.
-_ENOUGH_FOR_JAX = 2 * 2**30
-
-
-def memory_limit() -> float:
-    """Return the bytes of addresses that this process may have, as `ulimit -v` sets them."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return math.inf
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return math.inf if limit == resource.RLIM_INFINITY else limit
-
-
-def refuse_little_memory() -> None:
-    """Refuse to load JAX where there is no room for it: it would end the process by a signal.
-
-    Raises:
-        InputError: the limit is too low.
-    """
-    limit = memory_limit()
-    if limit < _ENOUGH_FOR_JAX:
-        fix = f"is too little for sampling; allow {_ENOUGH_FOR_JAX >> 20} MiB or more (ulimit -v)"
-        raise InputError("memory", f"{limit / 2**20:.0f} MiB", fix)
+# --- the settings of libraries ------------------------------------------------------------------
 
 
 def use_float64() -> None:
     """Set JAX to float64, in which the commands sample."""
     # It is one setting of the whole process. The command owns its process; the library never does.
-    refuse_little_memory()
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -330,7 +320,6 @@ def prepare_long_work() -> None:
     # more, which trades memory for time. What XLA is told is in `sparsity.xla`.
     from sparsity import xla
 
-    refuse_little_memory()
     if flags := xla.flags_of_long_work():
         os.environ.setdefault("XLA_FLAGS", flags)
     os.environ.setdefault("NPROC", "1")  # the threads of XLA's pool

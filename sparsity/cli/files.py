@@ -23,7 +23,7 @@ from sparsity.output import (
 
 _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIX = ".html"
-_SCALES = pages.offer_words("linear", "log")
+_SCALES = ("linear", "log")
 
 
 def check_chart_file(out: str) -> None:
@@ -87,7 +87,6 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     "Along the x-axis: length (default), a number that the kernel takes, such as gamma, beta, "
     "decay, ratio or dim, or a number of a step: slope, window, logit, scale, offset, dim.",
     default="length",
-    offers=pages.offer_axes,
 )
 @common.with_parameters
 @common.option("--along", "GRID", "Values along the x-axis, such as 0.1:10:61:log, for any --x.")
@@ -99,25 +98,11 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     "--rel-error", "E", "Relative standard error of a sampled point", default="0.02", kind=float
 )
 @common.option("--title", "TEXT", "Title, in place of the default one.")
-@common.option(
-    "--xscale",
-    "SCALE",
-    "linear or log; a grid with even steps is linear.",
-    cls=pages.Rare,
-    offers=_SCALES,
-)
-@common.option(
-    "--yscale",
-    "SCALE",
-    "linear or log; shares are linear, in place of that.",
-    cls=pages.Rare,
-    offers=_SCALES,
-)
-@common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.", cls=pages.Rare)
-@common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.", cls=pages.Rare)
-@common.option(
-    "--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.", cls=pages.Rare
-)
+@common.choice("--xscale", _SCALES, "Scale of the x-axis; a grid with even steps is linear.")
+@common.choice("--yscale", _SCALES, "Scale of the y-axis, in place of linear shares.")
+@common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.")
+@common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.")
+@common.option("--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.")
 @common.option(
     "--out",
     "FILE",
@@ -369,7 +354,7 @@ def sweep(
     if montecarlo:
         common.use_float64()
     grids = common.without_none(options)
-    with common.progress("blocks") as report:
+    with common.progress("blocks", in_log=True) as report:
         data = sparsity.sweep(
             _row_at_first(kernel, steps, grids) if steps else kernel,
             of=common.split_quantities(of) or None,

@@ -86,7 +86,6 @@ def measure(
         A folder of texts, in windows of 512 tokens:
             sparsity measure model.safetensors texts --stride 512 --out all.nc
     """
-    common.refuse_little_memory()
     if model is None and given:
         model, *given = given  # type: ignore[assignment]
     if model is None:

@@ -205,57 +205,19 @@ def read_request(
     return Request(row, n, dim, quantity, "decay" in extra)
 
 
-_QUANTITIES_OF_ROWS = {"eval": "S,n_eff", "exact": "n_eff", "estimate": "n_eff"}  # without --of
-
-
-def refuse_grid(
-    verb: str, kernel: str, options: dict[str, Any], steps: tuple[str, ...], of: str | None
-) -> None:
+def refuse_grid(verb: str, kernel: str, options: dict[str, Any]) -> None:
     """Refuse a list or range of values where a command takes one; `exact` takes lists of lengths.
 
     Args:
         verb: the command.
-        kernel: its kernel, as typed; so are the steps and the quantity.
+        kernel: its kernel, as typed.
         options: all options by name, the parameters of kernels among them.
-        steps: its steps, with the law of the scores among them.
-        of: its quantity; None where it was not given.
 
     Raises:
-        InputError: there is one; the message ends with the line of `sweep` that takes it.
+        InputError: there is one.
     """
-    typed = without_none({name: options[name] for name in PARAMETERS})
-    for name, text in typed.items():
+    for name, text in without_none({name: options[name] for name in PARAMETERS}).items():
         listed = "," in text and not (verb == "exact" and name == "length")
         if ":" in text or listed:
-            line = _line_of_sweep(verb, kernel, typed, steps, of, name)
-            fix = f"for a grid type: {line}" if line else "give one"
-            raise InputError(name, text, f"{verb} takes one value; {fix}")
-
-
-def _line_of_sweep(
-    verb: str,
-    kernel: str,
-    typed: dict[str, str],
-    steps: tuple[str, ...],
-    of: str | None,
-    grid: str,
-) -> str | None:
-    """Return the line of `sweep` that asks the same over a grid; None if none does."""
-    own = {p.name for p in kernels.named(kernel).parameters}
-    # A sweep takes neither grids of a step's numbers nor limits of other quantities than S.
-    if grid not in own | {"length"} or (verb == "eval" and of not in (None, "S")):
-        return None
-    if of is None and "length" in typed and "length" not in own:
-        of = _QUANTITIES_OF_ROWS[verb]
-    # A decay of scores is no parameter of its kernel: to `sweep` it is a step.
-    if "decay" in typed and "decay" not in own:
-        steps = (f"decay:{typed['decay']}", *steps)
-    words = ["sparsity", "sweep", kernel]
-    for name, text in typed.items():
-        if name in own | {"length"}:
-            words += [f"--{name.replace('_', '-')}", text]
-    for step in steps:
-        words += ["--scores" if score_laws.known(step) else "--step", step]
-    words += [] if of is None else ["--of", of]
-    words += ["--montecarlo"] if verb == "estimate" else []
-    return shlex.join([*words, "--out", "sweep.nc"])
+            line = f"sparsity sweep {shlex.quote(kernel)} --{name.replace('_', '-')} {text} …"
+            raise InputError(name, text, f"{verb} takes one value; for a grid type: {line}")

@@ -51,18 +51,17 @@ def list_(as_json: bool) -> None:
         common.echo(f"{name:38} {options:33} a = {k['weight']}")
 
 
-_STYLES = pages.offer_words("text", "latex")
-
-
 @click.command(cls=pages.Command)
 @click.argument(
     "kernel",
     metavar="KERNEL|FORMULA",
     cls=pages.Argument,
     about="A name from `sparsity list`, or a formula of the score s.",
-    shell_complete=pages.offer_elementwise,
+    shell_complete=pages.offer_kernels,
 )
-@common.option("--format style", "text|latex", "How to print", default="text", offers=_STYLES)
+@common.choice(
+    "--format style", ("text", "latex"), "How to print.", default="text", show_default=True
+)
 @common.option("--max-seconds", "T", "Give up after T seconds", default="60", kind=float)
 @common.json_option
 def derive(kernel: str, style: str, max_seconds: float, as_json: bool) -> None:
@@ -78,8 +77,6 @@ def derive(kernel: str, style: str, max_seconds: float, as_json: bool) -> None:
         A formula of your own:
             sparsity derive "s**3" --max-seconds 20
     """
-    if style not in ("text", "latex"):
-        raise InputError("format", style, "choose text or latex")
     found = sparsity.derive(kernel, max_seconds=max_seconds)
     if not as_json:
         common.echo(found.text() if style == "text" else found.latex())
@@ -128,7 +125,7 @@ def eval_(
     """
     from sparsity.cli.request import read_request, refuse_grid
 
-    refuse_grid("eval", kernel, options, steps, of)
+    refuse_grid("eval", kernel, options)
     request = read_request(kernel, common.without_none(options), steps, of, limit=True)
     n, of_S = request.length, request.quantity.name == "S"
     # JSON calls the limit S, and the mean over rows of their own S, another number, S_n.
@@ -200,7 +197,7 @@ def exact(
     """
     from sparsity.cli.request import read_request, refuse_grid
 
-    refuse_grid("exact", kernel, options, steps, of)
+    refuse_grid("exact", kernel, options)
     lengths = [text for text in (options["length"] or "").split(",") if text.strip()]
     if not lengths:
         raise InputError("length", options["length"], "give the row length n, or a list n,n,…")
@@ -225,13 +222,6 @@ def exact(
     common.echo(f"    {law.method}")
 
 
-def _free_parameters() -> tuple[str, ...]:
-    """Return the names of what `design` can solve for."""
-    from sparsity.design_search.search import NAMES
-
-    return NAMES
-
-
 @click.command(cls=pages.Command)
 @click.argument(
     "name",
@@ -241,20 +231,16 @@ def _free_parameters() -> tuple[str, ...]:
     about="A name from `sparsity list`, or a formula of the score s (default exp).",
     shell_complete=pages.offer_kernels,
 )
-@common.option(
-    "--kernel", "KERNEL", "KERNEL, as an option.", cls=pages.Rare, offers=pages.offer_kernels
-)
+@common.option("--kernel", "KERNEL", "KERNEL, as an option.", offers=pages.offer_kernels)
 @common.option("--length", "N", "Row length n, in tokens.", required=True)
 @common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.")
 @common.option("--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.")
 @common.of_option
 @common.option("--value", "V", "Wanted value of the quantity of --of, instead of --n-eff.")
-@click.option(
+@common.option(
     "--free",
-    metavar="NAME",
-    cls=pages.ReadLater,
-    read=lambda: f"What to solve for: {', '.join(_free_parameters())}.",
-    shell_complete=pages.offer(lambda: dict.fromkeys(_free_parameters(), "")),
+    "NAME",
+    "What to solve for: gamma, beta, decay, or a number of a step, such as slope or logit.",
 )
 @common.option("--beta", "VALUE", "Hold the bias of the scores at this value.", kind=float)
 @common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.", kind=float)

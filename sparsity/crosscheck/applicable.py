@@ -9,7 +9,6 @@ the outcome gives.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import Any
 
 from sparsity import quantities
@@ -34,9 +33,6 @@ Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
 # Share of the detectable error that the standard error of a cell is sampled to: a theory is good
 # enough for a cell if its own bound is below that.
 STDERR_SHARE = 0.11
-# The relative variance of n_eff over rows, at most about: that of softmax at γ = 3.
-_WIDEST_SCATTER = 0.1
-_SECONDS_OF_A_NUMBER = 3e-8  # drawn in float64 on one core of a CPU, and made a weight
 _MAX_POOLED_NUMBERS = 4e9  # that are drawn for the pooled moments of a row: a minute or two
 
 
@@ -145,23 +141,6 @@ def _log_scatter(row: Row, n: int) -> float:
     if any(isinstance(step, StudentT) for step in row.steps):
         log_sums(given, (4, 8))
     return fourth - 2 * second + math.log(n)
-
-
-def expected_seconds(row: Row, length: int, detectable: float) -> float:
-    """Return about how many seconds the draws of whole rows take, within a factor of five.
-
-    Args:
-        row: the row.
-        length: n.
-        detectable: the relative error that every cell must be able to see.
-    """
-    variance = _WIDEST_SCATTER
-    if not isinstance(row.kernel, RowMap):
-        with suppress(InputError):  # heavy tails
-            log_variance = _log_scatter(row, length) - math.log(length)
-            variance = min(math.exp(min(log_variance, 0.0)), variance)
-    rows = variance / (STDERR_SHARE * detectable) ** 2
-    return rows * length * _SECONDS_OF_A_NUMBER
 
 
 def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
