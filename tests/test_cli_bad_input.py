@@ -152,7 +152,7 @@ BAD = [  # (command line, what the line on stderr must say)
     *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc, .zarr or .csv"])
       for name in ("x", "x.h5", "x.nc.txt")),
     # the settings of sampling and of output
-    ("derive exp --format html", ["format", "html", "text or latex"]),
+    ("derive exp --format html", ["format", "html", "'text', 'latex'"]),
     ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
     ("estimate exp --gamma 1 --seed -1", ["seed", "-1", "0 to"]),
     ("estimate exp --gamma 1 --rel-error 0", ["rel_error", "0", "between 0 and 1"]),
