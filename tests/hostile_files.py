@@ -26,7 +26,7 @@ import tiny_model
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 TOKENS = 24
-RECORDS = Path(__file__).parent.parent / "figures"
+
 HUGE = [0, 2**31 - 1, 2**32 - 1, 2**53, 2**63 - 1]  # counts and sizes that no file here has
 U32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = 4, 6, 7, 8, 9, 10, 11, 12
 _CHARS = {0: "B", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
@@ -736,38 +736,6 @@ def _folders(home, whole, shards, place, measured) -> Iterator[Variant]:
     yield Variant("folder/a name too long", measured(home / ("x" * 5000)), "refused")
 
 
-def record_variants(home: Path, base: Path) -> Iterator[Variant]:
-    """Damaged copies of a folder that `reproduce` wrote."""
-    numbers = itertools.count()
-
-    def page(name, file, content, outcome="refused"):
-        folder = home / f"record{next(numbers)}"
-        folder.mkdir()
-        for path in base.iterdir():
-            (folder / path.name).symlink_to(path)
-        (folder / file).unlink()
-        (folder / file).write_bytes(content)
-        (folder / "index.html").unlink()
-        return Variant(f"record/{name}", ("reproduce", "--page", "--out", str(folder)), outcome)
-
-    for file in ("claims.json", "crosscheck.json", "environment.json"):
-        content = (base / file).read_bytes()
-        yield page(f"{file} base", file, content, "read")
-        for name, damaged in _json_damages(content):
-            yield page(f"{file} {name}", file, damaged)
-    content = json.loads((base / "crosscheck.json").read_bytes())
-    wrong = (None, {}, [], "text", "\x1b[2J\0\ud800", 10**400, -1, float("nan"), True)
-    for key in ("cells", "agree", "false_alarm_rate", "smallest_detectable", "seed", "left_out"):
-        for value in wrong:
-            changed = json.dumps(content | {key: value}).encode()
-            yield page(f"{key}={value!s:.9}", "crosscheck.json", changed, "either")
-    for key in content["cells"][0]:
-        for value in (None, [], "\x1b[2J\0\ud800", 10**400):
-            cells = [content["cells"][0] | {key: value}, *content["cells"][1:]]
-            changed = json.dumps(content | {"cells": cells}).encode()
-            yield page(f"cell {key}={value!s:.9}", "crosscheck.json", changed, "either")
-
-
 class TooLong(BaseException):
     """A variant that takes more time than a person waits."""
 
@@ -809,7 +777,6 @@ class Found:
 def every(home: Path) -> Iterator[Variant]:
     """All variants."""
     yield from variants(home)
-    yield from record_variants(home, RECORDS)
 
 
 def _memory(name: str) -> int:

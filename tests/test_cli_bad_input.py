@@ -174,8 +174,6 @@ BAD = [  # (command line, what the line on stderr must say)
     ("reproduce --out {file}", ["out", "{file}", "choose another place"]),
     ("reproduce --out {file}/figures --json", ["out", "choose another place"]),
     ("reproduce --seed x", ["seed", "x", "whole"]),
-    ("reproduce --page --out {file}", ["out", "{file}/relu2.svg", "sparsity reproduce"]),
-    ("reproduce --page --seed 3", ["seed", "3", "leave it out"]),
     # no such thing
     ("frobnicate", ["frobnicate"]),
 ]  # fmt: skip

@@ -306,7 +306,6 @@ except SystemExit as stop:
      ("plot exp --gamma 2 --out no/a.svg", "out = no/a.svg: cannot be written"),
      ("sweep exp --gamma 2 --out no/a.nc", "out = no/a.nc: cannot be written"),
      ("sweep exp --gamma 2 --out there/a.zarr", "out = there/a.zarr: cannot be written"),
-     ("reproduce --page --out no", "out = no: is not there"),
      ("reproduce --out there/a", "out = there/a: cannot be written")],
 )  # fmt: skip
 def test_a_bad_path_is_said_before_imports(place, line, said):

@@ -688,9 +688,8 @@ NOT_CALLED = {
     },
     "errors, which must be made of anything": {"InputError", "NoClosedForm", "TooFine"},
     "writers of pages, of records that the library makes": {
-        *("figures.render", "ledger.table", "report.claim_links", "report.claims_section"),
-        *("report.contents_list", "report.document", "report.environment", "report.render"),
-        *("report.figures_section", "report.terms", "report.version"),
+        *("figures.render", "ledger.table", "report.environment", "report.render"),
+        "report.version",
     },
     "parts of a program under shard_map": {"streaming.merge", "streaming.merged"},
     "called on arrays that `stream` has checked": {"streaming.segments_of"},

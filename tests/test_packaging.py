@@ -53,5 +53,11 @@ def test_an_error_in_the_metadata_would_be_seen(planted):
 
 def test_the_files_that_the_package_reads_lie_in_it():
     package = Path(sparsity.__file__).parent
-    for name in ("py.typed", "panel/front/panel.js", "panel/front/panel.css", "report/style.css"):
+    for name in (
+        "py.typed",
+        "panel/front/panel.js",
+        "panel/front/panel.css",
+        "report/page.html",
+        "report/style.css",
+    ):
         assert (package / name).is_file()

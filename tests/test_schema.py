@@ -5,6 +5,8 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tiny_model
@@ -168,10 +170,11 @@ def test_json_of_the_long_commands_has_the_keys_of_the_page(command, place):
     records = json.loads((FIGURES / "claims.json").read_text())
     for record in records:
         check_keys("claims", {x for x in record if x not in ("basis", "experiments")})
-    told = reproduction.crosscheck(json.loads((FIGURES / "crosscheck.json").read_text()))
-    check_keys("verify", told.summary() | {"seconds": 1.0})
-    done = reproduction.Reproduction(FIGURES, (), told, records, {"in all": 1.0})
-    check_keys("reproduce", {*done.summary(), "page"})
+    told = json.loads((FIGURES / "crosscheck.json").read_text())
+    check_keys("verify", told | {"seconds": 1.0})
+    crosscheck: Any = SimpleNamespace(agree=True, summary=lambda: told)
+    done = reproduction.Reproduction(FIGURES, (), crosscheck, records, {"in all": 1.0})
+    check_keys("reproduce", done.summary())
     environment = json.loads((FIGURES / "environment.json").read_text())
     assert {*environment} == {*re.findall(r"`([^`]+)`", table("files")["environment.json"])}
     assert not any("seconds" in (FIGURES / name).read_text() for name in

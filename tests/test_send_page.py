@@ -32,7 +32,7 @@ def test_a_page_is_the_same_twice_and_names_no_address():
 def test_the_committed_page_is_that_of_this_version():
     page = Path(__file__).resolve().parents[1] / "figures" / "explore.html"
     current = page.read_text("utf-8") == browser.html(browser.Start())
-    assert current, "run `sparsity reproduce --page`"
+    assert current, "run `sparsity reproduce`"
 
 
 def test_every_named_function_of_a_score_has_a_port():

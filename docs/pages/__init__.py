@@ -1,17 +1,16 @@
 """The pages that are written when the site is built: from the package, and never typed in."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import catalogue, claims, crosscheck, derivations, experiments, gallery, reference
-from sparsity import browser
+from pages import catalogue, experiments, plots, reference
+
+FIGURES = Path(__file__).resolve().parents[2] / "figures"
 
 ALL: tuple[tuple[str, Callable[[], str]], ...] = (
-    ("gallery", gallery.page),
-    ("derivations", derivations.page),
+    ("plots", plots.page),
     ("catalogue", catalogue.page),
-    ("claims", claims.page),
-    ("crosscheck", crosscheck.page),
     ("experiments", experiments.page),
     *((f"api-{part.name}", part.page) for part in reference.ALL),
 )
@@ -50,9 +49,9 @@ INNER = (
 def write(folder: Path) -> None:
     """Write every page; one that is the same already is left alone, and so not built again."""
     folder.mkdir(exist_ok=True)
-    gallery.draw(folder)
-    (folder / "root").mkdir(exist_ok=True)  # what stands beside the pages as it is
-    browser.save(folder / "root" / "explore.html", browser.Start())
+    plots.draw(folder)
+    # What `sparsity reproduce` wrote stands beside the pages as it is: the report and its figures.
+    shutil.copytree(FIGURES, folder / "root" / "figures", dirs_exist_ok=True)
     for name, page in ALL:
         path, text = folder / f"{name}.md", page()
         if not path.exists() or path.read_text("utf-8") != text:

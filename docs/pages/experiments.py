@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-from pages.claims import plain
-
 RESULTS = Path(__file__).resolve().parents[2] / "experiments/results"
 _ROOT = "../../experiments/results"  # from the folder of this page
 
@@ -42,6 +40,11 @@ the laws of this library: [every finding]({_ROOT}/rules/claims.txt).
 def page() -> str:
     """The page in Markdown."""
     return "\n".join([_WORDS, *map(_section, sorted(RESULTS.glob("*.md"))), _claims()])
+
+
+def plain(text: str) -> str:
+    """Words as they stand: none of them is Markdown."""
+    return re.sub(r"[\\`*_{}\[\]<>$|#]", r"\\\g<0>", text)
 
 
 def _section(path: Path) -> str:

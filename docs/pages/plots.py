@@ -111,18 +111,18 @@ def draw(folder: Path) -> None:
 
 
 def page() -> str:
-    """The part of the gallery in Markdown, by what stands along the x-axis."""
+    """The page in Markdown, by what stands along the x-axis."""
     parts = [
-        f"## One call each\n\n`sparsity.plot` draws theory as a solid line, the limit of long rows "
-        f"dashed beside it, samples with 95 % error bars, and shades what no row can have. It "
-        f"returns the Matplotlib axes; in a script `plt.show()` shows them, and "
-        f"`ax.figure.savefig` saves them.\n\n```python\n{IMPORTS}\n```\n"
+        f"# Plots\n\n`sparsity.plot` draws theory as a solid line, the limit of long rows dashed "
+        f"beside it, samples with 95 % error bars, and shades what no row can have. It returns the "
+        f"Matplotlib axes; in a script `plt.show()` shows them, and `ax.figure.savefig` saves them."
+        f"\n\n```python\n{IMPORTS}\n```\n"
     ]
-    for axis, each in itertools.groupby(ALL, lambda example: example.axis):
-        parts.append(f"### {axis}\n")
+    for axis, examples in itertools.groupby(ALL, lambda example: example.axis):
+        parts.append(f"## {axis}\n")
         parts += [
-            f"#### {one.words}\n\n```python\n{one.line}\n```\n\n"
-            f"![{one.words}](plot-{one.name}.svg)\n"
-            for one in each
+            f"### {example.words}\n\n```python\n{example.line}\n```\n\n"
+            f"![{example.words}](plot-{example.name}.svg)\n"
+            for example in examples
         ]
     return "\n".join(parts)

@@ -12,7 +12,7 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
-from sparsity.output import refuse_missing, refuse_unwritable_folder
+from sparsity.output import refuse_unwritable_folder
 
 
 @click.command(cls=pages.Command)
@@ -192,35 +192,22 @@ def claims(seed: int, as_json: bool) -> None:
 @click.command(cls=pages.Command)
 @common.option("--out", "DIR", "Folder to write to", default="figures", offers=pages.offer_folders)
 @common.seed_option
-@click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
 @common.executor_options
 @common.json_option
-def reproduce(out: str, seed: int, page: bool, executor: Any, as_json: bool) -> None:
+def reproduce(out: str, seed: int, executor: Any, as_json: bool) -> None:
     """Make every figure, its data, the checks and the claims.
 
     Everything is computed and written into one folder; open index.html there. The exit code is 1 if
-    the checks do not agree. With --page, nothing is computed: the page is written from the files of
-    an earlier run.
+    the checks do not agree.
 
     Examples:
         Into the folder figures, in a few minutes:
             sparsity reproduce
-        The page again, in seconds:
-            sparsity reproduce --page
     """
-    if page and seed != 0:
-        raise InputError("seed", seed, "the page has the seed of its files; leave it out")
-    if page:
-        refuse_missing("out", out, "`sparsity reproduce` writes it")
-    else:
-        common.prepare_long_work()  # before the check, which imports NumPy
-        refuse_unwritable_folder(out)
+    common.prepare_long_work()  # before the check, which imports NumPy
+    refuse_unwritable_folder(out)
     from sparsity.report import reproduction
 
-    if page:
-        written = str(reproduction.page(out))
-        common.print_json({"page": written}) if as_json else common.echo(written)
-        return
     common.use_float64()
     with common.progress("reproduce", in_log=True) as report:
         done = reproduction.reproduce(out, seed=seed, executor=executor, progress=report)

@@ -1,4 +1,4 @@
-"""SymPy expressions as MathML, which browsers typeset without any script or font to load."""
+"""Formulas as MathML by SymPy's printer, which browsers typeset without any script."""
 
 from __future__ import annotations
 
@@ -6,74 +6,46 @@ from html import escape
 from typing import Any
 
 import sympy
-from sympy.printing.mathml import MathMLPresentationPrinter
+from sympy.printing.mathml import mathml as print_mathml
 
 from sparsity.derivation import Derivation, Limit
 
-
-class _E(sympy.Function):
-    """e^x as a function of its own, which SymPy's printers do not move under a fraction bar."""
-
-
-class _Printer(MathMLPresentationPrinter):
-    """SymPy's printer, with its gaps filled: pieces in a column, plain indices, an upright e."""
-
-    # SymPy builds a DOM with `xml.dom.minidom`, whose elements take children one by one.
-    def _node(self, tag: str, *children: Any, text: str = "", **attributes: str) -> Any:
-        node = self.dom.createElement(tag)
-        for name, value in attributes.items():
-            node.setAttribute(name, value)
-        if text:
-            node.appendChild(self.dom.createTextNode(text))
-        for child in children:
-            node.appendChild(child)
-        return node
-
-    # SymPy's printer has no `Idx` and no `Piecewise`, and fences several indices.
-    def _print_Idx(self, e: Any) -> Any:
-        return self._node("mi", text=str(e.label))
-
-    def _print_Indexed(self, e: Any) -> Any:
-        indices = self._node("mrow", *map(self._print, e.indices))
-        return self._node("msub", self._print(e.base.label), indices)
-
-    def _print__E(self, e: Any) -> Any:
-        exponent = e.args[0]
-        above, below = sympy.fraction(exponent)
-        if below == 1 or above.is_Add:
-            power = self._print(exponent)
-        else:  # a small fraction is hard to read up there: write it on one line
-            below = self._print(below) if below.is_Atom else self._between("()", self._print(below))
-            power = self._node("mrow", self._print(above), self._node("mo", text="/"), below)
-        return self._node("msup", self._node("mi", text="e"), power)
-
-    def _between(self, fences: str, inner: Any) -> Any:
-        left, right = (self._node("mo", text=fence) for fence in fences)
-        return self._node("mrow", left, inner, right)
-
-    def _as_ordered_terms(self, expr: Any, order: Any = None) -> list[Any]:
-        """Return terms with a minus sign last: 1 − x rather than −x + 1."""
-        terms = super()._as_ordered_terms(expr, order=order)
-        return sorted(terms, key=lambda term: term.could_extract_minus_sign())
-
-    def _print_Piecewise(self, e: Any) -> Any:
-        rows = []
-        for value, condition in e.args:
-            words = [self._node("mtext", text="otherwise")]
-            if condition != sympy.true:
-                words = [self._node("mtext", text="if\u00a0"), self._print(condition)]
-            cells = (self._print(value), self._node("mrow", *words))
-            rows.append(self._node("mtr", *(self._node("mtd", cell) for cell in cells)))
-        table = self._node("mtable", *rows, columnalign="left left", rowspacing="0.6em")
-        return self._node("mrow", self._node("mo", text="{", stretchy="true"), table)
+_S = "<mi>S</mi>"
+_A = "<mi>a</mi>"
+_MEAN = '<mi mathvariant="normal">E</mi><mspace width="0.17em"></mspace>'
+_BAR = '<mo stretchy="false" lspace="0" rspace="0">|</mo>'
+_M1 = f"{_MEAN}{_BAR}{_A}{_BAR}"
+_M2 = f"{_MEAN}<msup>{_A}<mn>2</mn></msup>"
+_WINDOW = f"<mi>n</mi><msup>{_S}<mn>2</mn></msup>"
+METRIC = (
+    f'<math display="block">{_S}<mo>=</mo>'
+    f"<mfrac><mrow>{_M1}</mrow><msqrt>{_M2}</msqrt></mfrac></math>"
+)
 
 
 def mathml(expression: Any) -> str:
     """Return the inside of a <math> element for a SymPy expression."""
-    plain = sympy.sympify(expression).replace(sympy.exp, _E)
-    # HTML has no entity InvisibleTimes, only XML with MathML's DTD; and a minus is no hyphen.
-    text = _Printer().doprint(plain).replace("&InvisibleTimes;", "\u2062")
-    return text.replace("<mo>-</mo>", "<mo>−</mo>")
+    expression = sympy.sympify(expression)
+    # SymPy prints an index with its type, and pieces as a function of pairs.
+    expression = expression.xreplace({i: i.label for i in expression.atoms(sympy.Idx)})
+    if expression.has(sympy.Piecewise):
+        expression = sympy.piecewise_fold(expression)
+    if isinstance(expression, sympy.Piecewise):
+        rows = "".join(
+            f"<mtr><mtd>{mathml(value)}</mtd><mtd>{_condition(where)}</mtd></mtr>"
+            for value, where in expression.args
+        )
+        pieces = f'<mtable columnalign="left left" rowspacing="0.6em">{rows}</mtable>'
+        return f'<mrow><mo stretchy="true">{{</mo>{pieces}</mrow>'
+    text = print_mathml(expression, printer="presentation")
+    return text.replace("&ExponentialE;", "e").replace("<mo>-</mo>", "<mo>−</mo>")
+
+
+def _condition(where: Any) -> str:
+    """Return where a piece holds."""
+    if where == sympy.true:
+        return "<mtext>otherwise</mtext>"
+    return f"<mtext>if\u00a0</mtext>{mathml(where)}"
 
 
 def equation(left: str, relation: str, right: Any, *, block: bool = True) -> str:
@@ -87,17 +59,6 @@ def equation(left: str, relation: str, right: Any, *, block: bool = True) -> str
     """
     kind = ' displaystyle="true"' if block else ""
     return f"<math{kind}><mrow>{left}<mo>{relation}</mo>{mathml(right)}</mrow></math>"
-
-
-_S = "<mi>S</mi>"
-_A = "<mi>a</mi>"
-_E_OF = '<mi mathvariant="normal">E</mi><mspace width="0.17em"></mspace>'
-_BAR = '<mo stretchy="false" lspace="0" rspace="0">|</mo>'
-_M1 = f"{_E_OF}{_BAR}{_A}{_BAR}"
-_M2 = f"{_E_OF}<msup>{_A}<mn>2</mn></msup>"
-_WINDOW = f"<mi>n</mi><msup>{_S}<mn>2</mn></msup>"
-_RATIO = f"<mfrac><mrow>{_M1}</mrow><msqrt>{_M2}</msqrt></mfrac>"
-METRIC = f'<math display="block">{_S}<mo>=</mo>{_RATIO}</math>'
 
 
 def _limit(limit: Limit) -> tuple[str, str]:

@@ -50,7 +50,7 @@
   }
 
   for (const figure of document.querySelectorAll("figure[data-places]")) {
-    const plate = figure.querySelector(".plate"), drawing = plate.querySelector("svg");
+    const plate = figure.querySelector(".plate"), drawing = plate.querySelector("img");
     let curves, shown; // shown: [number of the curve, number of the point]
     const spot = document.createElement("span"), values = document.createElement("div");
     [spot.className, values.className] = ["spot", "values"];
@@ -59,7 +59,7 @@
     plate.append(spot, values);
     plate.setAttribute("aria-label", `${plate.getAttribute("aria-label")}; arrow keys read its values`);
 
-    const scale = () => drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width;
+    const scale = () => drawing.getBoundingClientRect().width / (0.75 * drawing.naturalWidth); // pixels a point
     const read = () => { curves ??= pointsOf(figure).filter((curve) => curve.length); };
     const hide = () => { spot.hidden = values.hidden = true; };
 

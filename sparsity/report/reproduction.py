@@ -1,145 +1,37 @@
-"""Everything in one folder: figures, cross-check, claims; and the page again from those files."""
+"""Everything in one folder: figures, cross-check, claims, and the page of them all."""
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, fields
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sparsity import browser, figures, report
 from sparsity import claims_ledger as ledger
 from sparsity.arguments import check_seed
-from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
+from sparsity.crosscheck.outcome import CrossCheck
 from sparsity.crosscheck.verify import verify
-from sparsity.errors import InputError
-from sparsity.figures import Plate
-from sparsity.output import folder, json_text, require_regular_file, write, write_together
-from sparsity.reading import json_file
-from sparsity.results import Estimate
-from sparsity.tasks import TaskExecutor, cores
+from sparsity.output import folder, json_text, write, write_together
+from sparsity.tasks import TaskExecutor
 
 UNFINISHED = "Not finished"  # how index.html begins while a run is under way
 CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"
 EXPLORE = "explore.html"  # the page with sliders, which index.html links
-
-
-def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
-    """Return what a function reads from a file of an earlier run.
-
-    Raises:
-        InputError: the file cannot be read, or is not JSON.
-    """
-    try:
-        return reader(path)
-    except OSError as error:
-        raise InputError("out", path, "cannot be read; `sparsity reproduce` writes it") from error
-    except ValueError as error:
-        fix = "is not JSON; run `sparsity reproduce` to write it again"
-        raise InputError("out", path, fix) from error
-
-
-def _parse_cell(record: dict[str, Any]) -> Cell | ExactCell:
-    """Return one comparison of a cross-check from its record."""
-    # JSON has lists for tuples. Its record of an estimate has properties beside the fields.
-    told: dict[str, Any] = record | {"instruments": tuple(record["instruments"])}
-    if "estimate" not in record:
-        told["values"] = tuple(record["values"])
-        return ExactCell(**told)
-    known = {field.name for field in fields(Estimate)}
-    given = {name: value for name, value in record["estimate"].items() if name in known}
-    given["seconds"] = math.nan  # which are not recorded
-    told["estimate"] = Estimate(**given)
-    return Cell(**told)
-
-
-def crosscheck(found: dict[str, Any]) -> CrossCheck:
-    """Return the outcome of `verify` from its record."""
-    cells = [_parse_cell(record) for record in found["cells"]]
-    return CrossCheck(
-        agree=found["agree"],
-        cells=tuple(cell for cell in cells if isinstance(cell, Cell)),
-        exact=tuple(cell for cell in cells if isinstance(cell, ExactCell)),
-        false_alarm_rate=found["false_alarm_rate"],
-        smallest_detectable=found["smallest_detectable"],
-        seed=found["seed"],
-        left_out=tuple(found["left_out"]),
-    )
-
-
-def record(found: CrossCheck) -> dict[str, Any]:
-    """Return the record of a cross-check, without seconds: the same bytes again."""
-    cells = [asdict(cell) for cell in (*found.cells, *found.exact)]
-    for cell in cells:
-        cell.get("estimate", {}).pop("seconds", None)
-    return found.summary() | {"cells": cells}
-
-
-def plates(folder: Path) -> list[Plate]:
-    """Return the figures from their files; titles and captions are those of this version."""
-    return [
-        Plate(
-            *(figure.name, figure.title, figure.caption, figure.alt),
-            {
-                suffix: _read(folder / f"{figure.name}.{suffix}", Path.read_bytes)
-                for suffix in ("svg", "csv")
-            },
-        )
-        for figure in figures.ALL
-    ]
-
-
-def page(folder: str | os.PathLike[str]) -> Path:
-    """Write index.html again from the figures, cross-check and claims in the folder.
-
-    The page with sliders beside it is written too.
-
-    Args:
-        folder: where `reproduce` wrote them.
-
-    Returns:
-        The page.
-
-    Raises:
-        InputError: one of the files is not there, or cannot be read.
-    """
-    home = Path(folder)
-    for file in home.glob("*"):
-        require_regular_file(file, "out")
-    last = home / "index.html"
-    if last.exists() and last.read_bytes().startswith(UNFINISHED.encode()):
-        fix = "its last run did not finish; run `sparsity reproduce` to the end"
-        raise InputError("out", home, fix)
-    drawn = plates(home)
-    check, records, meta = (
-        _read(home / name, json_file) for name in (CROSSCHECK, CLAIMS, ENVIRONMENT)
-    )
-    try:
-        told, seed = crosscheck(check), str(meta["seed"])
-        judged = [record["key"] for record in records]
-        whole = told.cells and told.exact and seed == str(told.seed)
-        if not whole or judged != [claim.key for claim in ledger.ALL]:
-            fix = "its files are not of one whole run of this version; run `sparsity reproduce`"
-            raise InputError("out", home, fix)
-        sliders = browser.html(browser.Start())
-        written = {home / EXPLORE: sliders, last: report.render(drawn, told, records, meta)}
-        write_together(written)
-    except InputError:
-        raise
-    # JSON of the wrong shape, edited or from another version, fails anywhere and in any way.
-    except Exception as error:
-        fix = f"its files cannot be used ({type(error).__name__}); run `sparsity reproduce`"
-        raise InputError("out", home, fix) from error
-    return last
-
-
 # The parts, with their shares of the progress bar in per cent: roughly of the work.
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}
+
+
+def record(crosscheck: CrossCheck) -> dict[str, Any]:
+    """Return the record of a cross-check, without seconds: the same bytes again."""
+    cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
+    for cell in cells:
+        cell.get("estimate", {}).pop("seconds", None)
+    return crosscheck.summary() | {"cells": cells}
 
 
 @dataclass(frozen=True)
@@ -192,50 +84,38 @@ def run_side_by_side(
     works: Sequence[Callable[[Callable[[int, int], None]], Any]],
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[Any], dict[str, float]]:
-    """Run the parts at once; return their results, and the seconds after which each was done.
+    """Run the parts two at a time; return their results, and the seconds until each was done.
 
     Args:
         works: for each of `_PARTS`, called with its own (steps done, steps in all) to report to.
         progress: called with (per cent done, 100).
     """
     started = time.perf_counter()
-    seconds, steps, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
-    failed: list[BaseException] = []
+    seconds, done, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
 
-    def timed(name: str, work: Callable[..., Any]) -> Any:
+    def run(name: str, work: Callable[..., Any]) -> Any:
         # A thread cannot be ended from outside: each part ends itself at its next step.
-        def step(done: int, total: int) -> None:
+        def step(count: int, total: int) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
-            steps[name] = _PARTS[name] * done / total
+            done[name] = _PARTS[name] * count / total
             if progress is not None:
-                progress(round(sum(steps.values())), 100)
+                progress(round(sum(done.values())), 100)
 
-        step(0, 1)  # a part that waited for its turn while another failed does not begin
-        try:
-            result = work(step)
-        except BaseException as error:
-            # Here and not where it is waited for: this thread takes up the next part sooner, which
-            # happened on Python 3.13. The first error is why the others end.
-            failed.append(error)
-            stop.set()
-            raise
+        step(0, 1)
+        result = work(step)
         seconds[name] = time.perf_counter() - started
         return result
 
-    # Drawing is Python on one core, compiling and sampling are not. A part has threads of its own:
-    # with more parts than cores they wait for each other, which took a fourteenth of the work.
-    with ThreadPoolExecutor(min(len(_PARTS), max(cores(), 2))) as pool:
+    # Two: drawing is Python on one core, sampling uses all of them.
+    with ThreadPoolExecutor(2) as pool:
+        parts = [pool.submit(run, *part) for part in zip(_PARTS, works, strict=True)]
         try:
-            parts = [pool.submit(timed, *part) for part in zip(_PARTS, works, strict=True)]
-            wait(parts, return_when=FIRST_EXCEPTION)
-            if failed:
-                raise failed[0]
+            for part in as_completed(parts):
+                part.result()
             return [part.result() for part in parts], seconds
-        except BaseException:  # Ctrl-C included: the other parts end at their next step
+        finally:  # after an error or Ctrl-C
             stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def reproduce(

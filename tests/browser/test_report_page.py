@@ -16,14 +16,13 @@ pytestmark = pytest.mark.browser
 
 PAGE = Path(__file__).resolve().parents[2] / "figures" / "index.html"
 CLAIMS = json.loads((PAGE.parent / "claims.json").read_text("utf-8"))
-SHEETS = 19  # of A4 paper, at most
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 400, "height": 800}
 
 
 @pytest.fixture(scope="module")
 def loaded(chromium):
     """The page, alone with itself; loaded once, for that is most of what a test would take."""
-    guard = Guard(chromium, [PAGE.as_uri()])
+    guard = Guard(chromium, [PAGE.parent.as_uri()])
     guard.page.goto(PAGE.as_uri())
     yield guard
     guard.close()
@@ -52,30 +51,24 @@ def styled(page, css):
 
 
 def figures(page):
-    return page.locator("figure .plate > svg")
+    return page.locator("figure .plate > img")
 
 
-# In one step each: a question of Playwright's looks through a page of twenty thousand elements.
 _FIGURES = """all => all.map((figure) => {
-  figure.scrollIntoView();
   const { width, height } = figure.getBoundingClientRect();
-  const lines = [...figure.querySelectorAll('path')]
-    .filter((p) => p.getBBox().width > 50 && p.getTotalLength() > 100);
-  return [width, height, figure.getAttribute('aria-label'), lines.length];
+  return [figure.naturalWidth, width, height, figure.alt];
 })"""
 
 
 def test_every_figure_is_seen_and_described(opened):
-    page = opened(viewport=WIDE)
-    found = figures(page).evaluate_all(_FIGURES)
-    assert len(found) >= 8
-    for width, height, words, lines in found:
+    seen = figures(opened(viewport=WIDE)).evaluate_all(_FIGURES)
+    assert len(seen) >= 8
+    for natural, width, height, words in seen:
+        assert natural > 400  # the file was there
         assert width > 400
         assert height > 200
         assert len(words) > 60
-        assert lines >= 3
-    assert len({words for _, _, words, _ in found}) == len(found)
-    assert page.locator("img:not([alt])").count() == 0
+    assert len({words for *_, words in seen}) == len(seen)
 
 
 def test_formulas_and_headings(opened):
@@ -149,7 +142,7 @@ def test_the_answer_is_on_top(opened):
     page = opened(viewport=WIDE)
 
     def tops():
-        parts = ["h1", "#svg-overview", "#who", ".stacks", "#refuted", ".refuted-claim", "math"]
+        parts = ["h1", "#figure-overview img", "#who", ".stacks", "#refuted", "math"]
         first = "(part) => document.querySelector(part).getBoundingClientRect().y"
         return page.evaluate(f"(parts) => parts.map({first})", parts)
 
@@ -159,20 +152,7 @@ def test_the_answer_is_on_top(opened):
         assert tops() != sorted(tops())
 
 
-@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_every_claim_is_in_the_contents(opened, viewport):
-    page = opened(viewport=viewport)
-    links = page.locator("nav a[href^='#claim-']")
-    assert links.count() == len(CLAIMS)
-    last = links.last
-    assert CLAIMS[-1]["verdict"] in last.inner_text()
-    last.click()
-    assert page.locator(f"#claim-{len(CLAIMS)}").evaluate(
-        "e => Math.abs(e.getBoundingClientRect().top) < innerHeight"
-    )
-
-
-WHOLE = ".plate, .lines dd, .limits .scroll, #answer .scroll"  # what shows without scrolling
+WHOLE = ".plate, #answer .scroll"  # what shows without scrolling
 CUT = f"""() => [
   ...[...document.querySelectorAll('{WHOLE}')].filter((e) => e.scrollWidth > e.clientWidth),
   ...[...document.querySelectorAll('body *')].filter((e) =>
@@ -187,7 +167,7 @@ def test_nothing_is_cut_on_a_telephone(opened):
     shut.evaluate("all => all.forEach((e) => { e.open = true })")
     assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
     assert page.evaluate(CUT) == []
-    wide = ".stacks { min-width: 45rem } .plate svg { width: 45rem !important } h1 { width: 30rem }"
+    wide = ".stacks table, .plate img { min-width: 45rem !important } h1 { width: 30rem }"
     with styled(page, wide):
         cut = page.evaluate(CUT)
         assert {text.split()[0] for text in cut} == {"DIV", "H1"}
@@ -198,27 +178,12 @@ def test_nothing_is_cut_on_a_telephone(opened):
 def test_a_figure_is_enlarged_where_it_is_small(opened):
     page = opened(viewport=NARROW)
     plate = page.locator("figure .plate").first
-    assert plate.locator("svg").first.bounding_box()["width"] < NARROW["width"]
+    assert plate.locator("img").first.bounding_box()["width"] < NARROW["width"]
     plate.focus()
-    assert plate.locator("svg").first.bounding_box()["width"] > 1.5 * NARROW["width"]
+    assert plate.locator("img").first.bounding_box()["width"] > 1.5 * NARROW["width"]
     assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
     plate.blur()
-    assert plate.locator("svg").first.bounding_box()["width"] < NARROW["width"]
-
-
-def sheets(page):
-    """Sheets of A4 that the page is printed on."""
-    printed = page.pdf(prefer_css_page_size=True)
-    boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed)
-    assert {(round(float(w)), round(float(h))) for w, h in boxes} == {(595, 842)}
-    return len(re.findall(rb"/Type\s*/Page\b", printed))
-
-
-def test_it_prints_on_few_sheets(opened):
-    page = opened(viewport=WIDE)
-    assert 5 < sheets(page) <= SHEETS
-    with styled(page, "section > figure { grid-template-columns: 1fr !important }"):
-        assert sheets(page) > SHEETS
+    assert plate.locator("img").first.bounding_box()["width"] < NARROW["width"]
 
 
 def fonts(page, selector):
@@ -240,7 +205,6 @@ def test_mathematics_is_in_its_own_font(guarded):
     page.set_content(PAGE.read_text("utf-8"))
     own = {("Report Math", True)}
     assert fonts(page, "math") == own
-    assert fonts(page, ".formula") == own
     page.locator("math mi").first.evaluate("e => { e.textContent = 'ᵀ' }")
     assert fonts(page, "math") != own
 
@@ -264,7 +228,7 @@ def test_figures_follow_the_scheme(opened, scheme):
         assert edge < 40 if scheme == "dark" else edge > 250
         assert brightest - darkest > 150  # ink on its ground
     wrong = {"light": "filter: invert(1)", "dark": "filter: none; mix-blend-mode: normal"}[scheme]
-    with styled(page, f".plate svg {{ {wrong} }}"):
+    with styled(page, f".plate img {{ {wrong} }}"):
         assert abs(next(grounds(page))[0] - seen[0][0]) > 150
 
 
@@ -291,10 +255,10 @@ def test_a_figure_shows_its_values_on_hover(opened, viewport):
     (left, top, width, height), (_, low, high) = places[0]["box"], places[0]["x"]
     (_, bottom, most), u = places[0]["y"], np.log(float(row["x"]) / low) / np.log(high / low)
     v = (float(row["estimate"]) - bottom) / (most - bottom)
-    drawing = page.locator("#figure-relu2 .plate > svg")
+    drawing = page.locator("#figure-relu2 .plate > img")
     drawing.scroll_into_view_if_needed()
     box = drawing.bounding_box()
-    k = box["width"] / float(drawing.get_attribute("viewBox").split()[2])
+    k = box["width"] / (7.2 * 72)  # pixels a point: the figure is 7.2 inches wide
     page.mouse.move(box["x"] + k * (left + u * width), box["y"] + k * (top + (1 - v) * height))
     series, x, theory, sample = told(page, "relu2")
     assert series == "β = 1"
@@ -339,14 +303,3 @@ def test_every_figure_has_values(opened):
     for lines in found:
         assert len(lines) >= 3
         assert not [line for line in lines if re.search("NaN|undefined", line)], lines
-
-
-@pytest.mark.wide  # the script only adds: tests/test_report.py has the page without it
-def test_the_page_is_whole_without_scripts(chromium):
-    context = chromium.new_context(java_script_enabled=False, viewport=WIDE)
-    page = context.new_page()
-    page.set_content(PAGE.read_text("utf-8"))
-    assert page.locator(".plate > svg").count() >= 19
-    assert page.locator("figure a[download]").count() >= 19
-    assert page.locator(".values").count() == 0
-    context.close()
