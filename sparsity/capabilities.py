@@ -15,7 +15,7 @@ from sparsity import quantities
 from sparsity.exact_law import engine, maps
 from sparsity.kernels import Kernel, Law, RowMap, exp
 from sparsity.limit import map_limits
-from sparsity.limit.long_rows import limit_inputs
+from sparsity.limit.long_rows import limit_needs_length
 from sparsity.quantities import Quantity
 from sparsity.rows.classes import ANY_LENGTH, classed, identical_tokens, same_at_any_length
 from sparsity.rows.row import Row
@@ -78,13 +78,12 @@ def capabilities(
     if isinstance(kernel, RowMap):
         return _of_map(kernel, steps, quantity)
     if not isinstance(row, Row) or not steps:
-        inputs = limit_inputs(quantity, units=False)
         return Capabilities(
             exact=engine.has_law(kernel, quantity),
             sampled=True,
             missing=quantity.needs,
             limit=quantity.has_limit,
-            limit_needs_length=inputs.length,
+            limit_needs_length=limit_needs_length(quantity, units=False),
             sampling_needs_length=not is_S,
             shares_nodes=quantity.integral is not None and quantity.needs is None,
         )
@@ -121,24 +120,20 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     given = classed(row, length or ANY_LENGTH)
     units = bool(given.token.sum() < given.count.sum())
     same = same_at_any_length(row)
-    inputs = limit_inputs(quantity, units=units)
     # What is no integral over u is known for Gaussian scores, and what goes by the rank of every
     # weight only where all have one law.
     gaussian = not any(isinstance(step, Scores) for step in row.steps)
-    exact, limit = engine.has_law(row.function, quantity), quantity.has_limit
+    exact = engine.has_law(row.function, quantity)
     if of.rank_law is not None:
         exact &= gaussian and (length is None or identical_tokens(row, length, units=True))
     elif of.integral is None:
         exact &= gaussian
-    if inputs.ranks:
-        alike = length is None or identical_tokens(row, length, units=False)
-        limit = limit and gaussian and alike and not units
     there = quantity.needs is None or given.of(quantity.needs).any()
     return Capabilities(
         exact=exact,
         sampled=True,
         missing=None if there else quantity.needs,
-        limit=limit,
-        limit_needs_length=inputs.length or not same,
+        limit=quantity.has_limit,
+        limit_needs_length=limit_needs_length(quantity, units=units) or not same,
         sampling_needs_length=not (is_S and same),
     )

@@ -92,14 +92,14 @@ def test_values_are_those_of_the_instruments(y):
         assert known is None or float(known[0]) == pytest.approx(wanted, rel=1e-9)
         (sketch,) = previewed_limit(spec, "", np.zeros(1))
         assert float(sketch) == pytest.approx(wanted, rel=0.02)
-    assert asked or y == "support"  # which is sampled
+    assert asked or y.partition(":")[0] in ("support", "keys_for_mass")  # which are sampled
 
 
 @pytest.mark.parametrize("kernel", ["relu2", "exp"])
-@pytest.mark.parametrize("y", ["entropy", "gini", "top_k_mass:9", "keys_for_mass:0.8"])
+@pytest.mark.parametrize("y", ["entropy", "power_sum:3"])
 def test_a_first_look_at_a_quantity_is_close_to_its_limit(kernel, y):
     (spec,) = start(kernel, y=y, beta=-0.5).specs()
-    gamma, rtol = np.array([0.4, 1.0]), 1e-2 if y.startswith("top") else 3e-3
+    gamma, rtol = np.array([0.4, 1.0]), 3e-3
     wanted = [limit_at_point(spec.at("gamma", each)).value for each in gamma.tolist()]
     np.testing.assert_allclose(previewed_limit(spec, "gamma", gamma), wanted, rtol=rtol)
     assert abs(wanted[0] / wanted[1] - 1) > 2 * rtol  # no other curve would do

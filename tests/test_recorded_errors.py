@@ -106,7 +106,7 @@ def test_every_route_has_a_member():
     assert not missing(needed, list(members()))
     assert len(needed) >= 120
     assert set(WITHOUT) <= set(routes())
-    assert missing(needed, [m for m in members() if m != "limit: gini"]) == ["limit: gini"]
+    assert missing(needed, [m for m in members() if m != "limit: entropy"]) == ["limit: entropy"]
 
 
 def test_no_cell_is_worse_than_recorded():

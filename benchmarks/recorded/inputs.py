@@ -29,10 +29,7 @@ OTHERS = (
 RANKS = ("max_weight", "gini", "top_k_mass:2")
 THRESHOLD_MAPS = ("sparsemax", "entmax1.5", "entmax:1.25")
 OF_THRESHOLD_MAPS = ("S", "n_eff", "participation", "max_weight", "support")
-OF_SOFTMAX = (
-    *("n_eff", "participation", "entropy", "gini", "hoyer", "power_sum:3"),
-    *("top_k_mass:8", "keys_for_mass:0.5"),
-)
+OF_SOFTMAX = (*("n_eff", "participation", "entropy", "hoyer", "power_sum:3"),)
 OF_TOP_K = ("S", "n_eff", "participation", "entropy", "power_sum:3")
 OF_DECAYED = ("S", "n_eff", "participation")
 # Quantities of a key with a fixed score, and the step that names it

@@ -132,10 +132,6 @@ def _phi(x: Any) -> Any:
     return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
 
 
-def _quantile(p: Any) -> Any:
-    return mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)
-
-
 def of_softmax(of: str, gamma: float, length: int) -> Any:
     """Return the limit of a quantity of long rows of e^s, s ~ N(β, γ²): Gaussian integrals."""
     name, _, number = of.partition(":")
@@ -148,17 +144,11 @@ def of_softmax(of: str, gamma: float, length: int) -> Any:
             return mpmath.exp(g * g) / n
         if name == "entropy":
             return mpmath.log(n) - g * g / 2
-        if name == "gini":
-            return mpmath.erf(g / 2)
         if name == "hoyer":  # (√n − √n S)/(√n − 1)
             return -mpmath.expm1(-g * g / 2) / (1 - 1 / mpmath.sqrt(n))
-        if name == "power_sum":
-            (a,) = own
-            return n ** (1 - a) * mpmath.exp((a * a - a) * g * g / 2)
-        if name == "top_k_mass":
-            return _phi(g + _quantile(own[0] / n))
-        assert name == "keys_for_mass"
-        return n * _phi(_quantile(own[0]) - g)
+        assert name == "power_sum"
+        (a,) = own
+        return n ** (1 - a) * mpmath.exp((a * a - a) * g * g / 2)
 
 
 def of_one_fixed(of: str, gamma: float, length: int, place: float) -> Any:

@@ -4,11 +4,10 @@ Against γ: the same rows by six measures of focus
 
 The same rows of softmax weights. Left, as numbers of tokens: e to the mean Shannon entropy, n_eff =
 E 1/Σp², and 1/E Σp², which is not the same. Right: the Gini coefficient, and the mass of the 8
-largest weights and of the largest one. Solid: the exact law. Dashed: the limit of long rows, which
-is good up to about γ = 1.8, half of √(2 ln n). In the left chart it falls below one token at γ =
-2.5 for the two lower curves, which share it, and at 3.5 for the entropy. The largest weight has
-none. Points: Monte Carlo with whole rows, the same rows for all measures; their 95 % error bars are
-smaller than the markers.
+largest weights and of the largest one. Solid: the exact law. Dashed, at the left: the limit of
+long rows, which is good up to about γ = 1.8, half of √(2 ln n). It falls below one token at γ = 2.5
+for the two lower curves, which share it, and at 3.5 for the entropy. Points: Monte Carlo with whole
+rows, the same rows for all measures; their 95 % error bars are smaller than the markers.
 
 Alt text: Two line charts against the spread of scores from 0 to 6. Left, logarithmic: number of
 tokens, from 512 down to about 3 by the entropy and 2 by the mean sum of squares. Dashed limits
@@ -69,8 +68,8 @@ TOKENS = {
     "1/E Σp²": Measure("participation", power=-1),
 }
 SHARES = {
-    "Gini": Measure("gini"),
-    f"{KEYS} largest": Measure(f"top_k_mass:{KEYS}"),
+    "Gini": Measure("gini", limit=False),
+    f"{KEYS} largest": Measure(f"top_k_mass:{KEYS}", limit=False),
     "largest": Measure("max_weight", limit=False),
 }
 

@@ -10,7 +10,6 @@ proven error bound. How a number passes through the modules:
        |            └──> moments ┴─> panels      E|f|^p; the axis cut where f is proven smooth
        |                    ^           ^
        ├─────> long_rows ─> scores ─> score_laws      rows of tokens; any law of the scores
-       |            └─────> lorenz               what goes by the rank of weights
        |
        └─────> map_limits                        differential, forgetting, performer
 

@@ -1,7 +1,7 @@
 """The limits of long rows: what a quantity is where every sum over tokens averages itself.
 
-Sums Σ|a|^p come from the quadrature of the moments of one score, the entropy from the slope of
-ln Σ|a|^p in p, and what goes by the rank of weights from the law of one weight (`lorenz`).
+Sums Σ|a|^p come from the quadrature of the moments of one score, and the entropy from the slope of
+ln Σ|a|^p in p. What goes by the rank of weights has no limit here: rows of n have it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
-from sparsity.limit.lorenz import Lorenz
 from sparsity.limit.scores import log_moments
 from sparsity.quantities import Quantity
 from sparsity.rows import classes
@@ -190,45 +189,16 @@ class TokenSums:
         bound = share * (error + 8 * EPS * (abs(total) + abs(found[0])))
         return share * (total - found[0]), bound
 
-    @functools.cached_property
-    def _lorenz(self) -> Lorenz:
-        kernel, beta, gamma, scores = self.given.classes[0]
-        if not self.alike or scores is not None or gamma == 0 or len(self.given.count) > 1:
-            fix = "its limit is known only for rows of one law of Gaussian scores"
-            raise InputError("of", self.quantity.name, fix)
-        return Lorenz(kernel, beta, gamma)
-
-    def gini(self) -> tuple[float, float]:
-        return self._lorenz.gini()
-
-    def top(self, share: float) -> tuple[float, float]:
-        return self._lorenz.top(share)
-
-    def keys(self, share: float) -> tuple[float, float]:
-        return self._lorenz.keys(share)
-
-
-class LimitInputs(NamedTuple):
-    """What the limit of a quantity is made of, besides ratios of sums over tokens.
-
-    Args:
-        length: whether it depends on the length of the row.
-        ranks: whether it goes by the ranks of the weights, known where all have one Gaussian law.
-    """
-
-    length: bool
-    ranks: bool
-
 
 class _Recorder:
     """Row sums that note what a limit asks of them, where no row is at hand and nothing is summed.
 
     A quantity says what its limit is by one function of `quantities.LongRows`. Called with this it
-    also says what it needs, so that it need not be written down a second time.
+    also says whether it needs the length, so that it need not be written down a second time.
     """
 
     def __init__(self, units: bool) -> None:
-        self.units, self.length, self.ranks = units, False, False
+        self.units, self.length = units, False
 
     @property
     def n(self) -> float:
@@ -245,24 +215,14 @@ class _Recorder:
         self.length = True
         return 1.0, 0.0
 
-    def gini(self) -> tuple[float, float]:
-        self.ranks = True
-        return 1.0, 0.0
 
-    def top(self, share: float) -> tuple[float, float]:
-        return self.gini()
-
-    def keys(self, share: float) -> tuple[float, float]:
-        return self.gini()
-
-
-def limit_inputs(quantity: Quantity, *, units: bool) -> LimitInputs:
-    """Return what the limit of a quantity is made of, in rows with sink logits (`units`) or not."""
+def limit_needs_length(quantity: Quantity, *, units: bool) -> bool:
+    """Return whether a quantity's limit depends on n, in rows with sink logits (`units`) or not."""
     of = quantity if quantity.linear is None else quantity.linear.of
     rows = _Recorder(units)
     if of.limit is not None:
         of.limit(rows)
-    return LimitInputs(rows.length, rows.ranks)
+    return rows.length
 
 
 def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -51,38 +50,11 @@ class Sketch:
         log = sum(power * (self._moment(order) + np.log(self.n)) for order, power in powers)
         return np.exp(log + count * np.log(self.n)), 0.0
 
-    @functools.cached_property
-    def _mass(self) -> np.ndarray:
-        """The share of each node in the mass."""
-        log = self._log_f + self._log_p
-        return np.exp(log - _log_sum(log)[:, None])
-
     def entropy(self) -> tuple[Any, float]:
-        log = np.where(self._mass > 0, self._log_f, 0.0)
-        return np.log(self.n) + self._moment(1.0) - (self._mass * log).sum(axis=-1), 0.0
-
-    @functools.cached_property
-    def _lorenz(self) -> tuple[np.ndarray, np.ndarray]:
-        """Shares of the keys, the largest first, and of the mass that they hold."""
-        order = np.argsort(-self._log_f, axis=-1)
-        keys = np.exp(self._log_p)[order].cumsum(axis=-1)
-        mass = np.take_along_axis(self._mass, order, axis=-1).cumsum(axis=-1)
-        none = np.zeros((len(keys), 1))
-        return np.hstack([none, keys]), np.hstack([none, mass])
-
-    def gini(self) -> tuple[Any, float]:
-        return 2 * np.trapezoid(self._lorenz[1], self._lorenz[0], axis=-1) - 1, 0.0
-
-    def _read(self, share: Any, given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return where the Lorenz curves lie, from one side or the other."""
-        shares = np.broadcast_to(share, len(given))
-        return np.array([np.interp(*row) for row in zip(shares, given, wanted, strict=True)])
-
-    def top(self, share: Any) -> tuple[Any, float]:
-        return self._read(share, *self._lorenz), 0.0
-
-    def keys(self, share: Any) -> tuple[Any, float]:
-        return self._read(share, *self._lorenz[::-1]), 0.0
+        log = self._log_f + self._log_p
+        mass = np.exp(log - _log_sum(log)[:, None])  # the share of each node
+        log = np.where(mass > 0, self._log_f, 0.0)
+        return np.log(self.n) + self._moment(1.0) - (mass * log).sum(axis=-1), 0.0
 
 
 def preview(

@@ -173,18 +173,6 @@ class LongRows(Protocol):
         """Return −Σ p ln p of p = |a| over all mass."""
         ...
 
-    def gini(self) -> tuple[float, float]:
-        """Return E|a − a′|/(2 E|a|) of two independent weights."""
-        ...
-
-    def top(self, share: float) -> tuple[float, float]:
-        """Return the share of the mass that a share of the keys holds, the largest first."""
-        ...
-
-    def keys(self, share: float) -> tuple[float, float]:
-        """Return the share of the keys, the largest first, that holds a share of the mass."""
-        ...
-
 
 @dataclass(frozen=True)
 class Linear:

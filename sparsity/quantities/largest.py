@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.quantities.base import Family, LongRows, Quantity, RankLaw, RowSums
+from sparsity.quantities.base import Family, Quantity, RankLaw, RowSums
 
 
 def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
@@ -71,7 +71,6 @@ def _top_k_mass(name: str, number: float) -> Quantity:
         of=of,
         units=True,
         whole=True,
-        limit=lambda rows: rows.top(np.minimum(k / rows.n, 1.0)),
         rank_law=largest(k),
     )
 
@@ -101,10 +100,6 @@ max_weight = Quantity(
 
 
 def _keys_for_mass(name: str, share: float) -> Quantity:
-    def limit(rows: LongRows) -> tuple[float, float]:
-        keys, error = rows.keys(share)
-        return rows.n * keys, rows.n * error
-
     def of(row: RowSums) -> Any:
         xp = row.weights.__array_namespace__()
         held = xp.flip(metric.ascending(row.weights), axis=-1).cumsum(-1)
@@ -118,7 +113,6 @@ def _keys_for_mass(name: str, share: float) -> Quantity:
         unit="tokens",
         of=of,
         whole=True,
-        limit=limit,
     )
 
 
@@ -141,7 +135,6 @@ gini = Quantity(
     unit="1",
     of=lambda row: metric.gini(row.weights),
     whole=True,
-    limit=lambda rows: rows.gini(),
     # Σ_jk |a_j − a_k|/2 = ∫ N(a)(n − N(a)) da, and E N(n − N)/n = (n − 1)q(1 − q)
     rank_law=RankLaw(
         mean=lambda n, log_rest: (1 - n) * np.expm1(log_rest) * np.exp(log_rest),
