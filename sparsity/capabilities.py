@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sparsity import quantities
 from sparsity.exact_law import engine, maps
-from sparsity.kernels import Kernel, Law, RowMap, exp
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.limit import map_limits
 from sparsity.limit.long_rows import limit_needs_length
 from sparsity.quantities import Quantity
@@ -88,12 +88,9 @@ def capabilities(
             shares_nodes=quantity.integral is not None and quantity.needs is None,
         )
     if not all(getattr(step, "normal", True) for step in steps):
-        # Scores that are known by their moments alone are no tokens of a known law: only the second
-        # law of n_eff takes moments, and only from CoCA itself are such scores drawn.
-        alone = len(steps) == 1
-        has_law = alone and kernel is exp and quantity is quantities.n_eff
+        # Scores that are not normal are no tokens of a known law: they are drawn from CoCA itself.
         return Capabilities(
-            exact=has_law, sampled=alone, missing=quantity.needs, sampling_needs_length=True
+            exact=False, sampled=len(steps) == 1, missing=quantity.needs, sampling_needs_length=True
         )
     return _of_steps(row, quantity, length)
 

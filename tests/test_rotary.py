@@ -1,6 +1,7 @@
 """RoPE and CoCA: rotation, scores, row laws, sampling and claims; planted errors are rejected."""
 
 import functools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
+from second_law import n_eff_of_normal_tokens
 
 from sparsity import Coca, InputError, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger import coca_context, coca_forms, coca_positions
 from sparsity.claims_ledger.coca_forms import CocaRoutes
 from sparsity.crosscheck.reference_grid import ROTARY_CELLS
-from sparsity.exact_law import mellin
-from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.figures.rotary import collinear_mean
 from sparsity.rows import rope_planes, rotated_scores
 from sparsity.rows.steps.rope_and_coca import rectified_moments
@@ -261,16 +261,7 @@ def test_cells_cover_every_form_kernel_and_pairing():
     assert len(ropes) + len(cocas) == len(ROTARY_CELLS)
     assert {cell.kernel.name for cell in ROTARY_CELLS} == {"exp", "relu2", "identity"}
     assert {x.pairing for x in ropes} == set(PAIRINGS)
-    assert {x.normal for x in cocas if x.slack_at is None} == {True, False}
     assert any(x.slack_at is not None for x in cocas)
-
-
-def test_a_normal_score_would_not_do_for_rectified_t():
-    law = Coca(np.sqrt(4) * vectors(8) / np.linalg.norm(vectors(8)), 0.25, 0.15, "half")
-    assert not law.normal
-    distance = np.arange(16)
-    normal, _ = n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
-    assert abs(float(n_eff(law, 16).value / normal) - 1) > 1e-3
 
 
 def test_rectified_moments():
@@ -281,79 +272,39 @@ def test_rectified_moments():
         assert rectified_moments(center, spread) == pytest.approx((m1, m2 - m1**2), rel=1e-9)
 
 
-def test_moment_generating_function_of_coca():
-    q = vectors(4, seed=1)
-    law, distance = Coca(q, 0.2, 0.5), np.array([0, 3])
-    for p in (1.0, -3.0, 0.5 + 2.0j, -0.5 + 7.0j):
-        found = np.exp(law.log_mgf(distance, np.array([p])))[:, 0]
-        for m, value in zip(distance, found, strict=True):
-            product = 1.0
-            for c in law.coefficients(m):
-                tau = 0.2 + 0.5 * np.linspace(-9, 9, 40001)
-                weight = np.exp(-(np.linspace(-9, 9, 40001) ** 2) / 2)
-                above = np.where(tau > 0, np.exp(p * c * np.maximum(tau, 0)), 1.0) * weight
-                product = product * above.sum() / weight.sum()
-            assert abs(value / product - 1) < 1e-6
+# The exact law of tokens that all differ
 
 
-# The exact law through the moment generating function
+@pytest.mark.parametrize(
+    "step",
+    [
+        Rope(vectors(16, seed=1), vectors(16, seed=2), 0.3),
+        Coca(vectors(16, seed=3), 0.1, 0.01),
+        Coca(vectors(64, seed=4), 4.0, 0.01),  # means of the scores spread over 400
+        Coca(vectors(32, seed=5), 2.0, 0.1, slack_at=700),
+    ],
+    ids=["RoPE", "CoCA", "CoCA, far apart", "CoCA, slack form"],
+)
+def test_the_law_of_different_tokens_by_sums_over_scores(step):
+    for n in (2, 60):
+        distance = np.arange(n)
+        found = n_eff(step, n)
+        other = n_eff_of_normal_tokens(step.beta(distance), step.gamma(distance))
+        assert abs(float(found.value) / other - 1) < float(found.error_bound) + 1e-11
+        wrong = n_eff_of_normal_tokens(step.beta(distance), 1.01 * step.gamma(distance))
+        assert abs(float(found.value) / wrong - 1) > 1e-9
 
 
-def gaussian(beta, gamma):
-    return lambda j, p: beta[j][:, None] * p + (gamma[j][:, None] * p) ** 2 / 2
-
-
-@pytest.mark.parametrize("gamma", [0.05, 0.5, 2.0, 6.0])
-def test_mellin_gives_the_law_of_equal_tokens(gamma):
-    lengths = [1, 2, 16, 500]
-    log_mgf = gaussian(np.full(500, 3.0), np.full(500, gamma))
-    found, bound = mellin.n_eff_of_prefixes(log_mgf, lengths)
-    law = exact("exp", length=lengths, gamma=gamma)
-    np.testing.assert_allclose(found, law.value, rtol=1e-11)
-    assert bound.max() < 1e-6
-    assert found[0] == 1
-
-
-def test_mellin_and_the_general_law_agree_and_a_wrong_one_would_be_seen():
-    rope = Rope(vectors(16, seed=1), vectors(16, seed=2), 0.3)
-    distance = np.arange(300)
-    log_mgf = gaussian(rope.beta(distance), rope.gamma(distance))
-    lengths = [3, 40, 300]
-    general = n_eff(rope, lengths)
-    each, _ = mellin.n_eff_of_prefixes(log_mgf, lengths)
-    merged, _ = n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
-    np.testing.assert_allclose(each, general.value, rtol=1e-9)
-    np.testing.assert_allclose(merged, each, rtol=1e-9)
-    wrong = n_eff(replace(rope, spread=0.3001), lengths).value
-    assert np.all(np.abs(wrong / each - 1) > 1e-6)
-
-
-def test_merged_tokens_with_spreads_of_their_own():
-    rng = np.random.default_rng(0)
-    beta, gamma = 2 * rng.standard_normal(400), rng.uniform(0.6, 1.1, 400)
-    each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma), [5, 400])
-    merged, _ = n_eff_of_normal_prefixes(beta, gamma, [5, 400])
-    np.testing.assert_allclose(merged, each, rtol=1e-9)
-    wide, _ = n_eff_of_normal_prefixes(beta, gamma * np.linspace(1, 4, 400), [5, 400])
-    each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma * np.linspace(1, 4, 400)), [5, 400])
-    np.testing.assert_allclose(wide, each, rtol=1e-9)
-
-
-def test_prefixes_in_any_order_and_shape():
-    log_mgf = gaussian(vectors(50), np.full(50, 0.8))
-    found, _ = mellin.n_eff_of_prefixes(log_mgf, [[50, 1], [7, 50]])
-    assert found.shape == (2, 2)
-    assert found[0, 0] == found[1, 1]
-    one, _ = mellin.n_eff_of_prefixes(log_mgf, 7)
-    assert float(one) == pytest.approx(found[1, 0], rel=1e-11)
-
-
-def test_against_numpy_rows_from_nothing():
+def test_rows_of_coca_that_is_cut_at_zero_are_sampled():
     q, t = vectors(1, 6, seed=8), np.maximum(vectors(4000, 12, 3, seed=9), 0) * 0.4
     s = rotated_scores.coca_scores(q, t, m=[11], n=11 - np.arange(12))[:, 0]
     drawn = metric.n_eff(np.exp(s))
-    law = n_eff(Coca(q[0], 0.0, 0.4), 12)
-    assert drawn.mean() == pytest.approx(float(law.value), abs=4 * drawn.std() / np.sqrt(4000))
+    row = Row("exp", steps=(Coca(q[0], 0.0, 0.4),))
+    rows = sample_rows(row, 12, Sampling(rel_error=2e-3, seed=3, dtype=np.float32))
+    error = math.hypot(drawn.std() / np.sqrt(4000), rows.stderr)
+    assert abs(drawn.mean() - rows.value) < 4 * error
+    with pytest.raises(InputError, match="must be >= 8·spread; else only estimate"):
+        exact(row, length=12)
 
 
 def test_rope_as_a_step_beside_others():
@@ -437,7 +388,6 @@ def test_slack_positions_stay_within_the_row():
         (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=2.5), "slack_at"),  # type: ignore[arg-type]
         (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=-1), "slack_at"),
         (lambda: n_eff(Coca(vectors(8), 9.0, 1.0, slack_at=3), 7), "slack_at"),
-        (lambda: n_eff(Coca(vectors(8), 0.0, 1.0, slack_at=3), 7), "slack_at"),
         (lambda: rotated_scores.rope_scores([[1, 2], [3]], [[1, 2]]), "query"),
         (lambda: rotated_scores.rope_scores(vectors(3, 4), [["a", "b"]]), "key"),
         (lambda: rotated_scores.rope_scores(vectors(3, 4), vectors(4)), "key"),
@@ -449,8 +399,7 @@ def test_slack_positions_stay_within_the_row():
         (lambda: Coca(vectors(8), -9.0, 1.0), "center"),
         (lambda: Coca(vectors(8), 0.0, -1.0), "spread"),
         (lambda: n_eff(Coca(vectors(8), 0.0, 1.0), 8, "relu2"), "center"),
-        (lambda: n_eff(Coca(vectors(8), 0.0, 1.0), 2.5), "length"),
-        (lambda: mellin.n_eff_of_prefixes(gaussian(np.zeros(9), np.full(9, 70.0)), 9), "log_mgf"),
+        (lambda: n_eff(Coca(vectors(8), 9.0, 1.0), 2.5), "length"),
     ],
 )
 def test_bad_input(call, argument):

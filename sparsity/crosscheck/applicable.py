@@ -13,11 +13,10 @@ from typing import Any
 
 from sparsity import quantities
 from sparsity.capabilities import capabilities
-from sparsity.crosscheck import stein
 from sparsity.crosscheck.cells import Question
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.exact_law import maps
-from sparsity.kernels import Law, RowMap, exp
+from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit import map_limits
 from sparsity.limit.long_rows import log_sums
@@ -99,20 +98,12 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         return found
     if n is None:
         return found
-    try:  # for scores that the second law of n_eff is for
-        tokens = row.tokens(n)
-    except InputError:  # scores that are known by their moments only, or none: each cell says so
-        tokens = None
     for quantity in quantities.ALL:
         if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
             continue  # a linear image of another quantity, whose own cell checks both
         # Laws that refuse this row stay candidates, to be left out with their own reason.
         if quantity.has_law and capabilities(row, quantity, n).missing is None:
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
-    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
-        found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
-    if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MAX_GAMMA:
-        found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
     return found
 
 

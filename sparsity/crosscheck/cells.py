@@ -12,15 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import sympy
 
-from sparsity import derivation, quantities
-from sparsity.crosscheck import stein
-from sparsity.errors import InputError
-from sparsity.exact_law import engine
+from sparsity import derivation
 from sparsity.exact_law.exact import exact
-from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
 from sparsity.kernels.queries import named as named_query
 from sparsity.limit import quadrature
@@ -35,7 +30,6 @@ from sparsity.sampling.row_sampling import draw_rows
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
 _DIGITS = 30  # of a derived formula
 _ROW_SAMPLERS = ("whole rows", "pooled rows")
-_MAX_TOKENS_OF_PREFIXES = 2**16  # tokens of a row that is held against `normal_prefixes`
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}
@@ -168,36 +162,6 @@ def _exact(cell: Question) -> Value:
     return float(found.log_value), float(found.error_bound)
 
 
-def _integral(cell: Question) -> Value:
-    quantity = quantities.named(cell.quantity)
-    value, _, error = engine.law(cell.row, quantity, cell.length)
-    return float(np.log(value)), float(error)
-
-
-def _mellin(cell: Question) -> Value:
-    """Return n_eff of softmax by the second exact law: of scores, or of their moments."""
-    n = int(cell.length or 0)
-    if n > _MAX_TOKENS_OF_PREFIXES:
-        raise InputError(
-            "length", n, f"the second exact law takes at most {_MAX_TOKENS_OF_PREFIXES} tokens"
-        )
-    beta, gamma, w = cell.row.positions(n)
-    seen = w > 0
-    if not seen.any() or not (gamma[seen] > 0).all():
-        raise InputError(
-            "row", cell.row, "has fixed scores, which the second exact law does not cover"
-        )
-    beta, gamma = beta[seen] + np.log(w[seen]), gamma[seen]
-    value, error = n_eff_of_normal_prefixes(beta, gamma, int(seen.sum()))
-    return float(np.log(value)), float(error)
-
-
-def _stein(cell: Question) -> Value:
-    """Return the entropy of softmax rows from participation ratios."""
-    value, error = stein.entropy(float(cell.row.gamma), int(cell.length or 1))
-    return (math.log(value), error / value) if value > error else (-math.inf, math.inf)
-
-
 def _features(cell: Question, sampling: Sampling) -> Estimate:
     own: Any = cell.row.params
     query = named_query(own["query"]).vector(own["dim"])
@@ -212,9 +176,6 @@ THEORIES: dict[str, Callable[[Question], Value]] = {
     "derivation": _derived,
     "product of limits": _product,
     "exact law": _exact,
-    "integral over u": _integral,
-    "second exact law": _mellin,
-    "Stein's identity": _stein,
 }
 
 SAMPLERS: dict[str, Callable[[Question, Sampling], Estimate]] = {

@@ -9,10 +9,9 @@ passes through:
            │          ├─ token_sums: of all tokens of a row ── token_pieces, shifted_sums
            │          ├─ ranked: what goes by rank
            │          └─ sink_chance: the chance that sinks take a share
-           ├─ maps ───┬─ sparsemax, entmax ── threshold_maps ── gaussian_tail
-           │          ├─ sparsemax_n_eff, entmax_n_eff: one integral more
-           │          └─ top_k, router
-           └─ mellin: n_eff by moment generating functions ── normal_prefixes
+           └─ maps ───┬─ sparsemax, entmax ── threshold_maps ── gaussian_tail
+                      ├─ sparsemax_n_eff, entmax_n_eff: one integral more
+                      └─ top_k, router
     rules: the rules of integration that all of these share, and the work that is refused
     regimes: what softmax rows do, by the exact law and its leading orders
 """

@@ -26,7 +26,14 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity, RankLaw
 from sparsity.quantities.base import within
-from sparsity.rows.classes import classed, identical_tokens, reduced, refuse_without, rescaled
+from sparsity.rows.classes import (
+    TokenClasses,
+    classed,
+    identical_tokens,
+    reduced,
+    refuse_without,
+    rescaled,
+)
 from sparsity.rows.row import Row
 
 STEP_OF_IDENTICAL = 0.16  # of u where all tokens are alike, and nothing is interpolated
@@ -79,10 +86,10 @@ def _p_nonzero(one: Laplace) -> np.ndarray:
 
 
 def _of_different_tokens(
-    row: Row, integral: Integral, n: int, longest: float
+    given: TokenClasses, integral: Integral, longest: float
 ) -> tuple[float, float, float]:
-    """Return (value, P(row ≠ 0), relative error bound) of a row of n whose tokens may differ."""
-    given = rescaled(classed(row, n), integral.units)
+    """Return (value, P(row ≠ 0), relative error bound) of a row whose tokens may differ."""
+    n, given = given.n, rescaled(given, integral.units)
     ends = integral.ends(n, float(given.token.sum()), not given.token.all())
     order, power = integral.moments, integral.power
     if ends[0] == ends[1]:  # a token that has all the weight there is, whatever it is
@@ -211,7 +218,8 @@ def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray
             own = family(kernel, beta, gamma, scores, integral.power)
             one = Laplace(own, [beta], [gamma], (0.0, *integral.moments))
             return [column[0] for column in _of_identical_tokens(one, integral, n)]
-        rows = [_of_different_tokens(row, integral, int(m), longest) for m in n]
+        classes = (first if m == longest else classed(row, int(m)) for m in n.tolist())
+        rows = [_of_different_tokens(given, integral, longest) for given in classes]
         return [np.array(column) for column in zip(*rows, strict=True)]
 
 

@@ -10,14 +10,12 @@ from sparsity import quantities
 from sparsity.arguments import Numbers
 from sparsity.errors import InputError, check_resolved
 from sparsity.exact_law import engine, maps
-from sparsity.kernels import Kernel, Law, RowMap, exp
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Exact
 from sparsity.rows.row import Row, RowLike, row_of
-from sparsity.rows.steps import Coca
-from sparsity.rows.tokens import every
 
 Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 
@@ -32,30 +30,6 @@ def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     of_S, of_n = POWERS_OF_S_AND_N[quantity.name]
     value = np.exp(of_S * found.log_S) * n**of_n
     return value, np.ones(n.shape), abs(of_S) * np.asarray(found.error_bound)
-
-
-def _of_moments(row: Row, n: np.ndarray) -> Columns:
-    """Return n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
-    from sparsity.exact_law.mellin import TooWide, n_eff_of_prefixes
-    from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
-
-    step: Any = row.steps[0]
-    if step.scaling is not None and step.scaling.by_length and np.size(n) > 1:
-        # A scale that depends on n gives the first tokens of every length another law: rows are no
-        # prefixes of one another, and each length is summed by itself.
-        each = [_of_moments(row, np.array(one)) for one in np.ravel(n).tolist()]
-        value, p_row, bound = (np.reshape(x, np.shape(n)) for x in zip(*each, strict=True))
-        return value, p_row, bound
-    distance = every(int(np.max(n, initial=1.0)))
-    try:
-        if step.normal:
-            beta, gamma = step.beta(distance), step.gamma(distance)
-            value, bound = n_eff_of_normal_prefixes(beta, gamma, n)
-        else:
-            value, bound = n_eff_of_prefixes(step.log_mgf, n)
-    except TooWide as error:
-        raise step.refusal(error) from None
-    return value, np.ones(n.shape), bound
 
 
 def _resolved(
@@ -100,13 +74,6 @@ def exact(
         columns, method = maps.law(row, quantity, n), "exact law"
     elif row.kernel.law is Law.POSITION:
         columns, method = _of_positions(row, quantity, n), "closed form"
-    elif (
-        len(row.steps) == 1
-        and isinstance(row.steps[0], Coca)
-        and quantity is quantities.n_eff
-        and row.kernel is exp
-    ):
-        columns, method = _of_moments(row, n), "moment generating function"
     else:
         columns, method = engine.law(row, quantity, length), "exact law"
     return _resolved(quantity, columns, method, n)

@@ -40,9 +40,9 @@ def spread_weights_on_grid(
     for start in range(0, len(shift), 2**16):  # by blocks: a share for each of the taps is held
         part = slice(start, start + 2**16)
         share = lagrange_weights(taps // 2 - 1 + shift[part] / step - steps[part], nodes)
-        where = (steps[part] - first)[:, None] + nodes
+        where = ((steps[part] - first)[:, None] + nodes).ravel()
         for channel, weight in zip(total, weights[:, part], strict=True):
-            np.add.at(channel, where, share * weight[:, None])
+            channel += np.bincount(where, (share * weight[:, None]).ravel(), len(channel))
     return first - taps // 2 + 1, total
 
 

@@ -344,7 +344,25 @@ def _refuse_growing(goal: Moments) -> None:
             goal._refuse_endless(p)
 
 
+def _cut(axis: Axis, powers: tuple[float, ...]) -> Moments:
+    """Return the goal of some moments, reached."""
+    goal = Moments(axis, powers)
+    _refuse_growing(goal)
+    cut(axis, goal)
+    return goal
+
+
 @np.errstate(all="ignore")  # overflow shows as a bound of infinity, and is refused
+def panels_with_mass(axis: Axis, powers: tuple[float, ...]) -> Panels:
+    """Return the panels that carry the mass of ∫|f|^p over an axis, each of them smooth.
+
+    Raises:
+        InputError: as in `log_moments`.
+    """
+    return Panels.joined(_cut(axis, powers).kept)
+
+
+@np.errstate(all="ignore")
 def log_moments(axis: Axis, powers: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return the log of ∫|f|^p over an axis, density relative to its peak, and its error bounds.
 
@@ -359,7 +377,4 @@ def log_moments(axis: Axis, powers: tuple[float, ...]) -> tuple[np.ndarray, np.n
         InputError: a moment that is infinite, an f that is not a finite real number where keys
             fall, or one that needs more pieces than there is room for.
     """
-    goal = Moments(axis, powers)
-    _refuse_growing(goal)
-    cut(axis, goal)
-    return goal.totals()
+    return _cut(axis, powers).totals()

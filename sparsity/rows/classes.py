@@ -95,7 +95,7 @@ def classed(row: Row, length: Any) -> TokenClasses:
     pairs, member = np.stack([beta, gamma], axis=1), np.zeros(1, dtype=int)
     if len(pairs) > 1:
         pairs, member = np.unique(pairs, axis=0, return_inverse=True)
-    classes = [(kernel, float(b), float(g), tokens.scores if g else None) for b, g in pairs]
+    classes = [(kernel, b, g, tokens.scores if g else None) for b, g in pairs.tolist()]
     # The weight e^b of a sink logit is that of softmax at a fixed score, whatever the kernel is.
     units = np.array(tokens.units)
     if len(units):

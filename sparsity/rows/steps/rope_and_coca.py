@@ -17,7 +17,7 @@ from sparsity.rows.rope_planes import BASE, angles, planes, split
 from sparsity.rows.rope_scaling import RopeScaling
 from sparsity.rows.rotated_scores import slack_coefficients
 from sparsity.rows.tokens import Tokens, every
-from sparsity.special import log_ndtr, ndtr, wofz
+from sparsity.special import ndtr
 
 NORMAL = 8.0  # spreads from zero at which a normal number is never negative: P < 1e−15
 
@@ -124,7 +124,7 @@ class RotaryStep:
             InputError: scores that are not normal.
         """
         if not self.normal:
-            fix = f"must be >= {NORMAL:g}·spread, or Coca the only step of a row of exp"
+            fix = f"must be >= {NORMAL:g}·spread; else only estimate takes it, as the only step"
             raise InputError("center", getattr(self, "center", None), fix)
         own_beta, own_gamma = (f(tokens.distance, length) for f in (self.beta, self.gamma))
         beta = np.where(tokens.sink, tokens.beta, tokens.beta + own_beta)
@@ -184,10 +184,6 @@ class Rope(RotaryStep):
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))
 
 
-# Of t = max(τ, 0), τ ~ N(center, spread²):
-_FAR = 30.0  # spreads from zero at which t is normal and e^(−z²/2) nearly no number
-
-
 def rectified_moments(center: float, spread: float) -> tuple[float, float]:
     """Return the mean and the variance of t = max(τ, 0), τ ~ N(center, spread²)."""
     z = center / spread
@@ -201,28 +197,13 @@ def rectified_moments(center: float, spread: float) -> tuple[float, float]:
     return spread * mean, spread**2 * ((z * z + 1) * ndtr(z) + z * density - mean**2)
 
 
-def log_exp_mean(z: float, x: np.ndarray) -> np.ndarray:
-    """Return the logarithm of E e^(xt/spread) of that t, z = center/spread, x real or complex.
-
-    E e^(xt/spread) = Φ(−z) + e^(−z²/2) · e^(w²/2) Φ(w), w = z + x.
-    """
-    if z > _FAR:  # t is cut with a chance of e^(−450): its transform is the normal one
-        return x * (z + x / 2)
-    w = z + x
-    if np.iscomplexobj(w):
-        faddeeva = wofz(-1j * w / np.sqrt(2)) / 2  # e^(w²/2) Φ(w)
-        return np.log(ndtr(-z) + np.exp(-z * z / 2) * faddeeva)
-    return np.logaddexp(log_ndtr(-z), (w * w - z * z) / 2 + log_ndtr(w))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Coca(RotaryStep):
     """CoCA with t_i = max(τ_i, 0), τ_i ~ N(center, spread²) independent: one for each plane.
 
     s_m = Σ_i c_i t_i with c_i = |q_i|² cos(mθ_i); in the published slack form c_i depends on the
     positions of query and key themselves. β_m and γ_m are the exact mean and standard deviation;
-    the score is normal if center ≥ 8·spread. If not, the exact law of softmax rows takes a time
-    that grows with d·n: seconds for 1000 tokens. Scores may have any mean and spreads up to 64.
+    the score is normal if center ≥ 8·spread. If not, rows have no exact law: they are sampled.
 
     Args:
         query: q, [d], d even.
@@ -292,23 +273,3 @@ class Coca(RotaryStep):
         """Return γ_m = √(Var t Σ_i c_i²)."""
         _, variance = rectified_moments(self.center, self.spread)
         return np.sqrt(variance * (self.coefficients(distance, length) ** 2).sum(axis=-1))
-
-    def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Return the logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""
-        # The factors t_i of the planes are independent, so that their logarithms add up.
-        total = np.zeros((len(distance), len(p)), np.result_type(p, np.float64))
-        for c in self.coefficients(distance).T:  # a plane at a time: memory
-            total += log_exp_mean(self.center / self.spread, self.spread * c[:, None] * p)
-        return total
-
-    def refusal(self, error: Any) -> InputError:
-        """Return the same error, of an argument of this law."""
-        if not np.isfinite(error.location):
-            shown = f"vector with entries up to {np.abs(self.query).max():.3g}"
-            return InputError("query", shown, "gives scores that overflow; reduce its norm")
-        if error.blurred:
-            fix = f"gives scores of {error.location:.3g}, beyond the digits of float64; lower it"
-            return InputError("center", self.center, f"{fix}, or make the query shorter")
-        fix = f"gives scores a standard deviation of about {error.deviation:.3g}; stay below "
-        fix = f"{fix}{error.widest:g}: lower it, or make the query shorter"
-        return InputError("spread", self.spread, fix)
