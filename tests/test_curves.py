@@ -259,7 +259,6 @@ def test_cell_seeds_differ():
         ("exp", {"gamma": []}, "gamma"),
         ("exp", {"gamma": [[1, 2], [3, 4]]}, "gamma"),
         ("exp", {"gamma": "1:2"}, "gamma"),
-        ("exp", {"gamma": [1, [2, 3]]}, "gamma"),
         ("exp", {"gamma": 1, "length": 2.5}, "length"),
         ("exp", {"gamma": 1, "length": "0:4:5"}, "length"),
         ("nonnegative", {"ratio": 1, "dim": 2, "query": "unifrom"}, "query"),
@@ -348,5 +347,5 @@ def test_a_grid_that_is_off_by_its_last_bit_draws_the_same(ulps):
     for name in ("seed_mc", "samples_mc"):
         np.testing.assert_array_equal(there[name], moved[name])
     # The same draws at another γ: far closer than two streams would be.
-    np.testing.assert_allclose(there["S_mc"], moved["S_mc"], rtol=1e-6)
-    assert float((there["stderr_mc"] / there["S_mc"]).min()) > 1e-4
+    np.testing.assert_allclose(there["S_mc"], moved["S_mc"], rtol=1e-9)
+    assert float((there["stderr_mc"] / there["S_mc"]).min()) > 1e-6

@@ -11,7 +11,7 @@ import numpy as np
 from sympy import Symbol
 
 from sparsity import reading
-from sparsity.arguments import as_float64, inexact, instance
+from sparsity.arguments import as_float64, instance
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
 
@@ -59,8 +59,8 @@ class Parameter:
             (self.admits(array), f"must be {self.domain}"),
         ]
         if self.integer:
-            same = (array == np.floor(array)) & ~inexact(value)
-            holds.insert(1, (same, f"must be a whole number {self.domain}"))
+            whole = array == np.floor(array)
+            holds.insert(1, (whole, f"must be a whole number {self.domain}"))
         for good, fix in holds:
             if not np.all(good):
                 shown = np.asarray(value)[~good].flat[0] if array.ndim else value

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import inexact, several
+from sparsity.arguments import several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
@@ -35,7 +35,7 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
             range with an end ≤ 0.
     """
     if ":" not in text:
-        values = [_number(item, text, argument, whole) for item in text.split(",")]
+        values = [_number(item, text, argument) for item in text.split(",")]
         if len(values) > _MAX_POINTS:
             raise InputError(argument, f"{text[:40]}…", f"give at most {_MAX_POINTS} values")
         return np.array(values)
@@ -47,7 +47,7 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
     if log and scale[0].strip() != "log":
         fix = f"the fourth field of a range may only be log, not {scale[0].strip()!r}"
         raise InputError(argument, text, fix)
-    low, high = (_number(end, text, argument, whole) for end in (start, stop))
+    low, high = (_number(end, text, argument) for end in (start, stop))
     count = count.strip()
     if not (count.isascii() and count.isdecimal() and 1 <= float(count) <= _MAX_POINTS):
         fix = f"the count {count!r} must be a whole number from 1 to {_MAX_POINTS}"
@@ -65,11 +65,11 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
     return np.unique(np.rint(values)) if whole else values
 
 
-def _number(field: str, text: str, argument: str, whole: bool) -> float:
+def _number(field: str, text: str, argument: str) -> float:
     """Return one number of a grid; a refusal shows all of its `text`.
 
     Raises:
-        InputError: it is empty, no number, not finite, or a whole number that float64 rounds.
+        InputError: it is empty, no number or not finite.
     """
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
@@ -81,9 +81,6 @@ def _number(field: str, text: str, argument: str, whole: bool) -> float:
         raise InputError(argument, text, f"{field!r} is not a number") from None
     if not math.isfinite(value):
         raise InputError(argument, text, f"{field!r} is not finite")
-    if whole and inexact(field):
-        fix = f"float64 does not hold {field!r}; give whole numbers of at most 2^53"
-        raise InputError(argument, text, fix)
     return value
 
 

@@ -1,0 +1,86 @@
+"""A name that is not known, a value outside its domain, a wrong shape, NaN: one line names it."""
+
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity import Alibi, InputError, Row, arguments
+from sparsity.tasks import process_pool
+
+QUERIES = np.linspace(-1, 1, 32, dtype=np.float32).reshape(1, 8, 4)
+NUMBER = (np.nan, np.inf, None, "x", True, 1j, [1.0, np.nan], np.datetime64("2026-01-01"))
+POSITIVE = (*NUMBER, 0, -1.0)
+WHOLE = (*NUMBER, 0, 2.5, 2**60)
+NAME = ("sofmax", "", None, 3)
+CALLS = [  # (call of one value, the argument that is named, what is refused)
+    (lambda x: sparsity.evaluate("exp", gamma=x), "gamma", POSITIVE),
+    (lambda x: sparsity.evaluate("exp", gamma=1, beta=x), "beta", NUMBER[:2]),
+    (lambda x: sparsity.evaluate(x, gamma=1), "kernel", NAME),
+    (lambda x: sparsity.exact("exp", gamma=1, length=x), "length", WHOLE),
+    (lambda x: sparsity.exact("exp", gamma=1, length=4, of=x), "of", NAME[:2]),
+    (lambda x: sparsity.exact("decayed", decay=x, length=4), "decay", (*NUMBER, 0, 1.5)),
+    (lambda x: sparsity.estimate("exp", gamma=x), "gamma", POSITIVE),
+    (lambda x: sparsity.estimate("exp", gamma=1, rel_error=x), "rel_error", (*POSITIVE, 1)),
+    (lambda x: sparsity.estimate("exp", gamma=1, seed=x), "seed", (-1, 2.5, 2**32, None, "x")),
+    (lambda x: sparsity.estimate("exp", gamma=1, dtype=x), "dtype", ("float16", 3, int)),
+    (lambda x: sparsity.estimate("exp", gamma=1, max_samples=x), "max_samples", (0, np.nan, "x")),
+    (lambda x: sparsity.sweep("exp", gamma=x), "gamma", (*POSITIVE, [], [[1.0, 2.0]], "1:2")),
+    (lambda x: sparsity.sweep("exp", gamma=1, of=x), "of", ("neff", [])),
+    (lambda x: sparsity.sweep("exp", gamma=1, executor=x), "executor", (4, "x")),
+    (lambda x: sparsity.sweep("exp", gamma=1, progress=x), "progress", (4, "x")),
+    (lambda x: sparsity.sweep("exp", gamma=1, store=x), "store", ("", 3)),
+    (lambda x: sparsity.sweep("exp", gamma=1, montecarlo=x), "montecarlo", (2, "yes", None)),
+    (lambda x: sparsity.design("exp", length=64, n_eff=x), "n_eff", (np.nan, 0, 65, "x")),
+    (lambda x: sparsity.verify("exp", detectable=x), "detectable", (np.nan, 0, 1)),
+    (lambda x: Row("exp", gamma=1, steps=x), "steps", (3, ["alibi"], [Alibi])),
+    (lambda x: Alibi(x), "slope", NUMBER),
+    (lambda x: sparsity.Window(x), "size", (0, 2.5, np.nan)),
+    (lambda x: sparsity.measure(queries=x, keys=QUERIES), "queries", (QUERIES[0], QUERIES * 1j)),
+    (lambda x: sparsity.measure(queries=QUERIES, keys=QUERIES, scale=x), "scale", (np.nan, "x")),
+    (lambda x: sparsity.stream(QUERIES, QUERIES, window=x), "window", (0, 2.5)),
+    (lambda x: sparsity.stream(QUERIES, QUERIES, of=x), "of", ("neff",)),
+    (process_pool, "workers", (0, -1, 2.5, np.nan)),
+]  # fmt: skip
+CASES = [
+    pytest.param(call, name, value, id=f"{i}-{name}-{j}")
+    for i, (call, name, values) in enumerate(CALLS)
+    for j, value in enumerate(values)
+]
+
+
+@pytest.mark.parametrize(("call", "name", "value"), CASES)
+def test_a_bad_value_is_one_line_that_names_its_argument(call, name, value):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(InputError) as error:
+            call(value)
+    assert error.value.argument == name
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2, 2.0, "2", np.float32(2), np.array(2), jnp.float32(2), jnp.bfloat16(2), Decimal(2),
+     Fraction(2)],
+)  # fmt: skip
+def test_numbers_of_every_library_are_numbers(value):
+    assert sparsity.evaluate("exp", gamma=value).value == sparsity.evaluate("exp", gamma=2.0).value
+
+
+def test_masked_entries_are_no_numbers():
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    for read in (arguments.reals, lambda *given: arguments.as_float64(given[1], given[0], "fix")):
+        with pytest.raises(InputError, match=r"^gamma = masked array: has masked entries"):
+            read("gamma", masked)
+    assert arguments.reals("gamma", np.ma.array([1.0, 2.0])).tolist() == [1.0, 2.0]
+
+
+def test_whole_numbers_stay_whole():
+    for value, kind in ((3, int), (np.int64(3), int), (3.0, float), (2**60, float)):
+        assert type(arguments.number("k", value, "fix")) is kind
