@@ -244,9 +244,11 @@ def _render_page(data: xarray.Dataset, pictures: list[Picture], said: str, comma
     columns = [x for x in tables.columns_of(rows[0]) if x not in tables.FIRST_TOKEN]
     columns = [x for x in columns if x[0] in rows[0]]  # weights alone have no laws
     begins = {True: "yes", False: "no", None: "not said"}
-    template = resources.files("sparsity.attention").joinpath("report.html").read_text("utf-8")
+    home = resources.files("sparsity")
+    template = home.joinpath("attention", "report.html").read_text("utf-8")
     page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     return page.from_string(template).render(
+        style=home.joinpath("report", "style.css").read_text("utf-8"),
         model=data.attrs.get("model", "Attention"),
         said=said,
         pictures=pictures,

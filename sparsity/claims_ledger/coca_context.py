@@ -162,10 +162,6 @@ CLAIMS: tuple[Claim, ...] = (
             "new + dynamic NTK": "the same, CoCA with dynamic NTK",
             "new, RoPE": "the same, RoPE",
         },
-        columns=(
-            ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
-            ("length", "new", "new + dynamic NTK", "new, RoPE"),
-        ),
         rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
     ),
 )

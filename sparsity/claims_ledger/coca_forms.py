@@ -200,6 +200,5 @@ CLAIMS: tuple[Claim, ...] = (
             "scale": "Σt|q|²",
             "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
         },
-        columns=(("starts", "slack", "exact"),),
     ),
 )

@@ -220,7 +220,6 @@ CLAIMS: tuple[Claim, ...] = (
             "z_of_all": "z of all planes together",
             "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
         },
-        columns=(("mean_rise", "expected_rise", "z"),),
         rough=("z_of_all",),
     ),
     coca_claim(
@@ -236,7 +235,6 @@ CLAIMS: tuple[Claim, ...] = (
             "first_rise": "first rise, tokens (−1: none seen)",
             "due": "π/θ_i",
         },
-        columns=(("first_rise", "due"),),
     ),
     coca_claim(
         key="decay-bound",
@@ -251,6 +249,5 @@ CLAIMS: tuple[Claim, ...] = (
             "distance": "distance, tokens",
             "mean_ratio": "mean ratio of the bounds",
         },
-        columns=(("distance", "mean_ratio"),),
     ),
 )

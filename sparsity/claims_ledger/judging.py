@@ -118,15 +118,10 @@ class Legend:
 
     Args:
         labels: name of a number -> its words, with symbol and unit.
-        columns: lists that run together, each group the columns of one table.
-        grids: name of a list of lists -> the names of what runs down its rows and across its
-            columns.
         rough: names of numbers of which three digits say enough.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[tuple[str, ...], ...] = ()
-    grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     rough: tuple[str, ...] = ()
 
     def knows(self, name: str) -> bool:
@@ -156,8 +151,6 @@ class Claim:
             numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
         labels: what its numbers are called where they are shown, as in `Legend`.
-        columns: which of them are the columns of one table, as in `Legend`.
-        grids: which of them are tables of two axes, as in `Legend`.
         rough: which of them are shown with three digits, as in `Legend`.
     """
 
@@ -169,8 +162,6 @@ class Claim:
     judge: Callable[[Any, int], Judged]
     routes: Callable[[], Any] = Routes
     labels: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[tuple[str, ...], ...] = ()
-    grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     rough: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -179,7 +170,7 @@ class Claim:
     @property
     def legend(self) -> Legend:
         """What the numbers of the judge are called."""
-        return Legend(self.labels, self.columns, self.grids, self.rough)
+        return Legend(self.labels, self.rough)
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.

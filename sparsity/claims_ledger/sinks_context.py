@@ -258,8 +258,6 @@ CLAIMS: tuple[Claim, ...] = (
             "mass_at_logit_5": "mass at logit 5, γ = 1",
             "distances": "Distance of the last two tokens, n = 32, 128, 512",
         },
-        columns=(("lengths", "mass_at_logit_5"),),
-        grids={"half_logit": ("gammas", "lengths"), "minus_annealed": ("gammas", "lengths")},
     ),
     sink_claim(
         key="over-squashing",

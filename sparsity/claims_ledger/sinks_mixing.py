@@ -325,7 +325,6 @@ CLAIMS: tuple[Claim, ...] = (
             "without": "without a sink",
             "with": "with a sink",
         },
-        columns=(("influence_with", "influence_without"), ("without", "with")),
     ),
     sink_claim(
         key="rank-collapse",

@@ -122,7 +122,6 @@ class Plate:
 
     Args:
         files: suffix ("svg", "png", "csv") -> contents.
-        colours: whether a colour on it is a value, so that a dark page must not change it.
     """
 
     name: str
@@ -130,7 +129,6 @@ class Plate:
     caption: str
     alt: str
     files: Mapping[str, bytes]
-    colours: bool = False
 
     def __repr__(self) -> str:
         """Describe the picture in words."""

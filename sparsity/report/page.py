@@ -252,8 +252,6 @@ def render(
     # Derived again here rather than read from a table: a formula on the page cannot be another
     # than that of the definition.
     derivations = [derive(kernel) for kernel in kernels.ALL]
-    # Browsers without a font of mathematics set MathML with the wrong sizes of roots and bars.
-    font = base64.b64encode(_read("fonts/math.woff2")).decode()
     return _template().render(
         figures=sorted(figures, key=lambda plate: plate.name != _OVERVIEW),
         overview=[plate for plate in figures if plate.name == _OVERVIEW],
@@ -275,6 +273,7 @@ def render(
         legends={claim.key: claim.legend for claim in ledger.ALL},
         no_legend=Legend(),
         meta=meta,
-        style=_read("style.css").decode().replace("MATH_WOFF2", font),
+        font=base64.b64encode(_read("fonts/math.woff2")).decode(),
+        style=_read("style.css").decode(),
         script=_read("hover.js").decode(),
     )
