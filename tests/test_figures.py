@@ -32,7 +32,7 @@ NAMES = (
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)
-COARSE = {"rows", "lengths", "measures", "mixing", "rope"}  # a whole row, stack or key is a draw
+COARSE = {"rows", "lengths", "measures", "mixing", "rope", "context"}  # a whole row, stack or key is a draw
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
 
@@ -40,10 +40,10 @@ FALSE_ALARM = 1e-4  # of the whole family of points
 # Curves that take seconds have fewer points here, the ends and what is sampled among them: the ends
 # are where names stand. All points of all figures are drawn by the slow test.
 SPARSE = (
-    ("measures", "GAMMAS", (0, 12, 24)),
+    ("measures", "GAMMAS", (0, 10, 16)),
     ("design", "LENGTHS", range(0, 19, 2)),
     ("sinks", "SINK_LENGTHS", range(0, 25, 6)),
-    ("context", "LENGTHS", (0, 4, 8, 12, 16, 22)),
+    ("context", "LENGTHS", (0, 4, 8, 10, 14, 18)),
 )
 FEWER = (
     ("rows", "ROWS_SAMPLED", [16, 4096]),

@@ -17,7 +17,7 @@ from sparsity.rows.steps import Coca, Rope
 
 TRAINED = 512  # as in the source
 _LENGTHS = (512, 2048, 8192)
-_QUERIES = 8  # random ones; all findings hold for each, or for their mean
+_QUERIES = 4  # random ones; all findings hold for each, or for their mean
 _DIM, _STRENGTH = 64, 6.0  # mean collinear score of a key beside the query
 # Trained and actual length of sampled rows: at, twice and four times the trained length. They are
 # short as each row draws whole vectors; the law under test is the same at any length.
@@ -137,7 +137,7 @@ def _sampled(routes: CocaRoutes, step: Coca, seed: int) -> ZTest:
     for i, (trained, n) in enumerate(_CELLS):
         row = Row("exp", steps=(replace(step, scaling=DynamicNtkScaling(1.0, trained)),))
         theory = float(np.log(routes.n_eff(row, n)))
-        drawn = routes.rows(row, n, sampling(1.5e-3, seed + 250 + i))
+        drawn = routes.rows(row, n, sampling(3e-3, seed + 250 + i))
         cells.append(({"trained": trained, "n": n}, theory, drawn))
     return z_tests(cells)
 

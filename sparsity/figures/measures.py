@@ -34,7 +34,7 @@ from sparsity.sampling.row_sampling import draw_rows
 from sparsity.series import Point, Series
 
 LENGTH, KEYS = 512, 8
-GAMMAS = np.linspace(0.04, 6.0, 25)
+GAMMAS = np.concatenate([[0.04], np.arange(0.25, 2, 0.25), np.arange(2, 6.1, 0.5)])
 SAMPLED = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
 REL_ERROR = 1e-2  # of n_eff: a whole row is one draw
 

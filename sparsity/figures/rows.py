@@ -195,7 +195,7 @@ LEVELS = {  # of n_eff, and the length at which a contour is named
     1e4: 2e4, 1e6: 2e6, 1e8: 2e8, 1e10: 2e10,
 }  # fmt: skip
 BOUNDARIES = {"γ_c/2": 0.5, "γ_c": 1.0}
-_ALONG_N = np.unique(np.round(np.geomspace(1, LONGEST, 61)))
+_ALONG_N = np.unique(np.round(np.geomspace(1, LONGEST, 41)))
 _ALONG_GAMMA = np.concatenate([[1e-3], np.linspace(0.1, 1, 10), np.geomspace(1.1, 12.4, 40)])
 
 
