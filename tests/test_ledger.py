@@ -18,7 +18,7 @@ from sparsity.kernels.symbols import beta, decay, gamma, n
 from sparsity.sampling import estimators
 
 CLAIM = {claim.key: claim for claim in ledger.ALL}
-EXPECTED = {
+EXPECTED = {  # those of sinks are in test_mixing.py, of CoCA in test_rotary.py
     "isotropy": "confirmed",
     "exp": "refined",
     "relu2": "confirmed",
@@ -30,24 +30,6 @@ EXPECTED = {
     "absolute-position": "refined",
     "masked-rank": "refined",
 }
-OF_SINKS = {  # their planted worlds are in test_mixing.py
-    "sinks-mix-less": "confirmed",
-    "longer-context": "refined",
-    "rank-collapse": "confirmed",
-    "over-squashing": "refined",
-    "no-op": "confirmed",
-    "larger-models": "reported",
-}
-OF_COCA = {  # and theirs in test_rotary.py
-    "rope-anomaly": "confirmed",
-    "k-border": "refined",
-    "decay-bound": "confirmed",
-    "dual-form": "confirmed",
-    "slack": "confirmed",
-    "coca-ntk": "refined",
-}
-
-
 # Whole rows are drawn once for all worlds that leave them alone.
 HONEST = replace(Routes(), rows=functools.cache(Routes().rows))
 
@@ -57,7 +39,7 @@ def records():
     shared = [replace(c, routes=lambda: HONEST) if c.routes is Routes else c for c in ledger.ALL]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "ALL", tuple(shared))
-        return claims(seed=0)
+        return claims(seed=0, only=[*EXPECTED])
 
 
 def _by_key(records, key):
@@ -65,9 +47,8 @@ def _by_key(records, key):
 
 
 def test_the_claims_with_their_verdicts(records):
-    assert {r["key"]: r["verdict"] for r in records} == EXPECTED | OF_SINKS | OF_COCA
-    assert len(records) == len(CLAIM) == 22
-    sources = [r["source"].split(" (")[0] for r in records]
+    assert {r["key"]: r["verdict"] for r in records} == EXPECTED
+    sources = [claim.source.split(" (")[0] for claim in ledger.ALL]
     assert [sources.count(name) for name in dict.fromkeys(sources)] == [10, 6, 6]
 
 
@@ -82,7 +63,7 @@ def test_records_are_json_ready_and_complete(records):
 
 def test_everything_said_to_hold_instead_does(records):
     instead = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
-    assert len(instead) >= 25
+    assert len(instead) >= 15
     assert all(f["holds"] for f in instead)
 
 
@@ -129,7 +110,7 @@ def test_table_shows_every_claim_and_finding(records):
         assert r["claim"] in text
         for f in r["evidence"]["findings"]:
             assert f["statement"] in text
-    assert "22 claims: 12 confirmed, 8 refined, 1 reported, 1 refuted" in text
+    assert "10 claims: 5 confirmed, 4 refined, 1 refuted" in text
     assert max(map(len, ledger.table(records, width=60).splitlines())) <= 60
 
 
@@ -217,8 +198,14 @@ def _unmasked(a):
 
 X = sympy.sqrt(sympy.pi / 2)
 PLANTED = [
-    ("isotropy", "refuted", replace(HONEST, full_keys=_norm_one_keys)),
-    ("isotropy", "refuted", _wrong_log_S("relu2", lambda v, p: v + 0.01)),
+    pytest.param(
+        *("isotropy", "refuted", replace(HONEST, full_keys=_norm_one_keys)),
+        marks=pytest.mark.thorough,
+    ),
+    pytest.param(
+        *("isotropy", "refuted", _wrong_log_S("relu2", lambda v, p: v + 0.01)),
+        marks=pytest.mark.thorough,
+    ),
     ("exp", "refuted", _wrong_log_S("exp", lambda v, p: np.maximum(v, -20.0))),
     ("exp", "refuted", _wrong_derivation("exp", sympy.exp(-(gamma**2) / (2 + gamma**2)))),
     ("exp", "confirmed", replace(HONEST, n_eff=lambda k, n, gamma: n * np.exp(-(gamma**2)))),
@@ -265,8 +252,9 @@ PLANTED = [
 
 
 def test_every_claim_has_a_planted_world():
-    assert {key for key, _, _ in PLANTED} == set(EXPECTED)
-    assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
+    planted = [getattr(world, "values", world) for world in PLANTED]
+    assert {key for key, _, _ in planted} == set(EXPECTED)
+    assert all(EXPECTED[key] != wrong for key, wrong, _ in planted)
 
 
 @pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)
@@ -286,12 +274,6 @@ def test_verdict_rule():
     assert verdict([no["core"], yes["reported"]]) == "refuted"
     with pytest.raises(ValueError, match="role"):
         Finding("aside", "", True)
-
-
-def test_what_is_not_recomputed_is_not_confirmed(records):
-    """Claims that read published numbers say so by their verdict, and no other does."""
-    rest = {r["key"] for r in records if "not recomputed" in r["claim"]}
-    assert rest == {r["key"] for r in records if r["verdict"] == "reported"} == {"larger-models"}
 
 
 def test_an_untrusted_estimate_is_not_agreement():

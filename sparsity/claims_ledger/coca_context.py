@@ -17,7 +17,7 @@ from sparsity.rows.steps import Coca, Rope
 
 TRAINED = 512  # as in the source
 _LENGTHS = (512, 2048, 8192)
-_QUERIES = 4  # random ones; all findings hold for each, or for their mean
+_QUERIES = 8  # random ones; all findings hold for each, or for their mean
 _DIM, _STRENGTH = 64, 6.0  # mean collinear score of a key beside the query
 # Trained and actual length of sampled rows: at, twice and four times the trained length. They are
 # short as each row draws whole vectors; the law under test is the same at any length.
