@@ -16,11 +16,10 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.special import ndtr, ndtri
 
 from benchmarks.bench.machine import describe
+from benchmarks.model_files import queries_and_keys, smollm2
 from benchmarks.model_files import texts as files
 from sparsity import Row, estimate, exact
-from sparsity.attention import checkpoints
-from sparsity.attention.checkpoints import llama, smollm2
-from sparsity.attention.measurement.texts import Cut, name_texts, take_windows
+from sparsity.attention.torch.loading import load
 
 RESULTS = Path(__file__).parent / "results"
 TOKENS, KEYS, READ, STEP, PAST = 1536, 1024, 128, 16, 256
@@ -76,15 +75,11 @@ def head_rows(q, k, left, right):
 
 def measured(folder):
     """[with the sink, layer, head, proxy, figure, row] over all texts."""
-    opened = checkpoints.load(smollm2(folder))
-    named = {path.stem: path.read_text("utf-8") for path in files(folder)}
-    found, _ = take_windows(opened, name_texts(named), Cut(TOKENS, 0))
-    ids, layers, waiting = [window.ids[0] for window in found], [], []
-
-    def visit(layer, text, q, k):
-        waiting.append((np.asarray(q, np.float32), np.asarray(k, np.float32)))
-        if len(waiting) < len(ids):
-            return
+    model, tokenizer = load(smollm2(folder))
+    whole = [tokenizer.encode(path.read_text("utf-8")) for path in files(folder)]
+    ids, layers = [x[:TOKENS] for x in whole if len(x) >= TOKENS], []
+    by_text = [queries_and_keys(model, x)[0] for x in ids]
+    for layer, waiting in enumerate(zip(*by_text, strict=True)):
         heads = []
         for head in range(waiting[0][0].shape[0]):
             group = head // (waiting[0][0].shape[0] // waiting[0][1].shape[0])
@@ -98,10 +93,8 @@ def measured(folder):
             rows = [head_rows(q[head], k[group], left, right) for q, k in waiting]
             heads.append(np.concatenate(rows, axis=-1))
         layers.append(np.stack(heads, axis=1))
-        waiting.clear()
         print(f"layer {layer}", flush=True)
 
-    llama.layers(opened, ids, visit)
     return np.stack(layers, axis=1), len(ids)
 
 

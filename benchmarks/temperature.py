@@ -20,12 +20,10 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from benchmarks.bench.machine import describe
-from benchmarks.model_files import texts
+from benchmarks.model_files import queries_and_keys, smollm2, texts
 from experiments.rules.temperature import asked_factor
-from sparsity.attention import checkpoints
-from sparsity.attention.checkpoints import smollm2
-from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT
+from sparsity.attention.torch.loading import load
 from sparsity.claims_ledger.judging import Routes
 from sparsity.errors import InputError
 
@@ -141,41 +139,33 @@ def law_slope(gamma: float, ratio: float) -> float:
 
 def measure(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """One record a head, and what the run itself was."""
-    model = checkpoints.load(smollm2(folder))
+    model, tokenizer = load(smollm2(folder))
     stems = {path.stem: path.read_text("utf-8") for path in texts(folder)}
     ids = [
-        np.concatenate([model.encode(stems[name]) for name in names])[: max(LENGTHS)]
+        np.concatenate([tokenizer.encode(stems[name]) for name in names])[: max(LENGTHS)]
         for names in TEXTS.values()
     ]
     assert all(len(x) == max(LENGTHS) for x in ids)
     at = drawn_positions(np.random.default_rng(SEED))
     kept: dict[int, list[dict[int, np.ndarray]]] = {layer: [] for layer in LAYERS}
 
-    def visit(layer: int, text: int, q: Any, k: Any) -> None:
-        if layer in kept:
-            q, k = (np.asarray(x, np.float32) for x in (q, k))
-            scores = {n: scores_of(q, k, at[n]) for n in LENGTHS}
-            kept[layer].append(without_sinks(scores))
-        print(f"layer {layer} text {text} {time.perf_counter() - started:.0f} s", flush=True)
-
     started = time.perf_counter()
-    losses: list[np.ndarray] = []
-
-    def logits(text: int, first: int, values: Any) -> None:
-        following = ids[text][first + 1 : first + 1 + len(values)]
-        own = np.asarray(values, np.float32)[: len(following)]
-        log_sum: Any = logsumexp(own, axis=-1)
-        losses.append(log_sum - own[np.arange(len(following)), following])
-
-    forward(model, ids, visit, logits)
-    by_text = np.split(np.concatenate(losses), len(ids))
+    by_text: list[np.ndarray] = []
+    for text, own in enumerate(ids):
+        layers, logits = queries_and_keys(model, own)
+        for layer, of_layer in kept.items():
+            of_layer.append(without_sinks({n: scores_of(*layers[layer], at[n]) for n in LENGTHS}))
+        log_sum: Any = logsumexp(logits[:-1], axis=-1)
+        by_text.append(log_sum - logits[np.arange(len(own) - 1), own[1:]])
+        print(f"text {text} {time.perf_counter() - started:.0f} s", flush=True)
     ends = (0, 1024, 2048, 4096, 8191)
     by_position = {
         f"{low + 1} to {high}": float(np.mean([x[low:high] for x in by_text]))
         for low, high in itertools.pairwise(ends)
     }
-    heads = [of_head(layer, h, kept[layer]) for layer in kept for h in range(model.config.heads)]
-    return heads, {"losses": by_position, "context": model.config.context}
+    count = model.config.num_attention_heads
+    heads = [of_head(layer, h, kept[layer]) for layer in kept for h in range(count)]
+    return heads, {"losses": by_position, "context": model.config.max_position_embeddings}
 
 
 def of_head(layer: int, head: int, per_text: list[dict[int, np.ndarray]]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import numpy as np
 from sparsity.arguments import check_seed, instance, whole
 from sparsity.attention.measurement import tables
 from sparsity.attention.measurement.row_laws import head_law, log_head_law
-from sparsity.attention.measurement.texts import texts_of_windows
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,8 +123,8 @@ def fit_kappa(data: xarray.Dataset, *, resamples: int = 30, seed: int = 0) -> He
     """Fit κ of every head: the median over rows of log(S/law) is zero.
 
     Args:
-        data: of `measure_model` on the texts to fit on, one value of bos; a tenth of the rows, as
-            in `data.sel(row=slice(257, None, 8))`, does as well as all.
+        data: of `sparsity measure` on the texts to fit on, one value of bos; a tenth of the
+            rows, as in `data.sel(row=slice(257, None, 8))`, does as well as all.
         resamples: of the texts, whose windows stay together, for the standard error; ≥ 2.
         seed: of the resampling.
 
@@ -194,7 +193,7 @@ def with_head_law(data: xarray.Dataset, *, seed: int = 0) -> xarray.Dataset:
     standard error. It is fitted on rows of the second half of the context, all sinks left out.
 
     Args:
-        data: of `measure_model`, on two texts or more; windows of a text stay together.
+        data: of `sparsity measure`, on two texts or more; windows of a text stay together.
         seed: of the resampling of texts, for the standard error.
 
     Raises:
@@ -202,7 +201,7 @@ def with_head_law(data: xarray.Dataset, *, seed: int = 0) -> xarray.Dataset:
     """
     import xarray
 
-    instance("data", data, xarray.Dataset, "give a dataset of measure_model")
+    instance("data", data, xarray.Dataset, "give a dataset of sparsity measure")
     seed = check_seed(seed)
     over_bos = "bos" in data.dims
     columns = []
@@ -232,7 +231,9 @@ def _windows_by_text(data: xarray.Dataset, count: int) -> list[np.ndarray]:
     """Return the places of the windows of each text; without a stride each is a text of its own."""
     if "text" not in data.dims:
         return [np.arange(count)]
-    names = texts_of_windows(data["text"].values, data.attrs.get("stride"))
+    names = [str(name) for name in data["text"].values]
+    if data.attrs.get("stride"):  # windows are named "text@start"
+        names = [name.rpartition("@")[0] for name in names]
     of = np.unique(names, return_inverse=True)[1]
     return [np.flatnonzero(of == i) for i in dict.fromkeys(of.tolist())]
 

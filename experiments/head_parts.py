@@ -10,17 +10,14 @@ elsewhere; the first key, a sink, is not among them.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.layerwise import Inside, run_layers
 from sparsity import metric
-from sparsity.arguments import function, whole
-from sparsity.attention import checkpoints as models
-from sparsity.attention.measurement.texts import Cut, name_texts, take_windows
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,23 +58,19 @@ MEANING = ROW_MEANING | {
 
 
 def measure_heads(
-    model: str | os.PathLike[str] | models.Checkpoint,
-    texts: Any,
+    model: Any,
+    texts: Mapping[str, np.ndarray],
     *,
-    tokens: int = 512,
-    offset: int = 0,
     every: int = 1,
     step: int = 16,
     gap: int = 64,
     each: Callable[[int, int, ScoreParts], None] = lambda layer, head, parts: None,
 ) -> xarray.Dataset:
-    """Run texts through a model of the Llama family and take the rows of its heads apart.
+    """Run texts through a Llama of transformers and take the rows of its heads apart.
 
     Args:
-        model: a GGUF or safetensors file, or an opened checkpoint.
-        texts: as `measure_model` takes them, two or more; one that cannot be used is passed over.
-        tokens: T of each text, without BOS.
-        offset: tokens of a text that are left out before them.
+        model: a `LlamaForCausalLM` in evaluation.
+        texts: name -> token ids [T], two or more of one length, without BOS.
         every: layers 0, `every`, 2·`every` … are looked at.
         step: rows of the second half at that distance are.
         gap: queries that much later tell the key bias; see `split_scores`.
@@ -87,34 +80,28 @@ def measure_heads(
         A dataset over text, layer, head and row, of `MEANING`.
 
     Raises:
-        InputError: fewer than two texts that can be used, or numbers that leave no row.
+        InputError: fewer than two texts, or numbers that leave no row.
     """
     import xarray
 
-    from sparsity.attention.checkpoints import llama
-
-    tokens, every = whole("tokens", tokens, 2), whole("every", every, 1)
-    step, gap = whole("step", step, 1), whole("gap", gap, 2)
-    function("each", each, "give a function of (layer, head, parts)")
-    opened = model if isinstance(model, models.Checkpoint) else models.load(model)
+    ids = list(texts.values())
+    if len(ids) < 2:
+        fix = "parts are estimated on other texts; give two or more"
+        raise InputError("texts", len(ids), fix)
+    tokens = len(ids[0])
     # Rows of the second half; `gap`/2 queries are left for the key bias of the last of them.
     rows = np.arange(tokens // 2 + step // 2, tokens - gap - gap // 2, step)
     if not len(rows):
         raise InputError("tokens", tokens, f"leave no row with a gap of {gap}; give {8 * gap}")
-    found, _ = take_windows(opened, name_texts(texts), Cut(tokens, offset))
-    if len(found) < 2:
-        fix = "parts are estimated on other texts; give two or more"
-        raise InputError("texts", len(found), fix)
-    ids = [window.ids[0] for window in found]
     # Texts come one after the other within a layer; parts need all texts, so a layer waits for
     # them.
     waiting: list[tuple[np.ndarray, np.ndarray]] = []  # q and k of each text, of one layer
     layers: list[dict[str, np.ndarray]] = []
 
-    def visit(layer: int, text: int, q: Any, k: Any) -> None:
+    def show(layer: int, text: int, inside: Inside) -> None:
         if layer % every:
             return
-        waiting.append((np.asarray(q), np.asarray(k)))
+        waiting.append((inside.queries, inside.keys))
         if len(waiting) < len(ids):
             return
         queries, keys = (np.stack(x) for x in zip(*waiting, strict=True))
@@ -131,21 +118,16 @@ def measure_heads(
             each(layer, head, parts)
         layers.append({name: np.stack([x[name] for x in heads], axis=1) for name in heads[0]})
 
-    last = range(0, opened.config.layers, every)[-1]
-    llama.layers(opened, ids, visit, last + 1)
-    attributes = {"title": "heads of a model taken apart", "model": opened.name, "causal": 1}
+    looked_at = range(0, model.config.num_hidden_layers, every)
+    run_layers(model, ids, show=show, stop=looked_at[-1] + 1)
     axes = ("text", "layer", "head", "row")
     return xarray.Dataset(
         {
             name: (axes, np.stack([x[name] for x in layers], axis=1), {"long_name": meaning})
             for name, meaning in MEANING.items()
         },
-        coords={
-            "text": [window.name for window in found],
-            "layer": np.arange(0, opened.config.layers, every),
-            "row": rows + 1,
-        },
-        attrs=attributes | {"tokens": tokens, "gap": gap},
+        coords={"text": list(texts), "layer": list(looked_at), "row": rows + 1},
+        attrs={"title": "heads of a model taken apart", "causal": 1, "tokens": tokens, "gap": gap},
     )
 
 

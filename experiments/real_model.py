@@ -10,22 +10,40 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
 import numpy as np
 
-from sparsity import InputError, models
-from sparsity.attention.checkpoints.checkpoint import LAYER, OUTER, Checkpoint, Config, sha256
-from sparsity.attention.settings import Rotation
+from sparsity import InputError
+from sparsity.attention.library import library
+from sparsity.attention.torch.loading import load
 
+SMOLLM2 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # SHA-256 of its file
 RANDOM = "random"  # stands for a hash where the model is `random_llama`
 HASH = 12  # digits of a text's SHA-256 that are kept
 
 
-@functools.cache
-def open_model(wanted: str) -> Checkpoint:
+@dataclass(frozen=True)
+class Model:
+    """A Llama of transformers and its tokenizer.
+
+    Args:
+        llama: the model.
+        encode: text -> token ids, without those that begin a text.
+        bos: the token that begins a text.
+    """
+
+    llama: Any
+    encode: Callable[[str], Any]
+    bos: int
+
+
+@functools.lru_cache(maxsize=2)
+def open_model(wanted: str) -> Model:
     """Open the model of that SHA-256, or the random one.
 
     Raises:
@@ -35,26 +53,30 @@ def open_model(wanted: str) -> Checkpoint:
         return random_llama()
     folder = os.environ.get("SPARSITY_MODEL", "")
     for path in sorted(Path(folder).glob("*.gguf")) if folder else ():
-        if sha256(path) == wanted:
-            return models.load(path)
+        if hashlib.sha256(path.read_bytes()).hexdigest() == wanted:
+            llama, tokenizer = load(path)
+            encode = functools.partial(tokenizer.encode, add_special_tokens=False)
+            return Model(llama, encode, tokenizer.bos_token_id)
     fix = "must name the folder of SmolLM2-135M: `python -m benchmarks.model_files DIR` fetches it"
     raise InputError("SPARSITY_MODEL", folder, fix)
 
 
-def random_llama() -> Checkpoint:
+def random_llama() -> Model:
     """Return a Llama of two layers with random weights, whose tokens are bytes."""
-    config = Config(
-        layers=2, heads=4, kv_heads=2, dim=32, head_dim=8, inner=48, vocabulary=256, context=64,
-        eps=1e-5, rotation=Rotation(500.0, 8), bos=0, tied=False,
+    torch, hf = library("torch"), library("transformers")
+    config = hf.LlamaConfig(
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=32,
+        head_dim=8, intermediate_size=48, vocab_size=256, max_position_embeddings=64,
+        bos_token_id=0, eos_token_id=1, rope_theta=500.0,
     )  # fmt: skip
-
-    def read(name: str, layer: int | None) -> np.ndarray:
-        place = (*OUTER, *LAYER).index(name)
-        noise = np.random.default_rng([place, layer or 0]).standard_normal(config.shape(name))
-        return 1.7 * noise / noise.shape[-1] ** 0.5 if noise.ndim == 2 else 1 + 0.2 * noise
-
-    encode: Any = lambda text: list(text.encode())  # noqa: E731
-    return Checkpoint(Path(RANDOM), (), RANDOM, config, read, encode)
+    llama = hf.LlamaForCausalLM(config).eval()
+    rng = np.random.default_rng(0)
+    for parameter in llama.parameters():
+        noise = rng.standard_normal(parameter.shape)
+        wide = 1.7 * noise / parameter.shape[-1] ** 0.5 if noise.ndim == 2 else 1 + 0.2 * noise
+        parameter.data = torch.as_tensor(wide, dtype=torch.float32)
+        parameter.requires_grad_(False)
+    return Model(llama, lambda text: list(text.encode()), 0)
 
 
 def text_of(name: str) -> str:

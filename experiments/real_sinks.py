@@ -17,7 +17,8 @@ import numpy as np
 import sparsity
 from experiments import real_sinks_figure, real_sinks_shown
 from experiments.frame import Experiment, Record
-from experiments.real_model import RANDOM, hash_of, open_model, text_of
+from experiments.layerwise import Edit, Inside, run_layers, token_losses
+from experiments.real_model import RANDOM, Model, hash_of, open_model, text_of
 from experiments.sink_conditions import (
     AS_IS,
     BOS,
@@ -31,9 +32,6 @@ from experiments.sink_conditions import (
     Settings,
     conditions,
 )
-from sparsity import models
-from sparsity.attention.checkpoints import llama
-from sparsity.attention.checkpoints.interventions import Edit, Inside
 from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT, find_sinks
 from sparsity.stacks.sinks import importance
 
@@ -110,7 +108,7 @@ class Runs:
     edit_now: Edit  # of the run with the changed word too
     state: np.ndarray  # after the layer, before the word was changed
 
-    def __init__(self, settings: Settings, model: models.Checkpoint, text: str) -> None:
+    def __init__(self, settings: Settings, model: Model, text: str) -> None:
         self.settings, self.model = settings, model
         self.seed = settings.texts.index(text)
         self.make = conditions(settings)
@@ -119,7 +117,7 @@ class Runs:
         length = settings.tokens
         ids = np.asarray(model.encode(text_of(text)))
         other = next(word for word in ids[length + 1 :] if word != ids[settings.changed])
-        begun = np.concatenate([[model.config.bos or 0], ids])
+        begun = np.concatenate([[model.bos], ids])
         # The shorter text has a token more at its end, to be as long as the others: no state
         # depends on a later token. `run` leaves its loss out.
         starts = {SHORTER: ids[1:], BOS: begun, BOS_HIDDEN: begun}
@@ -157,12 +155,12 @@ class Runs:
     def show(self, layer: int, run: int, inside: Inside) -> None:
         """Measure a layer of a run."""
         name, changed = self.runs[run]
-        after = np.asarray(inside.after)
+        after = inside.after
         if changed:
             self.measure_change(name, layer, moved(self.state, after))
             return
         self.state = after
-        weights = np.asarray(inside.weights())
+        weights = inside.weights
         if name == AS_IS:
             self.measure_plain(layer, weights, inside)
         self.measure_weights(name, layer, weights, inside.edit)
@@ -224,15 +222,14 @@ class Runs:
 
     def run(self) -> list[Record]:
         """Run all and return the records, losses among them."""
-        edits = {"edit": self.edit, "show": self.show}
-        states = llama.layers(self.model, self.texts, lambda *_: None, **edits)
+        llama = self.model.llama
+        states = run_layers(llama, self.texts, edit=self.edit, show=self.show)
         whole = [i for i, (_, changed) in enumerate(self.runs) if not changed]
-        ends, texts = [states[i] for i in whole], [self.texts[i] for i in whole]
         # Of the same tokens under all conditions: behind BOS the text's last token is cut off.
         same = self.settings.tokens - self.settings.changed - 2
-        for i, losses in zip(whole, llama.token_losses(self.model, ends, texts), strict=True):
+        for i in whole:
             name = self.runs[i][0]
-            losses = losses[self.place(name) :][:same]
+            losses = token_losses(llama, states[i], self.texts[i])[self.place(name) :][:same]
             assert len(losses) == same
             self.note(name, "loss", float(losses.mean()))
         for (name, quantity), values in self.parts.items():

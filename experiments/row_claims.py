@@ -326,7 +326,7 @@ def judge(data: xarray.Dataset) -> list[dict[str, Any]]:
     """Judge every claim on a measurement.
 
     Args:
-        data: a dataset of `measure_model`, with and without BOS where the model has one, at several
+        data: of `sparsity measure`, with and without BOS where the model has one, at several
             context lengths.
 
     Returns:

@@ -277,7 +277,7 @@ class Evidence:
 
     @classmethod
     def of(cls, data: xarray.Dataset) -> Evidence:
-        """Take the evidence from a dataset of `measure_model`.
+        """Take the evidence from a dataset of `sparsity measure`.
 
         Raises:
             InputError: the shape of logits was not measured.

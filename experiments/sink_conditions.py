@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments import masks
-from sparsity import models
-from sparsity.attention.checkpoints.interventions import Edit
+from experiments.layerwise import Edit
+from experiments.real_model import SMOLLM2
 
 
 @dataclass(frozen=True)
 class Settings:
     """The model by its hash, the texts, and where in them what is done."""
 
-    model: str = models.SHA256
+    model: str = SMOLLM2
     texts: tuple[str, ...] = (
         *("types", "formatstrings", "debugger", "compound"),
         *("execmodel", "import", "objects", "typesmapping"),

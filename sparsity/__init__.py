@@ -89,7 +89,6 @@ _PACKAGES = {
     "kernels": "kernels",
     "ledger": "claims_ledger",
     "measurement": "attention.measurement",
-    "models": "attention.checkpoints",
     "monitoring": "attention.monitoring",
     "report": "report",
     "stacks": "stacks",

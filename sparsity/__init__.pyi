@@ -6,7 +6,6 @@ from sparsity import figures as figures
 from sparsity import kernels as kernels
 from sparsity import report as report
 from sparsity import stacks as stacks
-from sparsity.attention import checkpoints as models
 from sparsity.attention import measurement as measurement
 from sparsity.attention import monitoring as monitoring
 from sparsity.attention import streaming as streaming
@@ -138,7 +137,6 @@ __all__ = [
     "ledger",
     "measure",
     "measurement",
-    "models",
     "monitor",
     "monitoring",
     "n_eff",

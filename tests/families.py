@@ -7,10 +7,8 @@
 import contextlib
 import dataclasses
 import gc
-import inspect
 import io
 import logging
-import re
 import sys
 import warnings
 from collections import Counter
@@ -19,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import InputError, measure
-from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.measurement.hugging_face import measure_transformers
+from sparsity import InputError
+from sparsity.attention.library import library
+from sparsity.attention.torch.models import measure_transformers
 
 T, VOCABULARY, TOLERANCE = 40, 128, 1e-3
 LARGEST = 30_000_000  # parameters of a model that is still tiny
@@ -286,82 +284,6 @@ def _deviation(layer, a, seen=None) -> float:
     off = np.stack([x[some] for x in found]) / np.stack([n, n_eff, np.sqrt(n_eff / n)])
     off = np.abs(off - 1)
     return np.inf if np.isnan(off).any() else float(off.max())
-
-
-def way_out(name: str, model, ids, refusal: str) -> str:
-    """What became of the way out that a refusal names: "works" with a deviation, or why not."""
-    if "get_encoder" in refusal:
-        ways = []
-        for part in (model.get_encoder(), model.get_decoder()):
-            verdict, why = judge(name, part, ids)
-            assert verdict in ("equal", "refused"), (verdict, why)
-            ways.append(why if verdict == "equal" else way_out(name, part, ids, why))
-        return f"works, parts: {'; '.join(ways)}"
-    if "attn_implementation='eager'" in refusal:
-        verdict, why = judge(name, build(name, "eager"), ids)
-        assert verdict == "equal", (verdict, why)
-        return f"works, eager: {why}"
-    if any(way in refusal for way in ("measure(attention=", "the weights of each to measure(")):
-        off, kind = [], "weights"
-        given = everything(model, ids, refusal)
-        hooked = re.search("forward hook on ([^ ]+)", refusal)
-        for x in hooked_weights(model, given, hooked[1]) if hooked else all_weights(model, given):
-            rows = (library("torch").softmax(x, -1) if "softmax" in refusal else x).flatten(0, -3)
-            a = rows.double().numpy()
-            one = {"segments": np.ones(a.shape[1], int)} if "segments=" in refusal else {}
-            data = measure(attention=rows, causal=False, mask=a > 0, **one)
-            off.append(_deviation(data.isel(layer=0), a, a > 0))
-    else:
-        return f"none: {refusal}"  # it forms no weights, or shows nothing of its own
-    assert max(off) < TOLERANCE, off
-    return f"works, {kind}: {max(off):.1e}"
-
-
-def everything(model, ids, named: str) -> dict:
-    """What a model takes: its text, another for its decoder, and at random what is named."""
-    torch, config = library("torch"), model.config
-    text, random = torch.as_tensor(ids)[None], torch.Generator().manual_seed(0)
-    corner = torch.rand(1, T, 2, generator=random) / 2
-
-    def size(*names: str) -> int:
-        return next(getattr(config, x) for x in names if hasattr(config, x))
-
-    could = {
-        "bbox": lambda: torch.cat([corner, corner + 0.3], -1),
-        "visual_feats": lambda: torch.rand(1, 5, size("visual_feat_dim"), generator=random),
-        "visual_pos": lambda: torch.rand(1, 5, 4, generator=random),
-        "input_features": lambda: torch.rand(
-            1, 64, size("input_feat_per_channel"), generator=random
-        ),
-        "encoder_hidden_states": lambda: torch.randn(
-            1, 20, size("hidden_size", "d_model"), generator=random
-        ),
-    }
-    given = {x: make() for x, make in could.items() if x in named}
-    takes = inspect.signature(model.forward).parameters
-    own = {"input_ids": text, "decoder_input_ids": text[:, :30]}
-    return {x: value for x, value in (own | given).items() if x in takes}
-
-
-def all_weights(model, given) -> list:
-    """Every array that a run of a model returns as attentions, of its parts as well."""
-    model.set_attn_implementation("eager")
-    with library("torch").no_grad():
-        out = model(**given, use_cache=False, output_attentions=True)
-    found = [x for name in out if "attentions" in name for x in out[name] or () if x is not None]
-    return [y for x in found for y in (x.values() if isinstance(x, dict) else [x])]
-
-
-def hooked_weights(model, given, path: str) -> list:
-    """What all modules of a kind return beside their output, as a forward hook has it."""
-    found, hooks, kind = [], [], type(model.get_submodule(path))
-    for part in model.modules():
-        if isinstance(part, kind):
-            hooks.append(part.register_forward_hook(lambda *x: found.append(x[2][1])))
-    all_weights(model, given)
-    for hook in hooks:
-        hook.remove()
-    return found
 
 
 def judge(name: str, model, ids) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Corpora, figures and claims on executors: the same bits as without."""
+"""Figures and claims on executors: the same bits as without."""
 
 import os
 import pickle
@@ -13,20 +13,12 @@ import fatal_tasks
 import jax
 import numpy as np
 import pytest
-import tiny_model
 
-from sparsity import InputError, figures, models, plotting
+from sparsity import InputError, figures, plotting
 from sparsity import claims_ledger as ledger
-from sparsity.attention.measurement import corpus
-from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.findings import core
-from sparsity.output import json_text
 from sparsity.series import Series
 from sparsity.tasks import has_float64, process_pool, run_all_tasks
-
-TEXT = "the hand and the band, 1212 times: the end. " * 6
-TEXTS = {str(i): TEXT[5 * i :] for i in range(6)}
-ASKED = {"tokens": 24, "bos": True}
 
 
 class Elsewhere(futures.Executor):
@@ -43,70 +35,6 @@ class Elsewhere(futures.Executor):
         found = futures.Future()
         found.set_result(pickle.loads(pickle.dumps(fn(*args, **kwargs))))
         return found
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
-    return tiny_model.write_gguf(path, tiny_model.weights())
-
-
-@pytest.fixture(scope="module")
-def here(path):
-    return measure_corpus(path, TEXTS, **ASKED)
-
-
-@pytest.fixture
-def opened_anew(monkeypatch):
-    """How often a worker opens the model."""
-    corpus.open_in_worker.cache_clear()
-    count, real = [], models.load
-    monkeypatch.setattr(corpus.models, "load", lambda path: count.append(path) or real(path))
-    yield count
-    corpus.open_in_worker.cache_clear()
-
-
-# Corpora.
-
-
-def test_texts_measured_elsewhere_are_the_same_bits(path, here, opened_anew, tmp_path):
-    elsewhere, seen = Elsewhere(), []
-    settings = {"executor": elsewhere, "progress": lambda *at: seen.append(at), "parts": tmp_path}
-    there = measure_corpus(path, TEXTS, **ASKED, **settings)
-    assert there.dataset().identical(here.dataset())
-    assert json_text(there.summary()) == json_text(here.summary())
-    assert elsewhere.largest < 2000 < path.stat().st_size / 50  # no weights in a task
-    assert len(opened_anew) == 2  # by the caller, and once by the worker
-    assert seen[-1] == (12, 12)
-    seen.clear()
-    assert measure_corpus(path, TEXTS, **ASKED, **settings).dataset().identical(here.dataset())
-    assert not seen  # nothing was left to do
-
-
-def test_a_worker_with_another_file_refuses_it(path, opened_anew, tmp_path):
-    (tmp_path / "other.gguf").write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match="is another file there; give every worker the same"):
-        corpus.open_in_worker(tmp_path / "other.gguf", "0" * 64)
-
-
-def test_rows_are_not_for_several_processes(path, tmp_path, command):
-    (tmp_path / "a.txt").write_text(TEXT)
-    line = ["measure", path, tmp_path / "a.txt", "--tokens", 24, "--out", tmp_path / "o.nc"]
-    code, out, err = command(*line, "--rows", "--workers", 2)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "workers = several processes: share summaries of texts; leave it out, or --rows" in err
-
-
-@pytest.mark.thorough
-def test_the_command_on_two_workers_writes_the_same_bytes(path, tmp_path):
-    for name, text in TEXTS.items():
-        (tmp_path / f"{name}.txt").write_text(text)
-    line = [sys.executable, "-m", "sparsity", "measure", path, *sorted(tmp_path.glob("*.txt"))]
-    for name, more in (("a", []), ("b", ["--workers", "2"])):
-        subprocess.run(
-            [*line, "--tokens", "24", "--out", tmp_path / f"{name}.nc", *more], check=True
-        )
-    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
 
 
 # Figures, claims, and all of it.

@@ -40,7 +40,7 @@ from sparsity.rows.rope_planes import BASE, angles
 
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
-# `real_sinks` runs a model that is fetched: SPARSITY_MODEL names its folder.
+# `real_sinks` runs a model of transformers, the full one from the folder that SPARSITY_MODEL names.
 AGAIN = [pytest.param(x, marks=pytest.mark.model) if x == "real_sinks" else x for x in NAMES]
 
 
@@ -64,7 +64,7 @@ def folder(tmp_path_factory):
 # --- runs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", AGAIN)
 def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     experiment, records = tiny(name, folder)
     cells = experiment.cells(experiment.tiny)
@@ -79,7 +79,7 @@ def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", AGAIN)
 def test_one_that_was_cut_short_ends_with_the_same_results(name, folder, tmp_path, monkeypatch):
     experiment, _ = tiny(name, folder)
     first, *others = (folder / f"{name}.jsonl").read_text("utf-8").splitlines(keepends=True)
@@ -113,7 +113,7 @@ def test_cells_of_other_settings_are_run_anew(folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", AGAIN)
 def test_one_that_is_killed_goes_on(name, folder, tmp_path):
     tiny(name, folder)
     command = [sys.executable, "-m", "experiments", name, "--tiny", "--out", str(tmp_path)]

@@ -8,8 +8,8 @@ import pytest
 import sparsity
 from benchmarks import fused as bench
 from sparsity import InputError, from_lse, fused_rows
-from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.fused import FusedRows, jax_attend, torch_attend
+from sparsity.attention.library import library
 
 
 def matrix(q, k, scale, causal):

@@ -25,9 +25,8 @@ from sparsity.xla import LLVM_FOR_ONE_CALL
 _OF_FEW = {
     "sparsity.claims_ledger.article_linear.norm_bounds",  # no argument
     "sparsity.attention.measurement.attention_layers.compiled_product",  # no argument
-    "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
-    "sparsity.attention.monitoring.passes._compiler_around",  # no argument
-    "sparsity.attention.monitoring.interception._showing_calls",  # the functions it replaces
+    "sparsity.attention.torch.modules._is_attention_class",  # classes of modules
+    "sparsity.attention.torch.functions.mode_class",  # no argument
     "sparsity.xla.is_measured",  # no argument
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument

@@ -9,10 +9,10 @@ from contextlib import redirect_stderr, redirect_stdout
 import jax
 import numpy as np
 import pytest
+from sparsity.attention.measurement.texts import check_beginnings
 
 import sparsity
 from sparsity import InputError, kernels, monitor
-from sparsity.attention.measurement.texts import check_beginnings
 
 
 @pytest.mark.parametrize("bos", [False, None, 1, (), (None,), ("yes",), "no"])
@@ -146,7 +146,6 @@ sparsity.Empirical("nofile.npy")
 sparsity.monitoring.Watch(3)
 sparsity.figures.draw("nope")
 sparsity.kernels.named("nope")
-sparsity.models.load("nofile")
 sparsity.exactt("exp")
 law.S
 float(law)

@@ -5,8 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 from test_monitor_torch import SMALL, VOCABULARY, build
 
-from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring import Watch, flex_n_eff, tensors, torch_penalty
+from sparsity.attention.library import library
+from sparsity.attention.monitoring import Watch, flex_n_eff, torch_penalty
+from sparsity.attention.torch import rows as tensors
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 

@@ -1,9 +1,8 @@
-"""SmolLM2 end to end, on real text, and its forward pass against that of `transformers`.
+"""SmolLM2 end to end, on real text.
 
 Needs the folder that `python -m benchmarks.model_files DIR` fills, named by SPARSITY_MODEL.
 """
 
-import functools
 import json
 import os
 from pathlib import Path
@@ -16,12 +15,11 @@ from experiments.head_claims import judge_heads
 from experiments.head_constants import HeadRows, fit_kappa, log_law_held_back
 from experiments.head_parts import measure_heads
 from experiments.row_evidence import Law
-from sparsity import describe, models
-from sparsity.attention.checkpoints import tokens
-from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.checkpoints.llama import forward
+from sparsity import describe
+from sparsity.attention.job import run
+from sparsity.attention.library import library
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.measurement.runs import measure_model
+from sparsity.attention.torch.loading import load
 
 pytestmark = pytest.mark.model  # run with `pytest -m model`
 
@@ -37,96 +35,43 @@ def files():
 
 
 @pytest.fixture(scope="module")
-def named(files):
-    return {text.stem: text.read_text("utf-8") for text in files[1]}
-
-
-@pytest.fixture(scope="module")
 def opened(files):
-    return models.load(files[0])
+    return load(files[0])
+
+
+def measured(files, folder, **how):
+    out = str(folder / "out.nc")
+    return run(str(files[0]), [str(x) for x in files[1]], out=out, tokens=TOKENS, **how).data
 
 
 @pytest.fixture(scope="module")
-def data(opened, named):
-    return measure_model(opened, named, tokens=TOKENS)
+def data(files, tmp_path_factory):
+    return measured(files, tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture(scope="module")
-def begun(opened, named):
+def begun(files, tmp_path_factory):
     """Two of the texts after the token that begins a text."""
-    texts = dict(list(named.items())[:2])
-    return measure_model(opened, texts, tokens=TOKENS, bos=(True,))
+    return measured((files[0], files[1][:2]), tmp_path_factory.mktemp("bos"), bos=True)
 
 
-@pytest.fixture(scope="module")
-def theirs(files):
-    """Model and tokenizer as `transformers` reads them from the file, which gguf parses once."""
-    torch, hf, gguf = library("torch"), library("transformers"), library("gguf")
-    path, reader = files[0], gguf.GGUFReader(files[0])
-    given = {"gguf_file": path.name}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gguf, "GGUFReader", lambda path: reader)  # asked for three times
-        names = functools.cache(gguf.get_tensor_name_map)  # 397 times
-        patch.setattr(gguf, "get_tensor_name_map", names)
-        model = hf.AutoModelForCausalLM.from_pretrained(
-            path.parent, dtype=torch.float32, attn_implementation="eager", **given
-        )
-        return model.eval(), hf.AutoTokenizer.from_pretrained(path.parent, **given)
-
-
-def test_the_forward_pass_is_that_of_transformers(opened, named, theirs):
-    """It reads the same file by its own code: dequantisation, names, rotary planes."""
-    torch, (other, _) = library("torch"), theirs
-    ids = np.array(opened.encode(next(iter(named.values())))[:TOKENS])
+def test_rows_are_those_of_the_weights_that_the_model_returns(opened, files, data):
+    torch, (model, tokenizer) = library("torch"), opened
+    ids = tokenizer.encode(files[1][0].read_text("utf-8"))[:TOKENS]
+    model.set_attn_implementation("eager")
     with torch.no_grad():
-        expected = other(torch.as_tensor(ids)[None], output_attentions=True)
-    off = {"attention": 0.0, "logits": 0.0}
-    seen = np.tri(TOKENS, dtype=bool)
-
-    def attention(layer, text, q, k):
-        q, k = np.asarray(q), np.repeat(np.asarray(k), q.shape[0] // k.shape[0], 0)
-        s = np.where(seen, q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]), -np.inf)
-        a = np.exp(s - s.max(-1, keepdims=True))
-        a /= a.sum(-1, keepdims=True)
-        gap = np.abs(a - expected.attentions[layer][0].numpy()).max()
-        off["attention"] = max(off["attention"], gap)
-
-    def logits(text, first, values):
-        theirs = expected.logits[0, first : first + len(values)].numpy()
-        off["logits"] = max(off["logits"], np.abs(np.asarray(values) - theirs).max())
-
-    (loss,) = forward(opened, [ids], attention, logits)
-    print(off, loss)
-    assert off["attention"] < 1e-4
-    assert off["logits"] < 1e-3
-    log_p = torch.log_softmax(expected.logits[0].double(), -1)[:-1]
-    theirs = -log_p.gather(1, torch.as_tensor(ids)[1:, None]).mean()
-    assert loss == pytest.approx(float(theirs), abs=1e-4)
+        p = model(torch.as_tensor(ids)[None], output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    own = data.sel(text=files[1][0].stem).isel(bos=0)
+    n_eff = 1 / np.stack([(x[0].double() ** 2).sum(-1).numpy() for x in p])
+    np.testing.assert_allclose(own.n_eff, n_eff, rtol=1e-4)
 
 
-def test_text_goes_to_tokens_and_back(opened, named):
-    text = next(iter(named.values()))
-    whole = opened.encode(text)
-    assert opened.config.bos not in whole
-    years = opened.encode("2001-2023")
-    assert len(years) == 9  # digits one by one
-    assert len(whole) < len(text) / 2.5  # merged as trained
-
-
-def test_a_chat_is_five_pieces_from_either_file(opened, theirs, tmp_path):
-    chat = "<|im_start|>user\nhi<|im_end|>"
-    ids = opened.encode(chat)
-    assert len(ids) == 5
-    assert (ids[0], ids[-1]) == (1, 2)
-    # The same tokenizer as `transformers` reads it from the file, written as a tokenizer.json.
-    theirs[1].save_pretrained(tmp_path)
-    assert tokens.from_file(tmp_path / "tokenizer.json")(chat) == ids
-
-
-def test_real_text_is_expected(data, begun):
-    assert data.sizes["text"] >= 3
-    assert data.sizes["row"] == TOKENS
-    assert max(float(found.loss.max()) for found in (data, begun)) < 3.5
+def test_numbers_are_split_into_digits(opened):
+    tokenizer = opened[1]
+    assert len(tokenizer.encode("2001-2023")) == 9
+    chat = tokenizer.encode("<|im_start|>user\nhi<|im_end|>")
+    assert (len(chat), chat[0], chat[-1]) == (5, 1, 2)
 
 
 def test_real_rows_and_the_laws(data, begun):
@@ -160,8 +105,10 @@ def test_the_law_given_the_largest_logit_on_texts_log_law_held_back(data):
     assert 1 < np.median(kappa.kappa) < 1.2
 
 
-def test_claims_on_heads(opened, named):
-    records = judge_heads(measure_heads(opened, named, tokens=TOKENS, every=3))
+def test_claims_on_heads(opened, files):
+    model, tokenizer = opened
+    named = {x.stem: np.array(tokenizer.encode(x.read_text("utf-8"))[:TOKENS]) for x in files[1]}
+    records = judge_heads(measure_heads(model, named, every=3))
     assert {record["key"]: record["verdict"] for record in records} == {
         "largest-logit": "refined",  # a constant is needed
         "upper-tail": "confirmed",
@@ -190,10 +137,9 @@ def test_a_sink_need_not_be_the_first_token(data):
 
 def test_the_command_from_file_to_page(files, tmp_path, command):
     path, texts = files
-    options = [x for text in texts[:2] for x in ("--text", text)]
     out = tmp_path / "out.nc"
     code, shown, err = command(
-        "measure", "--model", path, *options, "--tokens", TOKENS // 4, "--out", out,
+        "measure", path, *texts[:2], "--tokens", TOKENS // 4, "--out", out,
         "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err
@@ -204,9 +150,8 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
         assert saved.sizes["layer"] == 30
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(path.read_bytes()[:50_000_000])
-    code, _, err = command("measure", "--model", cut, *options, "--out", out)
-    assert code == 2
-    assert "incomplete" in err
+    code, _, err = command("measure", cut, *texts, "--out", out)
+    assert (code, len(err.splitlines())) == (2, 1)
 
 
 def test_its_header_describes_its_layers(files):

@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sparsity import InputError, monitor
-from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.library import library
 from sparsity.attention.monitoring import OF, log, torch_monitor
 
-pytestmark = pytest.mark.model  # needs the extra [models]; run with `pytest -m model`
+pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
 
 def drawn(dtype="float32"):

@@ -12,9 +12,9 @@ import families
 import numpy as np
 import pytest
 
-from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.library import library
 from sparsity.attention.monitoring import Watch
-from sparsity.attention.monitoring.call import Output
+from sparsity.attention.torch.call import Output
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -159,9 +159,34 @@ def test_checkpoints_count_once():
     assert len(shapes[0]) == 2
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_compiled_and_in_half_precision_the_rows_are_the_same(name, implementation):
+    torch = library("torch")
+    ((_, model, ids),) = families.models([name], implementation)
+    given = inputs_of(model, ids)
+
+    def seen(watched, **more):
+        with Watch(watched, rows=None) as watch, torch.no_grad():
+            watched(**given)
+        assert not watch.unseen
+        return watch.read()
+
+    plain = seen(model)
+    torch._dynamo.reset()
+    compiled = seen(torch.compile(model, backend="eager"))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = seen(model)
+    assert list(plain) == list(compiled) == list(rounded)
+    for path, layer in plain.items():
+        np.testing.assert_allclose(compiled[path]["n_eff"], layer["n_eff"], rtol=1e-5)
+        assert np.abs(rounded[path]["n_eff"] / layer["n_eff"] - 1).mean() < 0.2
+        assert (rounded[path]["length"] == layer["length"]).all()
+
+
 def test_a_reading_of_something_else_is_found(monkeypatch):
     """The judge itself: with the gate of outputs open, a wrong scale of a family is wrong."""
-    tensors = library("sparsity.attention.monitoring.tensors")
+    tensors = library("sparsity.attention.torch.rows")
     right = tensors.logits
     monkeypatch.setattr(Output, "check_rows", lambda *given: None)
     monkeypatch.setattr(tensors, "logits", lambda *x: (1.1 * right(*x)[0], right(*x)[1]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.library import library
 from sparsity.attention.monitoring import Watch
 
 pytestmark = [
@@ -46,9 +46,24 @@ def train(parallel: Any, rank: int, watch: Any = None) -> tuple[list[Any], list[
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        kept += [loss.detach(), *(p.detach().clone() for p in parallel.parameters())]
+        kept += [loss.detach(), *(local(p).clone() for p in parallel.parameters())]
         logs.append(watch.log() if watch else {})
     return kept, logs
+
+
+def local(parameter: Any) -> Any:
+    """The part of a parameter that this process holds."""
+    own = parameter.detach()
+    return own.to_local() if hasattr(own, "to_local") else own
+
+
+def sharded(model: Any) -> Any:
+    """The model by FSDP2, layer by layer."""
+    shard = library("torch.distributed.fsdp").fully_shard
+    mesh = library("torch.distributed").init_device_mesh("cpu", (2,))
+    for part in model:
+        shard(part, mesh=mesh)
+    return shard(model, mesh=mesh)
 
 
 def work(rank: int, size: int, file: str, given: str, answers: Any) -> None:
@@ -58,10 +73,11 @@ def work(rank: int, size: int, file: str, given: str, answers: Any) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=size)
     try:
         wrap: Callable[[Any], Any] = torch.nn.parallel.DistributedDataParallel
+        wrap = sharded if given == "fsdp" else wrap
         bare, _ = train(wrap(make()), rank)
         model = make()
         parallel = wrap(model)
-        with Watch(parallel if given == "parallel" else model) as watch:
+        with Watch(model if given == "model" else parallel) as watch:
             seen, logs = train(parallel, rank, watch)
         with Watch(make()) as watched_alone:
             _, of_alone = train(watched_alone.model, rank, watched_alone)
@@ -71,9 +87,7 @@ def work(rank: int, size: int, file: str, given: str, answers: Any) -> None:
         distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("given", ["parallel", "model"])
-@pytest.mark.slow  # processes start for 20 s
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("given", "size"), [("parallel", 2), ("model", 1), ("fsdp", 2)])
 def test_each_process_sees_its_own_texts_and_trains_to_the_same_bits(size, given, tmp_path):
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
@@ -95,5 +109,5 @@ def test_each_process_sees_its_own_texts_and_trains_to_the_same_bits(size, given
         assert logs[0] == of_alone[0]
         assert (logs == of_alone) == (size == 1)
         assert all("0.head0/n_eff" in log for log in logs)
-    assert len({weights for *_, weights in found}) == 1
+    assert len({weights for *_, weights in found}) == (size if given == "fsdp" else 1)
     assert len({log[0]["all/n_eff"] for _, _, log, *_ in found}) == size

@@ -163,24 +163,14 @@ ALL: tuple[Part, ...] = (
     Part(
         "measurement",
         "Measurement and models",
-        "The attention of a real model, from arrays, from a checkpoint or from `transformers`.",
+        "The attention of a real model, from arrays or from `transformers`.",
         "sparsity",
         (
-            *("attention", "measurement", "measurement.measure_model", "measurement.summary"),
+            *("attention", "measurement", "measurement.summary", "measurement.with_laws"),
             *("measurement.text", "measurement.save"),
-            "attention.measurement.hugging_face.measure_transformers",
+            "attention.torch.models.measure_transformers",
+            *("attention.torch.loading.load", "attention.torch.interception.Interceptor"),
             *("measurement.row_laws.head_law", "measurement.row_laws.log_head_law"),
-            *(
-                "attention.measurement.summaries.Summary",
-                "attention.measurement.summaries.merge",
-                "models",
-                "models.load",
-                "models.smollm2",
-            ),
-            *("models.Checkpoint", "attention.checkpoints.llama.layers"),
-            "attention.checkpoints.llama.token_losses",
-            "attention.checkpoints.interventions.Edit",
-            "attention.checkpoints.interventions.Inside",
         ),
     ),
     Part(

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.arguments import path as read_path
-from sparsity.attention.checkpoints import gguf_file
-from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
+from sparsity.attention.library import library
 from sparsity.attention.settings import yarn_amplitude
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
@@ -218,9 +217,11 @@ def _read(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".gguf":
             return _of_gguf(path)
         found = json_file(path)
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError("config", path, "is not there; give a config.json or its folder") from None
-    except (OSError, ValueError, KeyError):
+    except Exception:  # noqa: BLE001  the library of GGUF raises what it meets
         raise InputError("config", path, "holds no configuration; give a config.json") from None
     if not isinstance(found, dict):
         raise InputError("config", path, "holds no configuration; give a config.json")
@@ -247,9 +248,14 @@ def _of_gguf(path: Path) -> Mapping[str, Any]:
     A linear factor may stand there without its type, and YaRN's `attn_factor` multiplies the usual
     amplitude, where `attention_factor` is the amplitude itself.
     """
-    fields, tensors = gguf_file.read(library("gguf"), path)
-    family = str(fields.get("general.architecture", "unknown"))
-    own = {k.removeprefix(f"{family}."): v for k, v in fields.items() if k.startswith(f"{family}.")}
+    reader = library("gguf").GGUFReader(path)
+    named = reader.get_field("general.architecture")
+    family = "unknown" if named is None else str(named.contents())
+    own = {
+        name.removeprefix(f"{family}."): field.contents()
+        for name, field in reader.fields.items()
+        if name.startswith(f"{family}.")
+    }
     config: dict[str, Any] = {"model_type": family.replace("-", "_")}
     config |= {name: own[key] for key, name in _OF_GGUF.items() if key in own}
     kind = own.get("rope.scaling.type", "none")
@@ -262,6 +268,6 @@ def _of_gguf(path: Path) -> Mapping[str, Any]:
             own_factor = own.get("rope.scaling.attn_factor", 1.0)
             scaling["attention_factor"] = own_factor * yarn_amplitude({}, factor or 1.0)
         config["rope_scaling"] = scaling
-    if "rope_freqs.weight" in tensors:
+    if any(tensor.name == "rope_freqs.weight" for tensor in reader.tensors):
         config["rope_freqs"] = "a table of factors"  # of the angles: named as not read
     return config

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.arguments import is_jax, number
-from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.library import library
 from sparsity.errors import InputError
 
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].

@@ -1,4 +1,4 @@
-"""`sparsity measure` of every row: a model, texts, a netCDF file and, where wanted, a page."""
+"""`sparsity measure`: a model of transformers, texts, a netCDF file, a picture and a page."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sparsity.arguments import whole
 from sparsity.attention.measurement import tables
-from sparsity.attention.measurement.datasets import save
+from sparsity.attention.measurement.datasets import MEANING, save, with_laws
 from sparsity.attention.measurement.requested import requested_names
-from sparsity.attention.measurement.runs import kept_pieces, measure_model, open_inputs
-from sparsity.attention.measurement.texts import texts_of_windows
-from sparsity.attention.report import write_report, written_places
-from sparsity.errors import printable
+from sparsity.attention.report import write_picture, write_report
+from sparsity.attention.torch.loading import load, read_ids
+from sparsity.attention.torch.models import measure_transformers
+from sparsity.errors import InputError, printable
 
 if TYPE_CHECKING:
     import xarray
 
-
 _MAX_COMMAND = 2000  # letters of a command on a page: it may name thousands of texts
+_MAX_NAME = 200  # letters of a text's name, in tables and files
 
 
 @dataclass(frozen=True)
@@ -30,49 +33,31 @@ class Job:
     Args:
         data: the measurement.
         files: all files that were written, the dataset first.
+        passed_over: a line for each text that could not be used.
     """
 
     data: xarray.Dataset
     files: tuple[Path, ...]
+    passed_over: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in JSON's types."""
-        loss = self.data["loss"]
-        # "over texts" draws whole texts: windows of one text are not independent.
+        texts = tables.by_text(self.data)
         return {
             "model": self.data.attrs["model"],
-            "model_sha256": self.data.attrs["model_sha256"],
             "files": [str(path) for path in self.files],
-            "loss": [
-                {"text": str(text), "bos": bool(b), "nats": float(loss.sel(text=text, bos=b))}
-                for text in self.data["text"].values
-                for b in self.data["bos"].values
-            ],
             "table": tables.summary(self.data),
-            "texts": (texts := tables.by_text(self.data)),
-            "over texts": tables.bootstrap_over_texts(
-                texts,
-                tables.OVER_TEXTS,
-                texts_of_windows(self.data["text"].values, self.data.attrs.get("stride")),
-            ),
-            "passed_over": self.passed_over(),
+            "texts": texts,
+            "over texts": tables.bootstrap_over_texts(texts, tables.OVER_TEXTS),
+            "passed_over": list(self.passed_over),
         }
-
-    def passed_over(self) -> list[str]:
-        """Return a line for each text that could not be used."""
-        return [str(line) for line in self.data.attrs.get("passed_over", [])]
 
     def text(self) -> str:
         """Return the outcome for a terminal."""
-        loss = ", ".join(
-            f"{text} {float(self.data['loss'].sel(text=text)[0]):.2f}"
-            for text in self.data["text"].values
-        )
-        lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
-        lines += [tables.text(tables.summary(self.data)), ""]
-        lines += [f"Passed over: {line}" for line in self.passed_over()]
-        places = self.files[:1] + self.files[1:][-1:]
-        return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
+        lines = [str(self.data.attrs["model"]), tables.text(tables.summary(self.data)), ""]
+        lines += [f"Passed over: {line}" for line in self.passed_over]
+        places = ", ".join(map(str, (*self.files[:2], *self.files[2:][-1:])))
+        return "\n".join([*lines, f"Written: {places}"])
 
 
 def run(
@@ -81,61 +66,86 @@ def run(
     *,
     out: str,
     tokens: int = 512,
-    offset: int = 0,
-    stride: int | None = None,
     bos: bool = False,
     of: Sequence[str] = (),
     report_to: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
-    """Measure a model on texts and write every row.
-
-    Finished layers are kept in a folder beside `out` until it is written, so that the same command
-    goes on where it was ended.
+    """Measure a model on texts, write every row with the laws beside it, and draw its heads.
 
     Args:
-        model: GGUF or safetensors file, or a folder of the latter.
+        model: the folder of a model, a GGUF file, or a name of the hub.
         texts: folders and files, of text or of token ids (.npy).
-        out: the netCDF file.
-        tokens: the length of each window in tokens.
-        offset: the tokens of a text to pass over before its first window.
-        stride: the tokens from the start of one window to that of the next; None for one window a
-            text.
+        out: the netCDF file; the picture stands beside it, as .svg.
+        tokens: the length of each text in tokens; shorter ones are passed over.
         bos: whether to begin each text with the model's first token.
         of: what else to measure, as `sparsity.measure` has it.
-        report_to: folder for a page with pictures, for which every text is run both with
-            and without that token, if the model has one; None for no page.
+        report_to: folder for a page with pictures; None for no page.
         progress: called with (layers done, layers in all).
 
     Raises:
-        InputError: a file that cannot be read or written, or as `measure_model`.
+        InputError: a file that cannot be read or written, or as `measure_transformers`.
     """
-    requested_names(of)
-    places = written_places(report_to) if report_to is not None else []
-    opened, paths = open_inputs(model, texts, out, report_to, places)
-    # A report compares texts with BOS and without, since where sinks are depends on it.
-    both = report_to is not None and opened.config.bos is not None
-    with kept_pieces(Path(out)) as parts:
-        data = measure_model(
-            opened,
-            paths,
-            tokens=tokens,
-            offset=offset,
-            stride=stride,
-            bos=(False, True) if both else (bos,),
-            of=of,
-            parts=parts,
-            progress=progress,
-        )
-        files = (save(data, out),)
+    import xarray
+
+    tokens = whole("tokens", tokens, 2)
+    of = requested_names(of)
+    paths = _list_files(texts)
+    opened, tokenizer = load(model)
+    begin = [tokenizer.bos_token_id] if bos else []
+    if begin == [None]:
+        raise InputError("bos", True, "the model has no token that begins a text; leave it out")
+    runs, names, passed = [], [], []
+    for done, path in enumerate(paths):
+        try:
+            ids = np.concatenate([np.asarray(begin, np.int64), read_ids(path, tokenizer)])
+            if len(ids) < tokens:
+                raise InputError("text", path, f"has {len(ids)} tokens of {tokens}; give a longer")
+        except InputError as error:
+            if error.argument != "text":
+                raise
+            passed.append(printable(str(error), _MAX_COMMAND))
+            continue
+
+        def layers(layer: int, total: int, done: int = done) -> None:
+            if progress is not None:
+                progress(done * total + layer, len(paths) * total)
+
+        ids = ids[:tokens]
+        one = measure_transformers(opened, ids, of=of, progress=layers)
+        words = np.array(tokenizer.convert_ids_to_tokens(ids), object)
+        about = {"long_name": MEANING["token"]}
+        runs.append((one if of else with_laws(one)).assign(token=("key", words, about)))
+        names.append(printable(path.stem, _MAX_NAME))
+    if not runs:
+        raise InputError("text", len(paths), f"of all files none can be used: {passed[0]}")
+    data = xarray.concat(runs, "text").assign_coords(text=names)
+    data = data.expand_dims(bos=np.asarray([bos], np.int8)).assign_attrs(
+        model=printable(Path(model).name, _MAX_NAME), tokens=tokens
+    )
+    files = (save(data, out), write_picture(data, Path(out).with_suffix(".svg")))
     if report_to is not None:
         # Names without folders: the page shall not tell whose disk it was made on, and be the same
         # on another one.
         words = ["sparsity", "measure", Path(model).name, *(Path(text).name for text in texts)]
-        words += [w for name in of for w in ("--of", name)]
+        words += [w for name in of for w in ("--of", name)] + ["--bos"] * bos
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
-        words += ["--offset", str(offset)] if offset else []
-        words += ["--stride", str(stride)] if stride else []
         command = printable(shlex.join(words), _MAX_COMMAND)  # names of files need not be text
         files += write_report(data, report_to, command)
-    return Job(data, files)
+    return Job(data, files, tuple(passed))
+
+
+def _list_files(texts: Sequence[str]) -> list[Path]:
+    """Return files, and the files of folders by name; hidden ones are left out."""
+    found: list[Path] = []
+    for path in map(Path, texts):
+        if path.is_dir():
+            found += sorted(x for x in path.iterdir() if x.is_file() and x.name[0] != ".")
+        else:  # one that is not there is named when it is read
+            found.append(path)
+    if not found:
+        raise InputError("text", ", ".join(texts) or None, "give files or folders of texts")
+    stems = [path.stem for path in found]
+    if len(set(stems)) < len(stems):
+        raise InputError("text", max(stems, key=stems.count), "is given twice; name texts apart")
+    return found

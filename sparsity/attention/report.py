@@ -21,7 +21,7 @@ import numpy as np
 from sparsity import plotting
 from sparsity._version import __version__
 from sparsity.attention.measurement import sinks, tables
-from sparsity.output import folder, write_together
+from sparsity.output import folder, write, write_together
 
 if TYPE_CHECKING:
     import xarray
@@ -84,6 +84,19 @@ def write_report(
     contents[home / "index.html"] = _render_page(data, pictures, said, command)
     write_together(contents)
     return tuple(contents)
+
+
+def write_picture(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write the first picture alone, n_eff by layer and head, as SVG.
+
+    Raises:
+        InputError: a path that cannot be written.
+    """
+    run = _with_runs(data).isel(bos=0)
+    picture, place = _picture_heads(run), Path(path)
+    args = picture.draw, run, picture.title, _said_of(run), (7.2, 4.4), ("svg",)
+    write(place, plotting.render(*args)["svg"])
+    return place
 
 
 def _with_runs(data: xarray.Dataset) -> xarray.Dataset:

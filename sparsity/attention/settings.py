@@ -2,8 +2,7 @@
 
 A field that changes the rows of attention and is passed over in silence makes a wrong law. So every
 field whose name speaks of attention is either read, or in the list of those that change nothing, or
-named in the notes of the result. `configuration` reads all of them for the theory's rows, and
-`checkpoints` those of RoPE for a forward pass.
+named in the notes of the result. `configuration` reads all of them for the theory's rows.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import click
 
 from sparsity.cli import common, pages
@@ -21,103 +18,67 @@ from sparsity.reading import parse_whole
 
 @click.command(cls=pages.Command)
 @click.argument(
-    "given",
-    nargs=-1,
-    metavar="MODEL TEXT…",
+    "model",
+    metavar="MODEL",
     cls=pages.Argument,
-    about="A .gguf or .safetensors checkpoint; then text files, folders of them, or token ids "
-    "(.npy).",
+    about="The folder of a model of transformers, a GGUF file, or a name of the hub.",
     shell_complete=pages.offer_files,
 )
-@common.option("--model", "FILE", "MODEL, as an option.", cls=pages.Rare, offers=pages.offer_files)
-@common.option(
-    "--text texts",
-    "FILE",
-    "A TEXT, as an option; repeat it for several.",
-    multiple=True,
-    cls=pages.Rare,
-    offers=pages.offer_files,
+@click.argument(
+    "texts",
+    nargs=-1,
+    required=True,
+    metavar="TEXT…",
+    cls=pages.Argument,
+    about="Text files, folders of them, or token ids (.npy).",
+    shell_complete=pages.offer_files,
 )
-@common.option("--tokens", "T", "Tokens of each window", default="512", kind=int)
-@common.option("--offset", "K", "Skip the first K tokens of a text", default="0", kind=int)
-@common.option(
-    "--stride", "K", "Start a window every K tokens (default: one window a text).", kind=int
-)
-@click.option("--bos", is_flag=True, help="Begin each window with the model's first token (BOS).")
+@common.option("--tokens", "T", "Tokens of each text", default="512", kind=int)
+@click.option("--bos", is_flag=True, help="Begin each text with the model's first token (BOS).")
 @common.option(
     "--out", "FILE.nc", "The netCDF file to write.", required=True, offers=pages.offer_files
 )
-@click.option("--rows", is_flag=True, help="Write every row instead of summaries of all texts.")
 @common.option(
-    "--report",
-    "DIR",
-    "Write every row, and a page of figures into this folder; every text runs with BOS and "
-    "without.",
-    offers=pages.offer_folders,
+    "--report", "DIR", "Also write a page of pictures into this folder.", offers=pages.offer_folders
 )
 @common.several_of_option
-@common.executor_options
 @common.json_option
 def measure(
-    given: tuple[str, ...],
-    model: str | None,
+    model: str,
     texts: tuple[str, ...],
-    rows: bool,
+    tokens: int,
+    bos: bool,
+    out: str,
     report: str | None,
     of: tuple[str, ...],
-    executor: Any,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Measure the attention of a real model on text.
 
-    The model is one of the Llama family. The exact law of rows with the same length and spread
-    stands beside each measured row.
+    The model is run by transformers, with the PyTorch that is installed; every row is measured in
+    its own calls of attention. The exact law of rows with the same length and spread stands beside
+    each measured row. A map of n_eff by layer and head is drawn beside FILE.nc.
 
-    A text that cannot be used is named and passed over. If the run is stopped, the same command
-    continues it. --of needs --rows or --report; it also knows skew, kurtosis and distance, of the
-    logits.
+    A text that cannot be used is named and passed over. --of also knows skew, kurtosis and
+    distance, of the logits; with it the run takes several times as long.
 
     Examples:
-        Summaries of one text:
-            sparsity measure model.gguf text.txt --out text.nc
-        Every row, with a page of figures:
-            sparsity measure model.gguf text.txt --out text.nc --report page
-        A folder of texts, in windows of 512 tokens:
-            sparsity measure model.safetensors texts --stride 512 --out all.nc
+        One text:
+            sparsity measure SmolLM2-135M-Instruct.Q4_1.gguf text.txt --out text.nc
+        A folder of texts, with a page of pictures:
+            sparsity measure HuggingFaceTB/SmolLM2-135M texts --out all.nc --report page
     """
-    if model is None and given:
-        model, *given = given  # type: ignore[assignment]
-    if model is None:
-        raise InputError("model", None, "give a .gguf or .safetensors checkpoint")
-    every_row = rows or report is not None
-    # Summaries of texts can be added up, so that processes can share the texts.
-    if every_row and executor is not None:
-        fix = "share summaries of texts; leave it out, or --rows and --report"
-        raise InputError("workers", "several processes", fix)
-    if of and not every_row:
-        raise InputError("of", ",".join(of), "is measured on single rows; add --rows")
-    # Asked here as well as by the work: its imports take seconds, a missing file none.
-    refuse_missing("model", model, "give a .gguf or .safetensors file")
-    if not (every_text := (*given, *texts)):
-        raise InputError("text", None, "give a folder or files of texts, or --text FILE")
-    if not any(map(os.path.exists, every_text)):  # one of several is named and passed over
-        refuse_missing("text", every_text[0], "give a folder or files of texts")
-    out = str(options["out"])
-    # What is there may be a file that this run reads, which is said first, and later.
-    refuse_unwritable(out if os.path.exists(out) else netcdf_path(out))
+    # Before the libraries are loaded, which takes seconds.
+    refuse_unwritable(netcdf_path(out))
     if report is not None:
-        refuse_unwritable_folder(report, "out")
-    with common.progress("layers") as step:
-        if every_row:
-            from sparsity.attention.job import run as work
+        refuse_unwritable_folder(report, "report")
+    from sparsity.attention.job import run
 
-            options |= {"of": common.split_quantities(of), "report_to": report}
-        else:
-            from sparsity.attention.measurement.corpus import sum_up as work
-
-            options["executor"] = executor
-        done = work(model, [*every_text], progress=step, **options)
+    with common.progress("layers", in_log=True) as step:
+        done = run(
+            model, texts, out=out, tokens=tokens, bos=bos, of=common.split_quantities(of),
+            report_to=report, progress=step,
+        )  # fmt: skip
     common.show(done, as_json)
 
 

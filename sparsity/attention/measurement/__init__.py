@@ -2,8 +2,8 @@
 
 A model's q and k, or its weights, become a dataset this way:
 
-    measure(queries=, keys=)   measure(attention=)   measure_model   measure_transformers
-              └───────────┬───────────┴───────────────────┴──────────────────┘
+    measure(queries=, keys=)   measure(attention=)
+              └───────────┬───────────┘
     layer_inputs          arrays, masks and options checked
     attention_layers      LogitLayer or WeightLayer: which keys each query sees
     padding               which queries are padding, and the first key that each one sees
@@ -15,12 +15,9 @@ A model's q and k, or its weights, become a dataset this way:
     sinks                 the same rows with all sinks left out
     datasets              the limit law and the exact law of `row_laws` beside each row; labels
               │
-              ├─ tables             a row for each context length, a bootstrap over texts
-              └─ corpus             many texts, kept as `summaries` that merge
+              └─ tables             a row for each context length, a bootstrap over texts
 
-`texts` cuts texts into windows of tokens and `runs` keeps what is finished of a long run.
-`hugging_face` runs models of `transformers` and measures the calls that `torch_attention` explains,
-or else the weights that they return and `returned_weights` checks.
+Models of `transformers` are measured by `sparsity.attention.torch.models`.
 """
 
 from __future__ import annotations
@@ -35,10 +32,9 @@ import numpy as np
 from sparsity.arguments import choice, flag, whole
 from sparsity.arguments import progress as check_progress
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
-from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save
+from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
 from sparsity.attention.measurement.requested import SHAPE, requested_names
-from sparsity.attention.measurement.runs import measure_model
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import PAIRINGS
@@ -49,10 +45,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SHAPE",
     "measure",
-    "measure_model",
     "save",
     "summary",
     "text",
+    "with_laws",
 ]
 
 

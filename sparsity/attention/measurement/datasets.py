@@ -14,6 +14,7 @@ from sparsity.arguments import instance
 from sparsity.attention.measurement import row_laws, sinks
 from sparsity.attention.measurement.attention_layers import Layer
 from sparsity.attention.measurement.layers import contexts, measure_layer
+from sparsity.errors import InputError
 from sparsity.output import netcdf_bytes, netcdf_path, write
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ MEANING = {
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
     "top_key": "position of that key",
     "token": "the token at each position, as the vocabulary spells it",
-    "loss": "mean next-token loss, in nats",
 }
 
 # Axes of a variable beside layer and head; all others have "row", and rank correlations none.
@@ -162,7 +162,41 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             tested = (left >= MIN_TESTED) & np.isfinite(distance)
             beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
             out["departs"] = beyond.sum(-1) / tested.sum(-1)
-        return {name: np.asarray(value, n.dtype) for name, value in out.items()}
+        return {name: np.asarray(value, found["S"].dtype) for name, value in out.items()}
+
+
+def with_laws(data: xarray.Dataset) -> xarray.Dataset:
+    """Return a measurement of logits with what theory says beside each row.
+
+    Args:
+        data: what `measure_transformers` returned.
+
+    Returns:
+        The same with S_limit, S_exact, residuals and ranks, as `measure` has them.
+
+    Raises:
+        InputError: no measurement of logits.
+    """
+    import xarray
+
+    fix = "give a dataset of measure_transformers"
+    if not {"layer", "gamma"} <= {*instance("data", data, xarray.Dataset, fix).variables}:
+        raise InputError("data", "without layers of logits", fix)
+    rows = [str(name) for name, x in data.items() if x.dims == ("layer", "head", "row")]
+    layers = [
+        compare_with_laws({name: data[name].values[i] for name in rows})
+        for i in range(data.sizes["layer"])
+    ]
+    return data.assign(
+        {
+            name: (
+                ("layer", "head", "row")[: 1 + values.ndim],
+                np.stack([layer[name] for layer in layers]),
+                {"long_name": MEANING[name], "units": "1"},
+            )
+            for name, values in layers[0].items()
+        }
+    )
 
 
 def label_layers(

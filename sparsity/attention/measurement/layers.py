@@ -109,7 +109,7 @@ def measure_layer(
         # `received` holds what keys get within that context and nothing from beyond it. The heads
         # of some rows may come in several blocks, those of the last heads at the end.
         if stop in cuts and own.stop == heads:
-            importance = _importance(received, counts, layer.count_active(stop))
+            importance = importance_of_keys(received, counts, layer.count_active(stop))
             top_key = np.where(np.isnan(importance), -1.0, importance).argmax(-1)
             top = np.take_along_axis(importance, top_key[:, None], axis=-1)[:, 0]
             tops.append((top, top_key.astype(np.int32)))
@@ -130,7 +130,7 @@ def measure_layer(
     found["importance"] = np.stack(sink_importance, axis=1)
     columns = (np.stack(column, axis=1) for column in zip(*tops, strict=True))
     found["top_importance"], found["top_key"] = columns
-    found["key_importance"] = _importance(received, counts, layer.count_active(length))
+    found["key_importance"] = importance_of_keys(received, counts, layer.count_active(length))
     found["last_row"] = last if layer.active is None else _last_weights(layer)
     if of:
         work = functools.partial(measure_requested, layer, sink, of)
@@ -243,7 +243,7 @@ def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
         return sums / count
 
 
-def _importance(received: np.ndarray, counts: np.ndarray, rows: Any) -> np.ndarray:
+def importance_of_keys(received: np.ndarray, counts: np.ndarray, rows: Any) -> np.ndarray:
     """Return the mean of what rows give to keys that a quarter of them see; else NaN.
 
     The last keys of causal rows are seen by few queries, near to themselves, whose large weights

@@ -58,16 +58,9 @@ def measure_without_sinks(
         one key, top_logit_without_sinks, the largest less the mean, and sinks_logit, log Σ e^s over
         the sinks in sight less the mean of the others, NaN where there are none.
     """
-    # Most heads have no sink but the sink key, without which they are measured already.
-    # `more` are the sinks beside it: heads that have any are measured again, by `_measure_block`.
-    sink, more = layer.first if sink is None else sink, sinks.copy()
-    if isinstance(sink, int):
-        more[:, sink] = False
-        is_sink, seen = sinks[:, sink, None], layer.rows_that_see(sink)
-    else:  # a sink may be the first key of some rows and not of others
-        is_sink, seen = np.zeros((len(sinks), 1), bool), np.zeros((1, 1), bool)
-    several = np.flatnonzero(more.any(1))
-    found = _reuse_rows(rows, is_sink, seen)
+    sink = layer.first if sink is None else sink
+    seen = layer.rows_that_see(sink) if isinstance(sink, int) else np.zeros((1, 1), bool)
+    found, several = reuse_rows(rows, sinks, sink, seen)
     if several.size:
         own, step = layer.part(several), layer.rows_per_block(MAX_ENTRIES)
         for start in range(0, layer.shape[1], step):
@@ -77,14 +70,28 @@ def measure_without_sinks(
     return {name: x.astype(rows["S"].dtype) for name, x in found.items()}
 
 
-def _reuse_rows(rows: Mapping[str, np.ndarray], is_sink: np.ndarray, seen: np.ndarray) -> Any:
+def reuse_rows(
+    rows: Mapping[str, np.ndarray], sinks: np.ndarray, sink: Any, seen: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return rows without sinks of heads that have none, or none but the sink key.
+
+    Most heads are such, and are measured without that key already.
 
     Args:
         rows: as `measure_without_sinks` takes them.
-        is_sink: whether the sink key is a sink, [heads, 1].
-        seen: whether rows see it, [1 or heads, T].
+        sinks: which keys are sinks, [heads, T].
+        sink: position of the sink key; else it is not the same in all rows.
+        seen: which rows see it, [1 or heads, T].
+
+    Returns:
+        The rows, and the heads with other sinks, which are to be measured again.
     """
+    more = sinks.copy()
+    if isinstance(sink, int):
+        more[:, sink] = False
+        is_sink = sinks[:, sink, None]
+    else:  # a sink may be the first key of some rows and not of others
+        is_sink, seen = np.zeros((len(sinks), 1), bool), np.zeros((1, 1), bool)
     learned = rows.get("learned_sink", 0 * rows["sink_mass"])
     found = {
         "length_without_sinks": rows["length"] - (is_sink & seen),
@@ -104,7 +111,7 @@ def _reuse_rows(rows: Mapping[str, np.ndarray], is_sink: np.ndarray, seen: np.nd
         whole = np.fmax(top, logit) - np.nan_to_num(logit) / np.maximum(n, 1)
         whole = np.where(n == 1, 0.0, whole)
         found["top_logit_without_sinks"] = np.where(is_sink, top, whole)
-    return found
+    return found, np.flatnonzero(more.any(1))
 
 
 def _measure_block(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
 BOOTSTRAP_DRAWS = 2000  # the ends of a 95 % interval then lie on the 50th draw from either side
-OVER_TEXTS = (  # of `summarise_context`, and the loss
-    "loss", "S", "n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "gamma_without_sinks",
+OVER_TEXTS = (  # of `summarise_context`
+    "S", "n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "gamma_without_sinks",
     "ratio_exact_without_sink_key", "ratio_exact_without_sinks",
     "sink_rate_0.3", "any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3",
 )  # fmt: skip
@@ -146,7 +146,7 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     """Return one row for each context length, and with and without the token that begins a text.
 
     Args:
-        data: from `measure` or `measure_model`.
+        data: from `measure`, or of `sparsity measure`.
 
     Returns:
         JSON-ready rows. Row statistics are over all rows in the second half of the context
@@ -159,7 +159,7 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     """
     import xarray
 
-    fix = "give a dataset of measure or measure_model"
+    fix = "give a dataset of measure"
     if "row" not in instance("data", data, xarray.Dataset, fix).dims:
         raise InputError("data", f"over {', '.join(map(str, data.dims))}", fix)
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
@@ -171,17 +171,16 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
 
 
 def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
-    """Return a row for each text at the longest context, as `summary` has them, with its loss.
+    """Return a row for each text at the longest context, as `summary` has them.
 
     Args:
-        data: from `measure_model`.
+        data: of `sparsity measure`.
         bos: which of its ways of running the texts, by place.
     """
     run, T = data.isel(bos=bos), int(data["context"][-1])
     return [
         {"text": str(name), **summarise_context(run.sel(text=[name]), T)}
-        | ({"loss": float(run["loss"][i])} if "loss" in run else {})
-        for i, name in enumerate(run["text"].values)
+        for name in run["text"].values
     ]
 
 

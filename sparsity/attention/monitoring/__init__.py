@@ -2,25 +2,27 @@
 
 In JAX, `monitor` and `penalty` stand inside the step, and `log` outside it. In PyTorch a `Watch`
 stands around the step, `torch_monitor` and `torch_penalty` in it, and `flex_n_eff` beside
-FlexAttention. PyTorch is loaded on first use.
+FlexAttention: they are in `sparsity.attention.torch`.
 
-    JAX      queries, keys ── step ── streaming ──────────────────────────────┐
-    PyTorch  passes        when a pass begins and ends, which module calls,    │
-                           and which should and does not                       │
-             interception  stands around the attention functions               ├── logs
-             calls         reads what a function was given and gave: a Call    │
-             call          logits of a Call; do its weights make the output?   │
-             tensors       statistics of some rows ── watching ────────────────┘
-             replay        compiled code: the same pass again, uncompiled, to be measured
+    JAX      queries, keys ── step ── streaming ──┐
+                                                  ├── logs ── pictures
+    PyTorch  Watch, torch_monitor ────────────────┘
 
 `logs` calls a function where a logged number is beyond a bound, and `pictures` draws a training.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from sparsity.attention.monitoring.logs import Crossing, alert, log, n_eff_exact
 from sparsity.attention.monitoring.pictures import plot_training
 from sparsity.attention.monitoring.step import OF, monitor, penalty
-from sparsity.attention.monitoring.tensors import flex_n_eff, torch_monitor, torch_penalty
-from sparsity.attention.monitoring.watching import Watch
+
+if TYPE_CHECKING:
+    from sparsity.attention.torch.rows import flex_n_eff, torch_monitor, torch_penalty
+    from sparsity.attention.torch.watch import Watch
 
 __all__ = [
     "OF",
@@ -36,3 +38,11 @@ __all__ = [
     "torch_monitor",
     "torch_penalty",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is of PyTorch on first use: it imports this package for its logs."""
+    if name in __all__:
+        home = "watch" if name == "Watch" else "rows"
+        return getattr(importlib.import_module(f"sparsity.attention.torch.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,71 @@
+"""What measuring a model costs beside running it: CPU seconds and memory, in one process each.
+
+    python -m benchmarks.measure_model [TOKENS]
+
+SmolLM2-135M in single precision on one thread, loading left out. A turn runs the model plainly and
+measures it, in new processes; the ratio is that of the medians of three turns.
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.model_files import smollm2, texts
+
+TURNS = 3
+
+
+def one(what: str, tokens: int, folder: Path) -> None:
+    """Print CPU seconds and peak memory in MB of a run."""
+    import torch
+
+    from sparsity.attention.torch.loading import load
+    from sparsity.attention.torch.models import measure_transformers
+
+    torch.set_num_threads(1)
+    model, tokenizer = load(smollm2(folder))
+    text = "\n".join(path.read_text("utf-8") for path in texts(folder))
+    ids = tokenizer(text)["input_ids"][:tokens]
+    assert len(ids) == tokens, len(ids)
+    act = measure_transformers if what == "measured" else run
+    act(model, ids[:64])  # what is compiled or loaded on first use
+    start = time.process_time()
+    act(model, ids)
+    seconds = time.process_time() - start
+    print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def run(model, ids) -> None:
+    import torch
+
+    with torch.no_grad():
+        model(input_ids=torch.as_tensor(ids)[None], use_cache=False)
+
+
+def main(tokens: int) -> None:
+    found: dict[str, list[list[float]]] = {"plain": [], "measured": []}
+    with tempfile.TemporaryDirectory() as folder:
+        smollm2(Path(folder))
+        for _ in range(TURNS):
+            for what, kept in found.items():
+                command = [sys.executable, "-m", "benchmarks.measure_model", what, str(tokens)]
+                done = subprocess.run(
+                    [*command, folder], capture_output=True, text=True, check=True
+                )
+                kept.append([float(x) for x in done.stdout.split()])
+                print(f"{what:8} {kept[-1][0]:7.2f} s {kept[-1][1]:7.0f} MB", flush=True)
+    (plain, memory), (measured, more) = (
+        [statistics.median(x) for x in zip(*kept, strict=True)] for kept in found.values()
+    )
+    print(f"{tokens} tokens: {measured / plain:.2f} × the time, {more / memory:.2f} × the memory")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        one(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 2048)

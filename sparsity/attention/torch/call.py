@@ -1,0 +1,209 @@
+"""One call of attention in PyTorch: its arguments, the logits they make, and its output.
+
+The arguments that are read off a call may be misunderstood: a scale by another name, a mask that
+the function replaces by its own. Statistics of a call therefore count only if the logits, computed
+again from its arguments, also make its output: `Output.check_rows` is that gate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sparsity.attention.library import library
+from sparsity.attention.measurement.attention_layers import HIDDEN_AT, HIDDEN_BELOW_TOP
+
+# How far an output may be off, relative to the largest value or weight. Float32 kernels stay below
+# 1e-5, a wrong mask or scale is far above.
+_TOLERANCE = 1e-4
+# A logit s rounded to a type whose numbers are `step` apart near 1 is off by step·|s|, and so is
+# its weight, relatively. A logit is a sum of many products, and the output one of many weights:
+# more roundings than 8 accept more wrong readings in half precision, fewer refuse right ones.
+_MAX_ROUNDINGS = 8
+
+
+class Unseen(Exception):
+    """A call of attention is not measured; the message follows the words "…: it "."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of attention: logits s = mod(cap·tanh(scale·q·k/cap)) + bias + mask.
+
+    Args:
+        query: [batch, heads, T, d].
+        key: [batch, kv heads, keys, d]; a key head serves as many consecutive query heads.
+        scale: the factor of q·k; None for 1/√d.
+        causal: whether query i sees the keys up to i only.
+        mask: [batch or 1, heads or 1, T or 1, keys], bool (true: seen) or numbers to add.
+        bias: numbers to add, of the same shape.
+        softcap: the cap, which bounds |s| before bias and mask; None for no cap.
+        unit: logits of learned sinks beside the keys, [heads].
+        score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
+        mask_mod: (batch, head, i, j) -> bool, likewise.
+        text: which queries are tokens of a text, [batch, 1, T], where the call says so; None where
+            masks have to tell.
+    """
+
+    query: Any
+    key: Any
+    scale: float | None = None
+    causal: bool = False
+    mask: Any = None
+    bias: Any = None
+    softcap: float | None = None
+    unit: Any = None
+    score_mod: Callable[..., Any] | None = None
+    mask_mod: Callable[..., Any] | None = None
+    text: Any = None
+
+
+def logits(call: Call, at: Any) -> tuple[Any, Any]:
+    """Return logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
+
+    What is not seen has the logit 0: −∞ there would make NaN of gradients through `where`.
+
+    Args:
+        call: the call.
+        at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
+    """
+    torch = library("torch", "torch")
+    # Numbers of float16 near 10 are 1/128 apart: logits are made in float32 at least.
+    wide = torch.promote_types(call.query.dtype, torch.float32)
+    q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
+    k = call.key.to(wide)
+    batch, heads, count, dim = q.shape
+    groups, keys = k.shape[-3:-1]
+    grouped = q.reshape(batch, groups, heads // groups, count, dim)
+    s = torch.einsum("bghrd,bgkd->bghrk", grouped, k).reshape(batch, heads, count, keys)
+    s = s * (1 / math.sqrt(dim) if call.scale is None else call.scale)
+    if call.softcap is not None:
+        s = call.softcap * torch.tanh(s / call.softcap)
+    place = [torch.arange(n, device=s.device) for n in (batch, heads)]
+    place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
+    seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
+    if call.score_mod is not None:
+        # FlexAttention knows two ways to hide a key: its mask, and a score of −∞.
+        s = over_axes(torch, call.score_mod, _ROWS_OF_EACH_TEXT, scored=True)(s, *place)
+        seen = seen & (s > -torch.inf)
+    if call.mask_mod is not None:
+        seen = seen & over_axes(torch, call.mask_mod, _ROWS_OF_EACH_TEXT, scored=False)(*place)
+    if call.causal:
+        seen = seen & (place[3] <= at[:, None, :, None])
+    added, seen = added_to_rows(call, at, seen)
+    return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
+
+
+def _mask_rows(x: Any, at: Any, keys: int) -> Any:
+    """Return rows of a mask of up to four axes: [batch or 1, heads or 1, rows or 1, keys or 1]."""
+    torch = library("torch", "torch")
+    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
+    return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
+
+
+_ROWS_OF_EACH_TEXT = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
+
+
+def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
+    """Return a function of one entry, as FlexAttention takes it, on [batch, heads, rows, keys].
+
+    FlexAttention calls such functions with one entry's indices b, h, i, j. `vmap` adds one axis at
+    a time, the last axis first, over those of the four that have it; the others stay as they are.
+
+    Args:
+        torch: the module.
+        function: a function of batch, head, query and key, after a logit where it is `scored`.
+        places: for each of the axes, last first, the letters of "bhij" that vary along it: "bi" is
+            an axis of texts with rows of their own.
+        scored: whether the function takes a logit first.
+    """
+    for axis in places:
+        own = tuple(0 if x in axis else None for x in "bhij")
+        function = torch.vmap(function, in_dims=((0, *own) if scored else own))
+    return function
+
+
+def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
+    """Return what masks and biases add to rows [batch or 1, rows], and the keys they leave seen.
+
+    Numbers that a mask adds hide keys by the rule of `attention_layers.HIDDEN_AT`, that of
+    `measure`: relative to the largest one, as an ALiBi bias may be far below zero everywhere.
+    """
+    torch, total = library("torch", "torch"), 0.0
+    for added in (call.bias, call.mask):
+        if added is None:
+            continue
+        added = _mask_rows(added, at, call.key.shape[-2])
+        if added.dtype == torch.bool:
+            seen = seen & added
+        else:
+            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
+            seen = seen & (added > top - HIDDEN_BELOW_TOP) & (top > HIDDEN_AT)
+            total = total + added
+    return total, seen
+
+
+class Output(NamedTuple):
+    """What an attention function returned for a call, against which its logits are checked.
+
+    Args:
+        value: [batch, kv heads, keys, dim].
+        output: [batch, heads, T, dim]; not looked at where there are weights.
+        weights: the weights it returned, [batch, heads, T, keys]; None if it returned none.
+        dropped: whether dropout may have zeroed some of the weights and scaled up the others.
+        step: the distance of neighbouring numbers near 1 in the type that it computed in.
+    """
+
+    value: Any
+    output: Any
+    weights: Any = None
+    dropped: bool = False
+    step: float = 0.0
+
+    def check_rows(self, s: Any, seen: Any, at: Any, unit: Any) -> None:
+        """Check that the logits of rows make this output; rows without a key are left out.
+
+        Args:
+            s: logits [batch, heads, rows, keys].
+            seen: which of them are seen.
+            at: positions of the rows, [1 or batch, rows].
+            unit: logits of learned sinks, [heads], or None.
+
+        Raises:
+            Unseen: they make something else, or are not finite.
+        """
+        torch = library("torch", "torch")
+        if not bool(torch.isfinite(s).all()):
+            raise Unseen("has logits that are not finite")
+        x = torch.where(seen, s, -torch.inf)
+        if unit is not None:
+            x = torch.cat([x, unit[:, None, None].to(x).expand(*x.shape[:-1], 1)], -1)
+        p = torch.softmax(x, -1)[..., : s.shape[-1]]
+        at = at[:, None, :, None]
+        some = seen.any(-1, keepdim=True)
+        if self.weights is not None:
+            want = torch.take_along_dim(self.weights[..., : p.shape[-1]].to(p), at, 2)
+            if self.dropped:
+                # Dropout divides what it keeps by the chance to be kept, which a layer need not
+                # tell: the factor that fits best, by least squares, undoes it. What it dropped
+                # cannot be checked.
+                kept = torch.where(some, p, 0.0)[want > 0]
+                want = want * ((kept * want[want > 0]).sum() / want.square().sum().clamp(min=1e-30))
+                p = torch.where(want > 0, p, 0.0)
+            size = p.amax(-1, keepdim=True)
+        else:
+            batch, heads, rows, keys = p.shape
+            v = self.value.to(p)
+            grouped = p.reshape(batch, v.shape[1], -1, keys)
+            p = (grouped @ v).reshape(batch, heads, rows, -1)  # the output, no longer weights
+            want = torch.take_along_dim(self.output.to(p), at, 2)
+            size = v.abs().amax((-2, -1), keepdim=True)
+            size = size.repeat_interleave(heads // v.shape[1], 1)
+        # `not (off <= most)` rather than `off > most`: an output of NaN fails.
+        largest = s.abs().amax(-1, keepdim=True)
+        most = size * (_TOLERANCE + _MAX_ROUNDINGS * self.step * (1 + largest))
+        off = (p - want).abs()
+        if bool((some & ~(off <= most)).any()):
+            raise Unseen("computes something else than softmax attention of its arguments")

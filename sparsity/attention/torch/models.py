@@ -1,0 +1,215 @@
+"""Any model of the `transformers` library, measured on a text inside the calls that it makes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.arguments import progress as check_progress
+from sparsity.arguments import whole
+from sparsity.attention.library import library
+from sparsity.attention.measurement.datasets import label_layers, measure_with_laws
+from sparsity.attention.measurement.layer_inputs import layer_of_queries
+from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
+from sparsity.attention.torch.interception import Interceptor
+from sparsity.attention.torch.tiles import EveryRow, check_some_rows
+from sparsity.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray
+
+# What some models take beside a text.
+_MORE_INPUTS = (
+    *("pixel_values", "input_values", "input_features"),
+    *("visual_feats", "visual_pos", "bbox"),
+)
+_GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
+_OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
+_GIVE_QK = "give q and k to measure()"
+
+
+def _check_ids(model: Any, tokens: Any) -> np.ndarray:
+    """Return the ids of one text."""
+    try:
+        ids = np.asarray(tokens)
+    except ValueError:
+        ids = np.empty((0, 0))
+    if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
+        fix = "give the ids of one text, whole numbers [T]"
+        raise InputError("tokens", f"array of {ids.dtype}, shape {ids.shape}", fix)
+    try:
+        count = model.get_input_embeddings().weight.shape[0]
+    except (AttributeError, NotImplementedError):  # the model itself will tell
+        count = int(ids.max()) + 1
+    if ids.min() < 0 or ids.max() >= count:
+        raise InputError("tokens", int(ids.max()), f"must be ids from 0 to {count - 1}")
+    return ids.astype(np.int64)
+
+
+def _is_of_library(model: Any) -> bool:
+    """Return whether it is a model of `transformers`: some have parts that are plain modules."""
+    needed = ("set_attn_implementation", "main_input_name", "config")
+    return all(hasattr(model, name) for name in needed)
+
+
+def _refuse_model(model: Any) -> None:
+    """Refuse what does not run on token ids alone, or not twice alike.
+
+    Raises:
+        InputError: no model of the library; of images or sound; with a decoder of its own; in
+            training mode.
+    """
+    name = type(model).__name__
+    if not _is_of_library(model):
+        fix = f"give a model of the transformers library, or {_GIVE_QK}"
+        raise InputError("model", name, fix)
+    takes = inspect.signature(model.forward).parameters
+    main = model.main_input_name
+    if main != "input_ids" and "input_ids" not in takes:  # some text models name another as main
+        fix = f"takes {main}, not token ids; give a text model, or {_OWN_WAY}"
+        raise InputError("model", name, fix)
+    if "decoder_input_ids" in takes:
+        fix = "is an encoder with a decoder, which read two texts; "
+        if all(_is_of_library(x) for x in (model.get_encoder(), model.get_decoder())):
+            fix += f"measure model.get_encoder(), or model.get_decoder() alone, or {_GIVE_QK}"
+        else:
+            fix += _OWN_WAY
+        raise InputError("model", name, fix)
+    if any(part.training for part in model.modules()):
+        fix = "is in training mode, where dropout is random; call model.eval() first"
+        raise InputError("model", name, fix)
+
+
+def _run(model: Any, ids: Any, **more: Any) -> Any:
+    """Return what the model gives for one text, without a cache.
+
+    Raises:
+        InputError: its own code fails.
+    """
+    torch = library("torch", "torch")
+    try:
+        with torch.no_grad():
+            return model(input_ids=ids, use_cache=False, **more)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the code of a model raises
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        takes = inspect.signature(model.forward).parameters
+        beside = [name for name in _MORE_INPUTS if name in takes]
+        fix = "shorten the text"
+        if beside:
+            fix = f"takes {' and '.join(beside)} as well; give its text model, if it has one"
+        what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
+        fix = f"{what}; {fix}, or run it with all that it takes and {_GIVE_WEIGHTS}"
+        raise InputError("model", type(model).__name__, fix) from error
+
+
+def _to_numpy(x: Any) -> np.ndarray:
+    """Return a tensor as NumPy has it, in single precision at least."""
+    x = x.detach()
+    return (x.float() if x.dtype.is_floating_point and x.itemsize < 4 else x).cpu().numpy()
+
+
+def _layer(call: Call, causal: bool) -> Any:
+    """Return a call for one text as a layer that `measure` measures.
+
+    Raises:
+        Unseen: its masks are functions.
+    """
+    torch, length = library("torch", "torch"), call.query.shape[-2]
+    if call.score_mod is not None or call.mask_mod is not None:
+        raise Unseen("hides keys by a function: choose sdpa or eager for it")
+    mask = None
+    if call.mask is not None or call.bias is not None:
+        at = torch.arange(length, device=call.query.device)[None]
+        before = at >= at.mT if call.causal else torch.ones_like(at).bool()
+        added, seen = added_to_rows(call, at, before.reshape(1, 1, -1, length).mT)
+        mask = _to_numpy(torch.where(seen, added, -torch.inf)[0])
+    return layer_of_queries(
+        _to_numpy(call.query[0]),
+        _to_numpy(call.key[0]),
+        scale=call.scale,
+        softcap=call.softcap,
+        sink_logits=None if call.unit is None else _to_numpy(call.unit),
+        causal=causal,
+        mask=mask,
+        segments=np.ones(length, int),  # whatever its mask hides, no token is padding
+    )
+
+
+def measure_transformers(
+    model: Any,
+    tokens: Any,
+    *,
+    sink: int | None = None,
+    of: str | Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> xarray.Dataset:
+    """Measure the self-attention of a `transformers` model on one text, in one run of it.
+
+    Every row of every call is measured beside the call, tile by tile, so that this takes little
+    more time and memory than the run alone. Some rows of each call are computed again and must make
+    what the call made. What theory says beside each row is added by `measurement.with_laws`, which
+    takes as long again. What `of` names takes several times as long.
+
+    Args:
+        model: a model of the library, on any device and of any type, after `model.eval()`.
+        tokens: token ids [T], as the model's tokenizer gives them.
+        sink: position of the key that is looked at as a sink; None for the first in sight.
+        of: what else to measure, as `sparsity.measure` has it; each layer is then measured by it,
+            with laws.
+        progress: called with (layers done, layers in all; 0 where the model does not say).
+
+    Returns:
+        As `sparsity.measure` but for the laws, with its `sink_logits` where there are learned
+        sinks, and the path of each layer's module as the coordinate `module`.
+
+    Raises:
+        InputError: a model in training mode, one that does not run on token ids alone, or attention
+            that is over another text, or that is not seen (`interception` says what is).
+    """
+    torch, also = library("torch", "torch"), requested_names(of)
+    check_progress(progress)
+    _refuse_model(model)
+    ids = torch.as_tensor(_check_ids(model, tokens))[None].to(model.device)
+    sink = None if sink is None else whole("sink", sink, 0)
+    if sink is not None and sink >= ids.shape[1]:
+        raise InputError("sink", sink, f"must be a position from 0 to {ids.shape[1] - 1}")
+    layers = int(getattr(model.config, "num_hidden_layers", 0) or 0)
+    done = 0
+
+    def look(path: str, call: Call, made: Output) -> tuple[dict[str, np.ndarray], bool]:
+        nonlocal done
+        check_some_rows(call, made)
+        rows = EveryRow(call, sink)
+        causal = rows.looks_back
+        found = measure_with_laws(_layer(call, causal), sink, also) if also else rows.statistics()
+        done += 1
+        if progress is not None:
+            progress(done, max(layers, done) if layers else 0)
+        return found, causal
+
+    name = type(model).__name__
+    with Interceptor(model, look) as calls:
+        _run(model, ids)
+    calls.note_silent_modules()
+    if calls.unseen:
+        path, reason = next(iter(calls.unseen.items()))
+        raise InputError("model", name, f"{path} {reason}; {_OWN_WAY}")
+    paths, found = zip(*calls.clear(), strict=True)
+    if len({(x["S"].shape, x["importance"].shape, causal) for x, causal in found}) > 1:
+        fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
+        raise InputError("model", name, fix)
+    causal, measured = found[0][1], [x for x, _ in found]
+    # Models with learned sinks in some layers only: the others have a sink of weight 0.
+    for layer in measured if any("learned_sink" in x for x in measured) else ():
+        layer.setdefault("learned_sink", np.zeros_like(layer["S"]))
+    attributes = {
+        "title": "attention of a model, measured", "model": name,
+        "measured_from": "queries and keys", "causal": int(causal), "sink": sink,
+    }  # fmt: skip
+    return label_layers(measured, attributes, {"module": paths})

@@ -1,0 +1,316 @@
+"""Every row of a call of attention, measured beside it: some rows at a time, never the matrix.
+
+The sums are those of `streaming.sums`, written out for PyTorch, with the sink key apart (as
+`measurement.logit_blocks` has them for JAX); `measurement.row_focus` makes statistics of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsity.attention.library import library
+from sparsity.attention.measurement.layers import contexts, importance_of_keys
+from sparsity.attention.measurement.row_focus import measure_logit_sums
+from sparsity.attention.measurement.sinks import find_sinks, reuse_rows
+from sparsity.attention.streaming.sums import Sums
+from sparsity.attention.torch.call import Call, Output, Unseen, logits
+
+# Rows of a tile. Of the heads of one key and 2,048 keys they are 3 MiB, near a core's cache: twice
+# as many and half as many take 5 % longer.
+ROWS = 128
+HIDDEN = -1e30  # the logit of a hidden key: finite, since Σ e^s·s would be 0·∞
+CHECKED_ROWS = 16  # of a call, which must make the rows of its output
+
+
+class Tile(NamedTuple):
+    """Logits of some rows and the keys that they may see.
+
+    Args:
+        s: logits, [heads, rows, keys]; overwritten.
+        clear: how many keys at the start all of the rows see.
+        seen: which of the keys after these they see, [1 or heads, rows, keys − clear].
+        sink: position of the sink key; one, or of each row [1 or heads, rows].
+    """
+
+    s: Any
+    clear: int
+    seen: Any
+    sink: Any
+
+
+class TileSums(NamedTuple):
+    """Sums of the rows of a tile, [heads, rows], over the keys but the sink key.
+
+    Args:
+        count: how many keys these are.
+        top: the largest logit, −∞ for none.
+        z: Σ e^(s − top).
+        y: Σ e^(2(s − top)).
+        w: Σ (s − top) e^(s − top).
+        mean: of s.
+        m2: Σ (s − mean)².
+        sink: logit of the sink key, −∞ where it is not seen.
+    """
+
+    count: Any
+    top: Any
+    z: Any
+    y: Any
+    w: Any
+    mean: Any
+    m2: Any
+    sink: Any
+
+
+def _sum_tile(tile: Tile) -> tuple[TileSums, Any]:
+    """Return the sums of a tile, and e^(s − top) of the keys but the sink key."""
+    torch = library("torch", "torch")
+    s, clear, seen, sink = tile
+    hidden = ~seen
+    s[..., clear:].masked_fill_(hidden, HIDDEN)
+    # The sink key is set apart: nothing cancels where it takes almost all of the weight.
+    if isinstance(sink, int):
+        of_sink = s[..., sink].clone()
+        s[..., sink] = HIDDEN
+    else:
+        at = sink.expand(s.shape[:2])[..., None]
+        of_sink = s.gather(-1, at)[..., 0]
+        s.scatter_(-1, at, HIDDEN)
+    count = clear + seen.sum(-1) - (of_sink > HIDDEN).to(torch.int64)
+    top = s.amax(-1)
+    some = top > HIDDEN
+    base = torch.where(some, top, 0.0)
+    s.sub_(base[..., None])
+    # Moments of the logits, less the largest of them. What is hidden, and the sink key, are at
+    # HIDDEN: they are left out of the slice that all rows see, and made 0 in the others.
+    all_see, rest = s[..., 1:clear], _zero_where_hidden(s[..., clear:])
+    if not isinstance(sink, int) or sink != 0:
+        all_see = _zero_where_hidden(s[..., :clear])
+    dot, n = torch.linalg.vecdot, count.clamp(min=1).to(s.dtype)
+    mean = (all_see.sum(-1) + rest.sum(-1)) / n
+    m2 = (dot(all_see, all_see) + dot(rest, rest) - n * mean * mean).clamp(min=0)
+    e = torch.exp(s)
+    sums = TileSums(
+        count.expand(top.shape), torch.where(some, top, -math.inf), e.sum(-1), dot(e, e), dot(e, s),
+        torch.where(some, mean + base, 0.0), torch.where(some, m2, 0.0),
+        torch.where(of_sink > HIDDEN, of_sink, -math.inf),
+    )  # fmt: skip
+    return sums, e
+
+
+def _zero_where_hidden(s: Any) -> Any:
+    torch = library("torch", "torch")
+    return torch.where(s > HIDDEN / 2, s, 0.0)
+
+
+def _share(sums: TileSums, unit: Any) -> tuple[Any, Any]:
+    """Return by what e^(s − top) of the others becomes a weight p, and p of the sink key."""
+    torch = library("torch", "torch")
+    some = sums.count > 0
+    log_z = torch.where(some, sums.top + torch.log(sums.z), -math.inf)
+    odds = sums.sink - log_z  # NaN in rows that see no key
+    of_sink = torch.where(some, torch.sigmoid(odds), (sums.sink > -math.inf).to(odds.dtype))
+    over_weight = torch.where(some, torch.sigmoid(-odds) / sums.z, 0.0)
+    if unit is not None:
+        left = torch.sigmoid(torch.logaddexp(log_z, sums.sink) - unit[:, None])
+        of_sink, over_weight = of_sink * left, over_weight * left
+    return over_weight, of_sink
+
+
+def _plain_tile(call: Call, heads: slice, start: int, stop: int, sink: int) -> Tile:
+    """Return the logits of rows of a call without masks, of heads that share a key head."""
+    torch = library("torch", "torch")
+    q, k = call.query[0, heads, start:stop], call.key[0]
+    shared, length = call.query.shape[1] // len(k), k.shape[-2]
+    kind = torch.promote_types(q.dtype, torch.float32)
+    width, clear = (max(stop, sink + 1), start) if call.causal else (length, length)
+    scale = 1 / math.sqrt(q.shape[-1]) if call.scale is None else call.scale
+    keys = k[heads.start // shared, :width].to(kind)
+    s = (scale * q.to(kind)).reshape(-1, q.shape[-1]) @ keys.mT
+    order = torch.ones((stop - start, width - clear), dtype=torch.bool, device=s.device).tril()
+    return Tile(s.reshape(-1, stop - start, width), clear, order[None], sink)
+
+
+def _masked_tile(call: Call, start: int, stop: int, sink: int | None) -> Tile:
+    """Return the logits of rows of any call, of all heads."""
+    torch = library("torch", "torch")
+    at = torch.arange(start, stop, device=call.query.device)[None]
+    s, seen = (x[0] for x in logits(call, at))
+    first = seen.to(torch.uint8).argmax(-1) if sink is None else sink
+    return Tile(s, 0, seen, first)
+
+
+class EveryRow:
+    """Sums over all rows of a call for one text, tile by tile.
+
+    Args:
+        call: the call.
+        sink: position of the key looked at as a sink; None for the first that each row sees.
+    """
+
+    def __init__(self, call: Call, sink: int | None) -> None:
+        torch = library("torch", "torch")
+        batch, heads, length, _ = call.query.shape
+        if batch != 1 or call.key.shape[-2] != length:
+            raise Unseen("looks at another text, or at several: one text is measured at a time")
+        mods = call.mask, call.bias, call.softcap, call.score_mod, call.mask_mod
+        self.call, self.plain = call, all(x is None for x in mods)
+        self.sink = 0 if sink is None and self.plain else sink
+        self.unit = None if call.unit is None else call.unit.to(torch.float32)
+        self.rows: list[TileSums] = []
+        self.received, self.counts, self.last = torch.zeros(
+            (3, heads, length), dtype=torch.float64, device=call.query.device
+        )
+        # A masked call looks back as long as no row is met that sees a key after itself.
+        self.looks_back = call.causal or not self.plain
+        self.tops: list[tuple[np.ndarray, np.ndarray]] = []  # at each context
+        self.sink_importance: list[np.ndarray] = []
+        for cut, following in itertools.pairwise([0, *contexts(length)]):
+            for start in range(cut, following, ROWS):
+                self._add(start, min(start + ROWS, following))
+            self._close_context(following)
+
+    def _add(self, start: int, stop: int) -> None:
+        """Add the sums of some rows."""
+        torch = library("torch", "torch")
+        heads, shared = self.call.query.shape[1], self.call.query.shape[1] // self.call.key.shape[1]
+        step = shared if self.plain else heads
+        parts = []
+        for first in range(0, heads, step):
+            own = slice(first, first + step)
+            if self.plain:
+                tile = _plain_tile(self.call, own, start, stop, self.sink or 0)
+            else:
+                tile = _masked_tile(self.call, start, stop, self.sink)
+                ahead = tile.seen[..., start:].triu(1)
+                self.looks_back = self.looks_back and not bool(ahead.any())
+            sums, e = _sum_tile(tile)
+            over_weight, of_sink = _share(sums, None if self.unit is None else self.unit[own])
+            received, counts, last = (
+                x[own, : e.shape[-1]] for x in (self.received, self.counts, self.last)
+            )
+            received += (over_weight[:, None] @ e)[:, 0]
+            counts[:, : tile.clear] += stop - start
+            counts[:, tile.clear :] += tile.seen.sum(-2)
+            last[:] = e[:, -1] * over_weight[:, -1:]
+            sink_at = tile.sink
+            if isinstance(sink_at, int):
+                received[:, sink_at] += of_sink.sum(-1)
+                last[:, sink_at] = of_sink[:, -1].double()
+            else:
+                received.scatter_add_(-1, sink_at, of_sink.double())
+                last.scatter_(-1, sink_at[:, -1:], of_sink[:, -1:].double())
+            parts.append(sums)
+        self.rows.append(TileSums(*(torch.cat(x).cpu() for x in zip(*parts, strict=True))))
+
+    def _close_context(self, stop: int) -> None:
+        """Keep what keys receive from the rows up to here, where a context ends."""
+        received, counts = (x.cpu().numpy() for x in (self.received, self.counts))
+        importance = importance_of_keys(received, counts, stop)
+        top_key = np.where(np.isnan(importance), -1.0, importance).argmax(-1)
+        top = np.take_along_axis(importance, top_key[:, None], axis=-1)[:, 0]
+        self.tops.append((top, top_key.astype(np.int32)))
+        self.key_importance = importance
+        if isinstance(self.sink, int):
+            with np.errstate(invalid="ignore"):
+                self.sink_importance.append(received[:, self.sink] / counts[:, self.sink])
+
+    def statistics(self) -> dict[str, np.ndarray]:
+        """Return rows with and without their sinks, as `measurement.measure_with_laws` has them."""
+        torch = library("torch", "torch")
+        *sums, sink = (torch.cat(x, -1).double().numpy() for x in zip(*self.rows, strict=True))
+        named = dict(zip(TileSums._fields, sums, strict=False))
+        if not (np.isfinite(named["mean"]) & np.isfinite(named["m2"])).all():
+            raise Unseen("has logits that are not finite")
+        learned = None if self.unit is None else self.unit.double().cpu().numpy()[:, None]
+        found = measure_logit_sums(Sums(**named), sink, learned)
+        found["length"] = named["count"] + np.isfinite(sink)
+        cuts = contexts(sink.shape[1])
+        if not isinstance(self.sink, int):
+            masses = found["sink_mass"] - found.get("learned_sink", 0.0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                self.sink_importance = [
+                    np.nansum(masses[:, :stop], -1) / np.isfinite(masses[:, :stop]).sum(-1)
+                    for stop in cuts
+                ]
+        if not self.looks_back:  # shorter contexts are those of rows that look back
+            self.tops, self.sink_importance = self.tops[-1:], self.sink_importance[-1:]
+        found["importance"] = np.stack(self.sink_importance, 1)
+        columns = (np.stack(x, axis=1) for x in zip(*self.tops, strict=True))
+        found["top_importance"], found["top_key"] = columns
+        found["key_importance"] = self.key_importance
+        found["last_row"] = self.last.cpu().numpy()
+        found |= self._without_sinks(found, np.isfinite(sink))
+        kind = np.float64 if self.call.query.dtype == torch.float64 else np.float32
+        return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
+
+    def _without_sinks(
+        self, rows: dict[str, np.ndarray], seen: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return what `sinks.measure_without_sinks` does; heads with several sinks run again."""
+        sinks = find_sinks(self.key_importance)
+        found, several = reuse_rows(rows, sinks, self.sink, seen)
+        for head in several:
+            for name, values in self._head_without(head, sinks[head]).items():
+                found[name][head] = values
+        return found
+
+    def _head_without(self, head: int, sinks: np.ndarray) -> dict[str, np.ndarray]:
+        """Return all rows of a head without its sinks."""
+        torch, length = library("torch", "torch"), len(sinks)
+        drop = torch.as_tensor(sinks, device=self.call.query.device)
+        parts, of_sinks = [], []
+        for start in range(0, length, ROWS):
+            stop = min(start + ROWS, length)
+            if self.plain:
+                s, clear, seen, _ = _plain_tile(self.call, slice(head, head + 1), start, stop, 0)
+                seen = torch.nn.functional.pad(seen, (clear, 0), value=True)
+            else:
+                s, _, seen, _ = _masked_tile(self.call, start, stop, 0)
+                s, seen = s[head : head + 1].clone(), seen[head : head + 1]
+            own = drop[: s.shape[-1]]
+            logits_of_sinks = s[..., own].masked_fill(~seen[..., own], -math.inf)
+            of_sinks.append(logits_of_sinks.double().logsumexp(-1).cpu())
+            # The sink key of this tile is one that is hidden already.
+            sums, _ = _sum_tile(Tile(s, 0, seen & ~own, int(drop.to(torch.uint8).argmax())))
+            parts.append(TileSums(*(x.cpu() for x in sums)))
+        own = TileSums(*(torch.cat(x, -1)[0].double().numpy() for x in zip(*parts, strict=True)))
+        sink = torch.cat(of_sinks, -1)[0].numpy()
+        some, count = own.count > 0, np.maximum(own.count, 1)
+        top = np.where(some, own.top, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            held = np.exp(sink - top)
+            if self.unit is not None:
+                held = held + np.exp(float(self.unit[head]) - top)
+            n_eff = np.where(some, np.clip(own.z**2 / own.y, 1.0, count), np.nan)
+            found = {
+                "length": own.count,
+                "gamma": np.sqrt(np.where(own.count > 1, own.m2 / (own.count - 1), np.nan)),
+                "top_logit": np.where(some, top - own.mean, np.nan),
+                "n_eff": n_eff,
+                "S": np.sqrt(n_eff / count),
+            }
+            mass = np.where(np.isinf(held), 1.0, held / (held + own.z))
+        dropped = np.isfinite(sink)
+        return {f"{name}_without_sinks": x for name, x in found.items()} | {
+            "sinks_mass": np.where(some | dropped, mass, np.nan),
+            "sinks_logit": np.where(some & dropped, sink - own.mean, np.nan),
+        }
+
+
+def check_some_rows(call: Call, made: Output) -> None:
+    """Check that some rows of a call make its output.
+
+    Raises:
+        Unseen: they make something else.
+    """
+    torch = library("torch", "torch")
+    length = call.query.shape[-2]
+    at = np.unique(np.geomspace(1, length, min(CHECKED_ROWS, length)).round().astype(int)) - 1
+    at = torch.as_tensor(at, device=call.query.device)[None]
+    s, seen = logits(call, at)
+    made.check_rows(s, seen, at, call.unit)
