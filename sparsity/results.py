@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas
 
 
+LIMIT_OF_LONG_ROWS = "limit of long rows"  # the method
+
+
 def z_score(difference: float, error: float) -> float:
     """Return a difference in units of its standard error; without an error it is 0 or ±∞."""
     if difference == 0:
@@ -81,17 +84,30 @@ class _Result:
         return self._only("log_S", self.log_value)
 
 
+PROVEN, ESTIMATED, STANDARD_ERROR = "proven", "estimated", "standard error"
+
+
 class _Theory(_Result):
-    """A result with a bound on its relative error."""
+    """A result with a bound on its relative error, which `error_kind` says is proven or estimated.
+
+    A proven bound is a sum of inequalities. An estimated one has the difference to a coarser rule
+    in it, or an allowance: it is seldom exceeded, and nothing forbids it.
+    """
 
     error_bound: Any
-
-    error_kind: ClassVar[str] = "bound"
 
     @property
     def error(self) -> np.ndarray:
         """The bound on the error of the value, in its unit."""
         return np.abs(self.value) * self.error_bound
+
+    @property
+    def error_in_words(self) -> str:
+        """How far the relative error goes at most, or about: "relative error ≤ 1.0e-12"."""
+        largest = f"{np.max(self.error_bound, initial=0.0):.1e}"
+        if self.error_kind == PROVEN:
+            return f"relative error ≤ {largest}"
+        return f"relative error {largest}, estimated"
 
     @property
     def single(self) -> float:
@@ -108,7 +124,7 @@ class Evaluation(_Theory):
         log_value: its logarithm, the number to trust at the extremes.
         method: the route that ran: "closed form", "quadrature", "summation", "limit form" or
             "limit of long rows".
-        error_bound: bound on |Δ log value|, hence on the relative error; same shape.
+        error_bound: on |Δ log value|, hence on the relative error; same shape.
         length: n of the rows whose moments were pooled; None where it does not matter.
         quantity: its name.
     """
@@ -121,8 +137,14 @@ class Evaluation(_Theory):
     quantity: str = "S"
 
     def __repr__(self) -> str:
-        bound = f"|Δ log| ≤ {np.max(self.error_bound, initial=0.0):.1e}"
-        return f"Evaluation({self.quantity} = {brief(self.value)}, {self.method}, {bound})"
+        value = f"{self.quantity} = {brief(self.value)}"
+        return f"Evaluation({value}, {self.method}, {self.error_in_words})"
+
+    @property
+    def error_kind(self) -> str:
+        """Whether the bound is proven; of limits of long rows it is estimated."""
+        # Of these some are derivatives, by central differences of two orders.
+        return ESTIMATED if self.method == LIMIT_OF_LONG_ROWS else PROVEN
 
     def columns(self) -> dict[str, Any]:
         """Return the value, its logarithm and the bound; and the length, where it has one."""
@@ -151,7 +173,7 @@ class Exact(_Theory):
         quantity: its name.
         value: its mean over rows, in the shape of `length`.
         log_value: its logarithm.
-        error_bound: bound on the relative error.
+        error_bound: on the relative error, estimated.
         method: the route that ran.
         length: n.
         p_nonzero: probability that a row is not all zero; the mean is over such rows.
@@ -165,11 +187,12 @@ class Exact(_Theory):
     length: np.ndarray
     p_nonzero: np.ndarray
 
+    error_kind: ClassVar[str] = ESTIMATED
+
     def __repr__(self) -> str:
-        bound = f"relative error ≤ {np.max(self.error_bound, initial=0.0):.1e}"
         return (
             f"Exact({self.quantity} = {brief(self.value)}, n = {brief(self.length)}, "
-            f"{self.method}, {bound})"
+            f"{self.method}, {self.error_in_words})"
         )
 
     def columns(self) -> dict[str, Any]:
@@ -207,9 +230,10 @@ class Estimate(_Result):
         seconds: wall time, compilation included; of a curve's draws made together, its share.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
-        error_kind: what `stderr` is: a "standard error", or a "bound", where rounding, or features
-            that no draw may have hit, outweigh the scatter; its intervals cover more often than
-            they say, unless a feature finer than about 1/2000 of the range outweighs all the rest.
+        error_kind: what `stderr` is: a "standard error", or "estimated", where rounding, or
+            features that no draw may have hit, outweigh the scatter; its intervals cover more often
+            than they say, unless a feature finer than about 1/2000 of the range outweighs all the
+            rest.
         quantity: the name of what was estimated.
         length: n of the rows; None for long rows.
     """
@@ -231,13 +255,13 @@ class Estimate(_Result):
     seconds: float
     seed: int
     warning: str | None = None
-    error_kind: str = "standard error"
+    error_kind: str = STANDARD_ERROR
     quantity: str = "S"
     length: int | None = None
 
     @property
     def error(self) -> float:
-        """The standard error, or where `error_kind` says so the bound."""
+        """The standard error, or where `error_kind` says so an estimated bound."""
         return self.stderr
 
     def __repr__(self) -> str:

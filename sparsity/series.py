@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sparsity import rounding
 from sparsity.output import csv_text
 from sparsity.results import Estimate
 
@@ -114,6 +115,28 @@ class Series:
         order = np.argsort(columns[0], kind="stable")
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
         return replace(self, **values, method=methods[-1])
+
+    def rounded(self) -> Series:
+        """Return the curve with as many digits as are the same on every processor.
+
+        What is drawn and what is written then follow from the same numbers.
+        """
+        pairs = zip(self.estimate.tolist(), self.stderr.tolist(), strict=True)
+        # A number with a logarithm is known relative to itself, however small. Without one it is a
+        # difference, or nothing.
+        differences = rounding.column(self.theory)
+        theory = np.where(np.isfinite(self.log), rounding.column(self.theory, 0.0), differences)
+        estimate = [rounding.beside_error(value, error) for value, error in pairs]
+        return replace(
+            self,
+            x=rounding.column(self.x),
+            theory=theory,
+            log=rounding.logarithms(self.log),
+            estimate=np.array(estimate, float).reshape(self.estimate.shape),
+            stderr=rounding.column(self.stderr, scale=0.0, digits=2),
+            key={name: rounding.record(value) for name, value in self.key.items()},
+            doubts={rounding.significant(x): why for x, why in self.doubts.items()},
+        )
 
 
 def from_sweeps(

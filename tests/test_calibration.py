@@ -226,7 +226,7 @@ def test_coverage_of_users_kernels(name, record_property):
     covered = [math.log(e.ci95[0]) <= truth <= math.log(e.ci95[1]) for e in found]
     record_property("coverage", float(np.mean(covered)))
     if name in _BOUNDS:
-        assert all(e.error_kind == "bound" for e in found)
+        assert all(e.error_kind == "estimated" for e in found)
         assert all(covered)
     else:
         assert all(e.error_kind == "standard error" for e in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +13,7 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
-from sparsity.output import refuse_unwritable_folder
+from sparsity.output import refuse_missing, refuse_unwritable_folder
 
 
 @click.command(cls=pages.Command)
@@ -190,27 +191,49 @@ def claims(seed: int, as_json: bool) -> None:
 
 
 @click.command(cls=pages.Command)
-@common.option("--out", "DIR", "Folder to write to", default="figures", offers=pages.offer_folders)
+@common.option(
+    "--out",
+    "DIR",
+    "Folder to write to (default figures; with --check one that is removed).",
+    offers=pages.offer_folders,
+)
+@common.option(
+    "--check",
+    "DIR",
+    "Compare with the run in this folder, file by file.",
+    offers=pages.offer_folders,
+)
 @common.seed_option
 @common.executor_options
 @common.json_option
-def reproduce(out: str, seed: int, executor: Any, as_json: bool) -> None:
+def reproduce(out: str | None, check: str | None, seed: int, executor: Any, as_json: bool) -> None:
     """Make every figure, its data, the checks and the claims.
 
     Everything is computed and written into one folder; open index.html there. The exit code is 1 if
-    the checks do not agree.
+    the checks do not agree. With --check the run is held against an earlier one: each file is the
+    same, the same to rounding, or other; the exit code is then 1 if any is other, too.
 
     Examples:
         Into the folder figures, in a few minutes:
             sparsity reproduce
+        Whether this machine gives the same:
+            sparsity reproduce --check figures
     """
+    if check is not None:
+        refuse_missing("check", check, "`sparsity reproduce` writes it")
+    out = out or ("figures" if check is None else None)
     common.prepare_long_work()  # before the check, which imports NumPy
-    refuse_unwritable_folder(out)
+    if out is not None:
+        refuse_unwritable_folder(out)
     from sparsity.report import reproduction
 
     common.use_float64()
-    with common.progress("reproduce", in_log=True) as report:
-        done = reproduction.reproduce(out, seed=seed, executor=executor, progress=report)
-    common.show(done, as_json)
-    if not done.agree:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        common.progress("reproduce", in_log=True) as report,
+    ):
+        done = reproduction.reproduce(out or home, seed=seed, executor=executor, progress=report)
+        checked = None if check is None else done.compared_with(check)
+    common.show(done if checked is None else checked, as_json)
+    if not done.agree or not (checked is None or checked.same):
         sys.exit(1)

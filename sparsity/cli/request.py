@@ -147,10 +147,11 @@ class Request:
             return answer | {"theory": None, "z": math.nan}, line
         bound, z = float(found.error_bound), Comparison(estimate, found).z
         line = (
-            f"theory: {self.shown} = {found.single:.8g} ({found.method}, relative error ≤ "
-            f"{bound:.1e}), z = {z:+.2f}"
+            f"theory: {self.shown} = {found.single:.8g} ({found.method}, "
+            f"{found.error_in_words}), z = {z:+.2f}"
         )
         theory = {"value": found.single, "error_bound": bound, "method": found.method}
+        theory |= {"error_kind": found.error_kind}
         return answer | {"theory": theory, "z": z}, line
 
 

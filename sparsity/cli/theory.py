@@ -131,23 +131,23 @@ def eval_(
     # JSON calls the limit S, and the mean over rows of their own S, another number, S_n.
     rows = {} if n is None or not of_S else {"n": n} | _means_over_rows(request)
     found = request.limit()
-    bound = float(found.error_bound)
     if as_json:
         own = {"S": found.value, "log_S": found.log_value}
         if not of_S:
             own = {"n": n, "quantity": found.quantity, "value": found.value}
             own |= {"log_value": found.log_value}
         how = {"method": found.method, "error_bound": found.error_bound}
+        how |= {"error_kind": found.error_kind}
         common.print_json(request.described() | own | how | rows)
         return
     common.echo(request.text())
     if not of_S:
         common.echo(f"{request.shown} = {request.definition}")
         common.echo(f"{request.shown} = {found.single:.12g}")
-        common.echo(f"         {found.method}, relative error ≤ {bound:.1e}")
+        common.echo(f"         {found.method}, {found.error_in_words}")
         return
     common.echo(f"S      = {found.single:.12g}    log S = {float(found.log_value):.12g}")
-    common.echo(f"         {found.method}, |Δ log S| ≤ {bound:.1e}")
+    common.echo(f"         {found.method}, {found.error_in_words}")
     if "n_eff" in rows:
         tokens, root = rows["n_eff"], rows["S_rms"]
         common.echo(f"n_eff  = {tokens:.12g} of n = {n} tokens, √(n_eff/n) = {root:.12g}")
@@ -212,11 +212,12 @@ def exact(
         described["params"].pop("length", None)  # that of decay, of the first length; `n` has all
         columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
         answer = {"n": n, "quantity": request.quantity.name, **columns, "method": law.method}
+        answer |= {"error_kind": law.error_kind}
         common.print_json(described | answer)
         return
     common.echo(request.text(length=False))
     common.echo(f"{request.shown} = {request.definition}")
-    common.echo(f"{'n':>12}  {request.shown:<18}  relative error ≤")
+    common.echo(f"{'n':>12}  {request.shown:<18}  relative error, estimated")
     for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
         common.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
     common.echo(f"    {law.method}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sparsity import rounding
 from sparsity.results import Estimate
 from sparsity.tables import data_frame, html_table
 
@@ -66,6 +67,37 @@ class ExactCell:
     verdict: str
 
 
+def _rounded_cell(cell: Cell) -> Cell:
+    """Return a comparison with the digits that are the same on every processor."""
+    estimate, significant = cell.estimate, rounding.significant
+    # A logarithm next to 0 has no digits of its own: it is off by the rounding of 1.
+    error = max(estimate.rel_stderr, 100 * rounding.NOTHING)
+
+    def ends(interval: tuple[float, float]) -> tuple[float, float]:
+        low, high = (rounding.beside_error(end, estimate.stderr) for end in interval)
+        return low, high
+
+    rounded = replace(
+        estimate,
+        value=rounding.beside_error(estimate.value, estimate.stderr),
+        log_value=rounding.beside_error(estimate.log_value, error),
+        rel_stderr=significant(estimate.rel_stderr, 2),
+        stderr=significant(estimate.stderr, 2),
+        ci95=ends(estimate.ci95),
+        anytime95=ends(estimate.anytime95),
+        ess=significant(estimate.ess, 4),
+        tail_index=round(estimate.tail_index, 2) + 0.0,
+    )
+    return replace(
+        cell,
+        theory=significant(cell.theory),
+        estimate=rounded,
+        z=round(cell.z, 2) + 0.0,
+        critical=significant(cell.critical),
+        detectable=significant(cell.detectable, 2),
+    )
+
+
 @dataclass(frozen=True, repr=False)
 class CrossCheck:
     """The outcome of a run.
@@ -92,6 +124,22 @@ class CrossCheck:
     def disagreements(self) -> tuple[Cell | ExactCell, ...]:
         """Every cell that does not agree."""
         return tuple(c for c in (*self.cells, *self.exact) if c.verdict != "agree")
+
+    def rounded(self) -> CrossCheck:
+        """Return the same with as many digits of each number as are the same on every processor."""
+        return replace(
+            self,
+            cells=tuple(_rounded_cell(cell) for cell in self.cells),
+            exact=tuple(
+                replace(
+                    cell,
+                    values=tuple(rounding.beside_error(x, cell.bound) for x in cell.values),
+                    bound=rounding.significant(cell.bound, 2),
+                )
+                for cell in self.exact
+            ),
+            smallest_detectable=rounding.significant(self.smallest_detectable, 2),
+        )
 
     def __repr__(self) -> str:
         return f"CrossCheck({self.text().splitlines()[-1]})"

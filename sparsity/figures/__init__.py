@@ -49,7 +49,11 @@ _WORKERS = 2  # threads: one compiles while another samples
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:
-    """Return the contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
+    """Return the contents of a figure's files by suffix: svg, png, csv; same data, same bytes.
+
+    All three have the digits that are the same on every processor.
+    """
+    data = tuple(series.rounded() for series in data)
     words = figure.title, figure.subtitle
     says = functools.partial(describe_places, data=data)
     files = plotting.render(figure.draw, data, *words, figure.size, describe=says)

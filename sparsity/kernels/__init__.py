@@ -1,7 +1,12 @@
-"""The kernels: each a short file with its definition, and the explicit tuples of them.
+"""The kernels: each a short record of its definition, and the explicit tuples of them.
 
 `ALL` are those of the article, which the reference grid, the figures and the report show; `ZOO` are
 further elementwise ones. Beside these functions f(s) stand the maps of whole rows, `MAPS`.
+
+    base ──> article (ALL), zoo (ZOO)        records of f(s) in SymPy, with parameters and symbols
+    row_map ──> sparsemax, entmax, top_k, …  (MAPS) weights of rows, for NumPy and JAX alike
+    text                                     formulas that are typed
+    formulas, lowering ──> numeric/          symmetries of f; f for arrays, intervals and boxes
 """
 
 from __future__ import annotations
@@ -14,17 +19,12 @@ import sympy
 from sparsity.arguments import instance
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
+from sparsity.kernels.article import decayed, exp, identity, nonnegative, relu2
 from sparsity.kernels.base import Kernel, Law, score_kernel
-from sparsity.kernels.decayed import decayed
 from sparsity.kernels.differential import differential
-from sparsity.kernels.entmax import entmax
-from sparsity.kernels.entmax15 import entmax15
-from sparsity.kernels.exp import exp
+from sparsity.kernels.entmax import entmax, entmax15
 from sparsity.kernels.forgetting import forgetting
-from sparsity.kernels.identity import identity
-from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.performer import performer
-from sparsity.kernels.relu2 import relu2
 from sparsity.kernels.router import block_router, correlation_of_blocks, router
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.sparsemax import sparsemax

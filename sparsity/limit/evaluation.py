@@ -14,7 +14,7 @@ from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, names_parameters
 from sparsity.limit import closed_form, map_limits, quadrature
 from sparsity.limit.long_rows import limit_form, limit_of_quantity
 from sparsity.quantities import Quantity
-from sparsity.results import Evaluation
+from sparsity.results import LIMIT_OF_LONG_ROWS, Evaluation
 from sparsity.rows.row import Row, RowLike, row_of, with_steps
 
 METHODS = ("closed form", "quadrature")
@@ -73,7 +73,7 @@ def evaluate(
         value, error = limit_of_quantity(row_of(kernel, of_row), quantity, length)
         with np.errstate(divide="ignore", invalid="ignore"):
             log = np.log(value)
-        found = Evaluation(value, log, "limit of long rows", error, length, quantity.name)
+        found = Evaluation(value, log, LIMIT_OF_LONG_ROWS, error, length, quantity.name)
     place = {name: given[name] for name in _PLACE if given.get(name) is not None}
     # Of a value below float64 the logarithm is the answer, and its digits count.
     beyond = np.where(np.isfinite(found.log_value), np.abs(found.log_value), 0.0) > -_SMALLEST_LOG

@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsity import browser, figures, report
+from sparsity import browser, figures, report, rounding
 from sparsity import claims_ledger as ledger
 from sparsity.arguments import check_seed
 from sparsity.crosscheck.outcome import CrossCheck
 from sparsity.crosscheck.verify import verify
-from sparsity.output import folder, json_text, write, write_together
+from sparsity.output import folder, json_ready, json_text, write, write_together
+from sparsity.report.checking import Check, compare_folders
 from sparsity.tasks import TaskExecutor
 
 UNFINISHED = "Not finished"  # how index.html begins while a run is under way
@@ -56,6 +57,14 @@ class Reproduction:
     def agree(self) -> bool:
         """Whether every comparison of the cross-check agreed."""
         return self.crosscheck.agree
+
+    def compared_with(self, folder: str | os.PathLike[str]) -> Check:
+        """Return what each file is beside that of another run: same, same to rounding, or other.
+
+        Raises:
+            InputError: no folder of a run.
+        """
+        return compare_folders(Path(folder), self.out, [path.name for path in self.files])
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in JSON's types."""
@@ -152,6 +161,8 @@ def reproduce(
         lambda step: ledger.claims(seed, executor=executor, progress=step),
     )
     (plates, crosscheck, claims), seconds = run_side_by_side(works, progress)
+    # The page follows from the numbers that are written, which are the same on every processor.
+    crosscheck, claims = crosscheck.rounded(), rounding.record(json_ready(claims))
     environment = report.environment(seed)
     contents = {
         CROSSCHECK: json_text(record(crosscheck)),

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from sparsity.arguments import bound, check_budget, check_seed, progress
-from sparsity.results import Estimate
+from sparsity.results import ESTIMATED, STANDARD_ERROR, Estimate
 from sparsity.sampling.batches import BatchLog, Prefetched, Sampler, full_calls
 from sparsity.sampling.combining import LEAST_ESS, Combined, anytime_factor, combine, student
 from sparsity.sampling.devices import CHUNK, from_first_process, resolve_dtype
@@ -343,5 +343,5 @@ def conclude(
         seconds=done.seconds,
         seed=int(sampling.seed),
         warning=combined.warning or (_NO_DIGITS if not rel < 0.5 else None),
-        error_kind="standard error" if scatter else "bound",
+        error_kind=STANDARD_ERROR if scatter else ESTIMATED,
     )
