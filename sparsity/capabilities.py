@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sparsity import quantities
-from sparsity.exact_law import engine, maps
+from sparsity.exact_law import engine, map_laws
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.limit import map_limits
 from sparsity.limit.long_rows import limit_needs_length
@@ -100,7 +100,7 @@ def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capa
     limit = quantity is quantities.S and map_limits.has(kernel) and not steps
     there = {None} | {"needle" for step in steps if isinstance(step, Needle)}
     return Capabilities(
-        exact=maps.has(kernel, quantity) and not steps,
+        exact=map_laws.has(kernel, quantity) and not steps,
         # Keys on a sphere are drawn for functions of a score only.
         sampled=not any(isinstance(step, QKNorm) for step in steps),
         missing=None if quantity.needs in there else quantity.needs,

@@ -7,7 +7,7 @@ import numpy as np
 import sparsity
 from sparsity import Row, kernels, quantities
 from sparsity.crosscheck.verify import judge
-from sparsity.exact_law import maps
+from sparsity.exact_law import map_laws
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 
@@ -38,17 +38,17 @@ def bisected(excess, s):
 
 def quick_of(kernel):
     """Laws that take no more than tenths of a second."""
-    return [x for x in maps.known(kernel) if not maps.slow(kernel, quantities.named(x))]
+    return [x for x in map_laws.known(kernel) if not map_laws.slow(kernel, quantities.named(x))]
 
 
-WITH_SLOW = [kernel for kernel in MAPS if len(quick_of(kernel)) < len(maps.known(kernel))]
+WITH_SLOW = [kernel for kernel in MAPS if len(quick_of(kernel)) < len(map_laws.known(kernel))]
 
 
 def sampled_names(kernel):
     """Quantities that are asked of sampled rows, in one order: so their sampler compiles once."""
     quick = [*quick_of(kernel), *(["max_weight"] if kernel.name == "entmax1.5" else [])]
-    known = quick if kernel in WITH_SLOW else maps.known(kernel)
-    return [x for x in maps.known(kernel) if x in known and quantities.named(x).linear is None]
+    known = quick if kernel in WITH_SLOW else map_laws.known(kernel)
+    return [x for x in map_laws.known(kernel) if x in known and quantities.named(x).linear is None]
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from sparsity import (
     quantities,
 )
 from sparsity.capabilities import capabilities
-from sparsity.exact_law import maps
+from sparsity.exact_law import map_laws
 from sparsity.kernels import Law
 from sparsity.rows.steps import ALL as STEPS
 from sparsity.sampling import Sampling, draw
@@ -77,8 +77,8 @@ def answers(instrument):
 
 
 def exact_answers(row, quantity):
-    if isinstance(row.kernel, kernels.RowMap) and maps.slow(row.kernel, quantity):
-        return answers(lambda: maps.law(row, quantity, np.array([2])))
+    if isinstance(row.kernel, kernels.RowMap) and map_laws.slow(row.kernel, quantity):
+        return answers(lambda: map_laws.law(row, quantity, np.array([2])))
     return answers(lambda: sparsity.exact(row, length=N, of=quantity))
 
 

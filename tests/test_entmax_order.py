@@ -16,8 +16,8 @@ import sparsity
 from sparsity import InputError, Row
 from sparsity.crosscheck.reference_grid import of_rows
 from sparsity.crosscheck.verify import check
-from sparsity.exact_law import entmax, gaussian_tail, sparsemax, threshold_maps
-from sparsity.exact_law.rules import narrowed
+from sparsity.exact_law.integration import narrowed
+from sparsity.exact_law.maps import entmax, gaussian_tail, sparsemax, threshold_maps
 from sparsity.kernels.entmax import entmax as of_order
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows

@@ -12,7 +12,8 @@ from scipy.integrate import dblquad
 from scipy.special import log_ndtr, ndtr
 
 from sparsity import InputError, Row, evaluate, exact, quantities, score_kernel
-from sparsity.exact_law import engine, laplace, nodes, shared_nodes
+from sparsity.exact_law import engine
+from sparsity.exact_law.transforms import laplace, nodes, shared_nodes
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed
 

@@ -13,7 +13,7 @@ import sparsity
 from sparsity import Row, kernels
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check
-from sparsity.exact_law import entmax, entmax_n_eff, sparsemax, sparsemax_n_eff
+from sparsity.exact_law.maps import entmax, entmax_n_eff, sparsemax, sparsemax_n_eff
 
 
 def two_keys(alpha, gamma, weigh):

@@ -10,7 +10,7 @@ import sparsity
 from sparsity import InputError, monitor
 from sparsity.attention.largest_logit import COARSE, FINE, expected_largest
 from sparsity.attention.monitoring import log
-from sparsity.exact_law.sparsemax import expected_maximum
+from sparsity.exact_law.maps.sparsemax import expected_maximum
 
 
 def test_of_one_law_it_is_the_order_statistic():

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from sparsity import InputError, Row, kernels
 from sparsity.crosscheck.cells import Question
-from sparsity.exact_law import entmax, sparsemax
+from sparsity.exact_law.maps import entmax, sparsemax
 from sparsity.kernels.entmax import Weights
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows

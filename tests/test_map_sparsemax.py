@@ -13,7 +13,7 @@ from scipy.special import ndtr
 import sparsity
 from sparsity import Row, kernels
 from sparsity.crosscheck.cells import Question
-from sparsity.exact_law import sparsemax, threshold_maps
+from sparsity.exact_law.maps import sparsemax, threshold_maps
 
 
 def test_sparsemax_by_sorting_and_by_bisection():

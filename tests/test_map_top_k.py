@@ -12,7 +12,8 @@ from scipy.special import ndtr
 import sparsity
 from sparsity import InputError, Row, kernels, quantities
 from sparsity.crosscheck.cells import Question
-from sparsity.exact_law import rules, top_k
+from sparsity.exact_law import integration
+from sparsity.exact_law.maps import top_k
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 
@@ -90,7 +91,7 @@ def test_top_k_in_known_places(monkeypatch):
         law("topk:8", gamma=500.0, length=50)
     found = law("topk:8", gamma=2.0, length=lengths)
     monkeypatch.setattr(top_k, "_NODES", 121)
-    monkeypatch.setattr(rules, "STEP_OF_U", 0.13)
+    monkeypatch.setattr(integration, "STEP_OF_U", 0.13)
     fine = law("topk:8", gamma=2.0, length=lengths)
     assert (np.abs(fine.value / found.value - 1) <= found.error_bound).all()
 

@@ -17,7 +17,7 @@ from sympy.core.cache import clear_cache
 
 import sparsity
 from sparsity import score_kernel
-from sparsity.exact_law import shared_nodes
+from sparsity.exact_law.transforms import shared_nodes
 from sparsity.sampling import devices
 from sparsity.xla import LLVM_FOR_ONE_CALL
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 import sparsity
 from sparsity import Empirical, Mixture, Row, StudentT, Uniform, kernels
-from sparsity.exact_law import maps
+from sparsity.exact_law import map_laws
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 
@@ -58,7 +58,7 @@ CELLS = len(LENGTHS) * sum(len(names) for _, names in MEMBERS.values())
 
 def test_every_member_with_an_exact_law_is_there():
     rows = {k.name for k in kernels.known()} - {"nonnegative", "decayed"}  # not functions of scores
-    with_law = {kernel.name for kernel in kernels.MAPS if maps.known(kernel)}
+    with_law = {kernel.name for kernel in kernels.MAPS if map_laws.known(kernel)}
     assert set(FUNCTIONS) == rows
     assert set(MAPS) == with_law
     assert len(with_law) >= 5

@@ -23,7 +23,7 @@ from benchmarks.recorded.page import PAGE, page
 from benchmarks.recorded.references import reference
 from benchmarks.recorded.search import Axis, Space, find_worst, spaces
 from sparsity import kernels, quantities
-from sparsity.exact_law import maps, rules
+from sparsity.exact_law import integration, map_laws
 from sparsity.limit import closed_form, map_limits
 
 CELLS = load()
@@ -74,7 +74,7 @@ def routes() -> list[str]:
         name = quantity.name.partition(":")[0]
         found += [f"limit: {name}"] * quantity.has_limit
         found += [f"exact law: {name} of exp"] * quantity.has_law
-        families = [kernel.family for kernel in kernels.MAPS if maps.has(kernel, quantity)]
+        families = [kernel.family for kernel in kernels.MAPS if map_laws.has(kernel, quantity)]
         found += [f"exact law: {name} of {family}" for family in families]
     return found + [f"exact law: {of} of decayed" for of in quantities.POWERS_OF_S_AND_N]
 
@@ -86,7 +86,7 @@ WITHOUT = {
         f"exact law: {of} of {kernel.family}": "one minus S of the same row, or a line of it"
         for of in ("hoyer",)
         for kernel in kernels.MAPS
-        if maps.has(kernel, quantities.S)
+        if map_laws.has(kernel, quantities.S)
     },
     "exact law: support of topk": "a number of keys, which no integral is needed for",
 }
@@ -242,7 +242,7 @@ def test_the_sum_over_a_grid_has_the_step_of_its_grid(gamma):
 
 def test_points_of_a_grid_are_rounded_one_by_one():
     low, step = -20_000.3, 0.16
-    points = rules.spaced(low, 400.0, step)
+    points = integration.spaced(low, 400.0, step)
     assert len(points) == math.ceil((400.0 - low) / step) > 100_000
     ideal = low + step * np.arange(len(points))
     assert np.array_equal(points, ideal)

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, ndtr
 
 from sparsity import InputError, Row, estimate, exact, kernels, sweep, verify
-from sparsity.exact_law.router import captured_in_long_rows
+from sparsity.exact_law.maps.router import captured_in_long_rows
 from sparsity.kernels import correlation_of_blocks
 
 # Relative error that a cross-check sees here. To 1e-3, the default, it takes two minutes, and runs

@@ -12,7 +12,7 @@ import sparsity
 from sparsity import InputError, Row, kernels, panel, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check
-from sparsity.exact_law import maps
+from sparsity.exact_law import map_laws
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_quick_laws_are_verified(kernel):
 )
 def test_every_law_is_verified(kernel):
     row = Row(kernel, beta=0.0, gamma=1.0)
-    names = maps.known(kernel)
+    names = map_laws.known(kernel)
     if not names:
         with pytest.raises(InputError, match="has no exact law; estimate samples it"):
             sparsity.verify(row, length=6)
@@ -134,16 +134,16 @@ def test_what_is_refused_is_refused_in_one_line(command, line, says):
 def test_an_entry_says_all_of_a_law(monkeypatch):
     """What is slow, and where rows are one key, of a family that no other line knows."""
     of, other = quantities.n_eff, quantities.participation
-    three = maps.MapLaw((of, other).__contains__, lambda row, quantity, n: (7 * n, 0 * n))
+    three = map_laws.MapLaw((of, other).__contains__, lambda row, quantity, n: (7 * n, 0 * n))
     mine = replace(kernels.named("sparsemax"), name="mine", title="mine")
     length = np.array([5.0])
     for order, value in ((None, 35.0), (lambda kernel: 3.0, 1.0)):
         entry = three._replace(slow=of.__eq__, order=order)
-        monkeypatch.setitem(maps._LAWS, "mine", entry)
-        assert (maps.slow(mine, of), maps.slow(mine, other)) == (True, False)
-        assert maps.law(Row(mine, gamma=1e17), of, length)[0] == value
-    assert maps.known(mine) == ("n_eff", "participation")
-    assert not maps.slow(replace(mine, name="unknown"), of)
+        monkeypatch.setitem(map_laws._LAWS, "mine", entry)
+        assert (map_laws.slow(mine, of), map_laws.slow(mine, other)) == (True, False)
+        assert map_laws.law(Row(mine, gamma=1e17), of, length)[0] == value
+    assert map_laws.known(mine) == ("n_eff", "participation")
+    assert not map_laws.slow(replace(mine, name="unknown"), of)
 
 
 def test_a_map_without_a_law_is_sampled():

@@ -22,7 +22,8 @@ from sparsity import (
     quantities,
     score_kernel,
 )
-from sparsity.exact_law import engine, token_sums
+from sparsity.exact_law import engine
+from sparsity.exact_law.sums import token_sums
 from sparsity.kernels.symbols import s
 
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))

@@ -38,8 +38,9 @@ from sparsity import (
     sink_logit,
 )
 from sparsity.crosscheck.reference_grid import cells_of_steps
-from sparsity.exact_law import engine, token_sums
-from sparsity.exact_law.laplace import laplace
+from sparsity.exact_law import engine
+from sparsity.exact_law.sums import token_sums
+from sparsity.exact_law.transforms.laplace import laplace
 from sparsity.kernels.symbols import s
 from sparsity.rows import classes as token_classes
 from sparsity.rows import score_laws

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparsity import Alibi, Mixture, Row, SinkLogit, exact
-from sparsity.exact_law import token_sums
+from sparsity.exact_law.sums import token_sums
 
 ORDERS = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
 

@@ -139,7 +139,7 @@ def _transform(
     """Return E[1 − e^(−x)], or of an order E[x^order e^(−x)], x = e^u |f|^power."""
     from sparsity import kernels
     from sparsity.errors import InputError
-    from sparsity.exact_law.laplace import laplace
+    from sparsity.exact_law.transforms.laplace import laplace
 
     own = laplace(
         kernels.elementwise(kernel), beta, gamma, power, (1.0 if order is None else order,)

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 from sparsity.arguments import number
 from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
-from sparsity.exact_law.rules import gauss_rule
+from sparsity.exact_law.integration import gauss_rule
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
 # −ln of the chances that are left out on either side, and nodes of Gauss and Legendre: from 1 to

@@ -15,7 +15,7 @@ from sparsity import quantities
 from sparsity.capabilities import capabilities
 from sparsity.crosscheck.cells import Question
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.exact_law import maps
+from sparsity.exact_law import map_laws
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit import map_limits
@@ -109,13 +109,13 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
 
 def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
     """Return cells of the quantities with an exact law under a map of rows, and of its limit S."""
-    names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
+    names = [name for name in map_laws.known(kernel) if quantities.named(name).linear is None]
     known = capabilities(row, quantities.S)
     limit = [Question(row, ("limit", "pooled rows"), "S", n if known.limit_needs_length else None)]
     if known.limit and (n is None or not names):
         return limit
     if not names:
-        raise InputError("kernel", kernel.name, f"has {maps.NO_LAW}")
+        raise InputError("kernel", kernel.name, f"has {map_laws.NO_LAW}")
     if n is None:
         fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)

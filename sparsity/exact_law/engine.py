@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.exact_law import needle, sink_chance, token_sums
-from sparsity.exact_law.laplace import Laplace, laplace
-from sparsity.exact_law.nodes import TAIL
+from sparsity.exact_law import needle, sink_chance
+from sparsity.exact_law.integration import log_complement, refuse_slow, spaced
 from sparsity.exact_law.ranked import LAWS, ranked
-from sparsity.exact_law.rules import log_complement, refuse_slow, spaced
-from sparsity.exact_law.shared_nodes import family
-from sparsity.exact_law.token_sums import GRID_STEP, SQRT_REACH, SummedTokens
+from sparsity.exact_law.sums import token_sums
+from sparsity.exact_law.sums.token_sums import GRID_STEP, SQRT_REACH, SummedTokens
+from sparsity.exact_law.transforms.laplace import Laplace, laplace
+from sparsity.exact_law.transforms.nodes import TAIL
+from sparsity.exact_law.transforms.shared_nodes import family
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity, RankLaw

@@ -9,7 +9,7 @@ import numpy as np
 from sparsity import quantities
 from sparsity.arguments import Numbers
 from sparsity.errors import InputError, check_resolved
-from sparsity.exact_law import engine, maps
+from sparsity.exact_law import engine, map_laws
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.limit.evaluation import evaluate
@@ -71,7 +71,7 @@ def exact(
     row, quantity = row_of(kernel, parameters), quantities.named(of)
     n = LENGTH.check(length)
     if isinstance(row.kernel, RowMap):
-        columns, method = maps.law(row, quantity, n), "exact law"
+        columns, method = map_laws.law(row, quantity, n), "exact law"
     elif row.kernel.law is Law.POSITION:
         columns, method = _of_positions(row, quantity, n), "closed form"
     else:

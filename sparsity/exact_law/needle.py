@@ -24,7 +24,7 @@ import numpy as np
 
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law import sink_chance
-from sparsity.exact_law.rules import gauss_panels, log_complement, refuse_slow
+from sparsity.exact_law.integration import gauss_panels, log_complement, refuse_slow
 from sparsity.kernels import Kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.lowering import numpy_log_abs

@@ -23,14 +23,14 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError, TooFine
-from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.rules import (
+from sparsity.exact_law.integration import (
     cumulative_rule,
     gauss_panels,
     log_complement,
     relative_gap,
     spaced,
 )
+from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI
 from sparsity.kernels import Kernel
 from sparsity.quantities import RankLaw
 from sparsity.quantities.base import within

@@ -26,8 +26,8 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import RESOLVED, InputError, TooFine, TooRare
-from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.rules import hyperbola, narrowed
+from sparsity.exact_law.integration import hyperbola, narrowed
+from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI
 from sparsity.quantities.base import Exceeds, within
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row

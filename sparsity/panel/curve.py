@@ -18,7 +18,7 @@ from sparsity.axes.controls import CONTROLS
 from sparsity.axes.row_choices import Rows, marks
 from sparsity.capabilities import capabilities
 from sparsity.errors import NoClosedForm
-from sparsity.exact_law import maps
+from sparsity.exact_law import map_laws
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.row_map import SHIFTED
@@ -308,7 +308,7 @@ def why_kernel_has_none(kernel: Kernel | RowMap, marked: frozenset[str], quantit
     if quantity.needs is not None and quantity.needs not in marked:
         return f"needs a {quantity.needs}: choose a row law with one"
     # A map without any law is sampled, whatever is asked.
-    sampled = isinstance(kernel, RowMap) and not maps.known(kernel)
+    sampled = isinstance(kernel, RowMap) and not map_laws.known(kernel)
     if quantity in quantities.OF_MAPS and not known.exact and not sampled:
         if quantity is quantities.recall:
             return "is for maps that leave keys out, such as router"
@@ -341,11 +341,11 @@ def why_no_law(spec: Spec) -> str:
     quantity = spec.quantity
     if spec.kernel.law is Law.FEATURES:
         return "features have no given law at finite n"
-    if isinstance(spec.kernel, RowMap) and not maps.known(spec.kernel):
-        return maps.NO_LAW
+    if isinstance(spec.kernel, RowMap) and not map_laws.known(spec.kernel):
+        return map_laws.NO_LAW
     if not capabilities(spec.kernel, quantity).exact:
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
-    if isinstance(spec.kernel, RowMap) and maps.slow(spec.kernel, quantity):
+    if isinstance(spec.kernel, RowMap) and map_laws.slow(spec.kernel, quantity):
         return "the exact law takes seconds a point: sampled instead"
     if quantity.rank_law is not None and quantity.rank_law.keys > _MOST_QUICK_KEYS:
         most = _MOST_QUICK_KEYS

@@ -19,9 +19,9 @@ import numpy as np
 from sparsity import kernels
 from sparsity.arguments import as_float64, instance, whole
 from sparsity.errors import InputError
-from sparsity.exact_law.laplace import laplace
-from sparsity.exact_law.nodes import too_wide
-from sparsity.exact_law.rules import spaced
+from sparsity.exact_law.integration import spaced
+from sparsity.exact_law.transforms.laplace import laplace
+from sparsity.exact_law.transforms.nodes import too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.exact_law.rules import lagrange_weights
+from sparsity.exact_law.integration import lagrange_weights
 
 # Weights up to which a product with windows is taken: for so few it is one call for all rows.
 # NumPy's convolve takes one dimension at a time, but does not make the windows.

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law import rules, sparsemax
-from sparsity.exact_law.gaussian_tail import ROOT_2_PI, log_mills
-from sparsity.exact_law.threshold_maps import DEPTH, REACH
+from sparsity.exact_law import integration
+from sparsity.exact_law.maps import sparsemax
+from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI, log_mills
+from sparsity.exact_law.maps.threshold_maps import DEPTH, REACH
 from sparsity.special import gamma as gamma_function
 from sparsity.special import ndtr, ndtri_exp, roots_genlaguerre
 
@@ -70,7 +71,7 @@ def _log_above(t: np.ndarray, y: np.ndarray, s: np.ndarray | float) -> Any:
 
 def _log_all(t: np.ndarray, above: np.ndarray) -> Any:
     """Return log h, given g."""
-    return rules.log_near_one(ndtr(t) + above, above - ndtr(-t))
+    return integration.log_near_one(ndtr(t) + above, above - ndtr(-t))
 
 
 def _placed(n: np.ndarray, c: float, s: np.ndarray) -> Place:
@@ -103,7 +104,7 @@ def _placed(n: np.ndarray, c: float, s: np.ndarray) -> Place:
         left, right = np.arcsinh(y[rows, best - 1]), np.arcsinh(y[rows, best + 1])
         if look:  # at first y is too rough to tell where the thresholds end
             seen = size[rows, best] > top[rows, best][:, None] - DEPTH
-            first, last = rules.ends_of(seen, margin=2)
+            first, last = integration.ends_of(seen, margin=2)
             low, high = t[rows, first], t[rows, last]
     # The second difference of log size at the least is the curvature there.
     y0, y1, y2 = (y[rows, best + k] for k in (-1, 0, 1))
@@ -146,7 +147,7 @@ def _by_shared_contour(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return E Y₂^(−power) of lengths that share a contour, ascending, and bounds on its errors."""
     # For each v a rule over (t, y); e^(−vΣp²), p = x/c, turns the density's ½x² into ½s²x².
-    rule = rules.inverse_power_rule(power, most)
+    rule = integration.inverse_power_rule(power, most)
     w, v, share = (x[rule[2] > _FAINT] for x in rule)
     s = np.sqrt(1 + 2 * v / c**2)
     place = _placed(np.repeat(n[[0, -1]], len(v)), c, np.tile(s, 2))
@@ -167,7 +168,7 @@ def _by_shared_contour(
         if not open_.any():
             break
     value = found.sum(axis=0)
-    gap = rules.relative_gap(value, 2 * found[::2].sum(axis=0))
+    gap = integration.relative_gap(value, 2 * found[::2].sum(axis=0))
     return value, gap + off / value + _ROUNDING + 1e-15 * n
 
 
@@ -218,5 +219,5 @@ def law(gamma: float, length: np.ndarray, power: float) -> tuple[np.ndarray, np.
                 most = min(m, 2 * size + MORE_KEYS)
                 found[:, group] = _by_shared_contour(power, lengths[group], c, most)
         value[(n > 1) & ~whole], error[(n > 1) & ~whole] = found[:, back]
-    rules.refuse_unresolved(error, gamma, "sparsemax")
+    integration.refuse_unresolved(error, gamma, "sparsemax")
     return value, error

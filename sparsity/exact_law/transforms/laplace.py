@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.exact_law.nodes import too_wide
-from sparsity.exact_law.shared_nodes import Family, family, tilt
+from sparsity.exact_law.transforms.nodes import too_wide
+from sparsity.exact_law.transforms.shared_nodes import Family, family, tilt
 from sparsity.kernels.base import Kernel
 from sparsity.quantities.base import LogMoment
 

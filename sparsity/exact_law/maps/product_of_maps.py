@@ -14,7 +14,17 @@ import math
 
 import numpy as np
 
-from sparsity.exact_law import rules
+from sparsity.exact_law.integration import (
+    DEPTH,
+    EXPONENTIAL,
+    FAR,
+    PRODUCT,
+    STEP_OF_U,
+    log_times,
+    normal_points,
+    normal_step,
+    refuse_slow,
+)
 
 
 def _mean_product(
@@ -24,21 +34,19 @@ def _mean_product(
     spreads, most = (gamma, gamma2), float(n.max())
     # Points of a normal behind both scores, and of what is the second's own, given the first.
     own = gamma2 * math.sqrt((1 - rho) * (1 + rho))
-    far = rules.FAR + gamma + gamma2  # a weight in front of the density moves it by its spread
+    far = FAR + gamma + gamma2  # a weight in front of the density moves it by its spread
     steepest = max(gamma, abs(rho) * gamma2)
-    first, second = (
-        1 + 2 * far / rules.normal_step(c, step) if c else 1.0 for c in (steepest, own)
-    )
-    along = [(rules.DEPTH + math.log(most) + 2 * rules.FAR * spread) / step for spread in spreads]
+    first, second = (1 + 2 * far / normal_step(c, step) if c else 1.0 for c in (steepest, own))
+    along = [(DEPTH + math.log(most) + 2 * FAR * spread) / step for spread in spreads]
     numbers = second * along[1] + first * along[0] + along[0] * along[1]
-    seconds = rules.EXPONENTIAL * (first * second * along[1] + along[0] * along[1] * len(n))
+    seconds = EXPONENTIAL * (first * second * along[1] + along[0] * along[1] * len(n))
     # Products of large matrices are ten times as fast as of small ones.
-    seconds += rules.PRODUCT / 10 * first * along[0] * along[1]
+    seconds += PRODUCT / 10 * first * along[0] * along[1]
     widest, value = max(zip(("gamma", "gamma2"), spreads, strict=True), key=lambda each: each[1])
-    rules.refuse_slow(widest, value, seconds, 2 * numbers)
-    z, share = rules.normal_points(steepest, far, step)
-    y, weight = rules.normal_points(own, far, step)
-    u1, u2 = (rules.log_times(spread, most, step) for spread in spreads)
+    refuse_slow(widest, value, seconds, 2 * numbers)
+    z, share = normal_points(steepest, far, step)
+    y, weight = normal_points(own, far, step)
+    u1, u2 = (log_times(spread, most, step) for spread in spreads)
     x = np.exp(np.minimum(u1[:, None] + gamma * z, 700.0))
     lost2, once2 = np.empty((len(z), len(u2))), np.empty((len(z), len(u2)))
     # Means over two normals as two matrix products: over the second's own part first, at each point
@@ -70,7 +78,7 @@ def mean_product(
     n = np.asarray(length, dtype=np.float64)
     value, error = np.ones(n.shape), np.zeros(n.shape)
     if (several := n > 1).any():
-        steps = rules.STEP_OF_U, 2 * rules.STEP_OF_U
+        steps = STEP_OF_U, 2 * STEP_OF_U
         fine, coarse = (_mean_product(gamma, gamma2, rho, n[several], step) for step in steps)
         value[several], error[several] = fine, np.abs(coarse / fine - 1)
     return value, error

@@ -15,9 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.exact_law.gaussian_tail import ROOT_2_PI, of_excess
-from sparsity.exact_law.rules import refuse_unresolved
-from sparsity.exact_law.threshold_maps import DEPTH, KeyMeans, Law, Place, ThresholdMap, integrate
+from sparsity.exact_law.integration import refuse_unresolved
+from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI, of_excess
+from sparsity.exact_law.maps.threshold_maps import (
+    DEPTH,
+    KeyMeans,
+    Law,
+    Place,
+    ThresholdMap,
+    integrate,
+)
 from sparsity.quantities.base import within
 from sparsity.special import log_ndtr, ndtri_exp
 

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.exact_law import rules
-from sparsity.exact_law.top_k import kth_scores
+from sparsity.exact_law import integration
+from sparsity.exact_law.maps.top_k import kth_scores
 from sparsity.special import ndtr, ndtri
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
@@ -157,7 +157,7 @@ _INTEGRANDS = {
 
 
 def mean_and_coarser(fine: np.ndarray, coarse: np.ndarray, share: np.ndarray) -> list[float]:
-    """Return the mean over t of the integral over u of a body, and three of coarser rules.
+    """Return the mean over t of the integral over u of a body, and three of coarser integration.
 
     Args:
         fine: the body, [u, t].
@@ -182,7 +182,7 @@ def _mean(
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
     start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
-    u = rules.spaced(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
+    u = integration.spaced(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
     if len(u) * (HIGH - LOW) / step > 7.5e7:
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)
@@ -235,7 +235,7 @@ def law(
 
 def _from_above(density: np.ndarray, half: np.ndarray) -> np.ndarray:
     """Return integrals of densities [panels, points, t] from each Gauss point to the last edge."""
-    weights, upto = rules.cumulative_rule(density.shape[1])
+    weights, upto = integration.cumulative_rule(density.shape[1])
     whole = np.einsum("p,kpt->kt", weights, density) * half[:, None]
     later = np.cumsum(whole[::-1], axis=0)[::-1] - whole
     within = whole[:, None] - np.einsum("ip,kpt->kit", upto, density) * half[:, None, None]
@@ -248,7 +248,7 @@ def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.nda
     # 1 − F, in which the digits are.
     rest = math.sqrt((1 - rho) * (1 + rho))
     edges = np.arange(LOW, HIGH + width, width)
-    e, weights = (x[..., None] for x in rules.gauss_panels(edges, _POINTS_OF_PANEL))
+    e, weights = (x[..., None] for x in integration.gauss_panels(edges, _POINTS_OF_PANEL))
     half = np.diff(edges) / 2
     with np.errstate(under="ignore"):
         density = np.exp(-0.5 * e * e) / math.sqrt(2 * math.pi)
@@ -285,7 +285,7 @@ def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarr
         fine, coarse = (_recall(k, rho, m, at, width * factor) for factor in (1, 1.5))
         value[i] = fine @ chance / chance.sum()
         others = coarse @ chance / chance.sum(), fine[::2] @ chance[::2] / chance[::2].sum()
-        error[i] = rules.relative_gap(value[i], *others) + ROUNDING
+        error[i] = integration.relative_gap(value[i], *others) + ROUNDING
     return value, error
 
 

@@ -18,8 +18,8 @@ import math
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
 
-from sparsity.exact_law import rules
-from sparsity.exact_law.laplace import order_of, transforms
+from sparsity.exact_law import integration
+from sparsity.exact_law.transforms.laplace import order_of, transforms
 from sparsity.quantities import Integral, LogMoment
 from sparsity.quantities.base import within
 from sparsity.special import log_ndtr
@@ -41,7 +41,7 @@ def kth_scores(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return (n - k)[:, None] * log_ndtr(xi) + (k - 1) * log_ndtr(-xi) - 0.5 * xi**2
 
     ends = np.full(len(n), -_FAR), np.full(len(n), _FAR)
-    low, high = rules.narrowed(*ends, log_density, depth=_DEPTH, points=_POINTS)
+    low, high = integration.narrowed(*ends, log_density, depth=_DEPTH, points=_POINTS)
     xi = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS)
     size = log_density(xi)
     return xi, np.exp(size - size.max(axis=1, keepdims=True))
@@ -62,19 +62,19 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
     steepness = integral.power * gamma
     reach = -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))  # an excess over ξ that no score has
     start = -_DEPTH * (2 if integral.sqrt_tail else 1) - math.log(k) - steepness * reach
-    points = (math.log(_DEPTH) - start) / rules.STEP_OF_U
-    rules.refuse_slow("gamma", gamma, _NODES * _POINT * points, 10 * points)
+    points = (math.log(_DEPTH) - start) / integration.STEP_OF_U
+    integration.refuse_slow("gamma", gamma, _NODES * _POINT * points, 10 * points)
     panels = int(np.ceil(reach / min(_WIDEST, 2 * _WIDEST / steepness)))
     edges = np.linspace(0, reach, panels + 1)
-    excess, share = (x.ravel() for x in rules.gauss_panels(edges, _PANEL))
+    excess, share = (x.ravel() for x in integration.gauss_panels(edges, _PANEL))
     # Given ξ the k − 1 scores above it are independent, of the density of the excess, φ(ξ +
     # e)/φ(ξ).
     share = share * np.exp(-xi * excess - 0.5 * excess**2)
-    u = rules.spaced(start, math.log(_DEPTH), rules.STEP_OF_U)
+    u = integration.spaced(start, math.log(_DEPTH), integration.STEP_OF_U)
     orders = (0.0, *integral.moments)
     missing, phi, *alike = transforms(steepness * excess, share / share.sum(), orders, u)
     with np.errstate(divide="ignore"):
-        log_phi = rules.log_complement(missing, phi)
+        log_phi = integration.log_complement(missing, phi)
     t, over = np.exp(u), 1 / np.maximum(phi, 1e-290)
     alike = [moment * over for moment in alike]
     fixed = [
@@ -86,7 +86,9 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
         for function, whose in integral.sums
     ]
     body = integral.combine(1.0, *sums) * np.exp((k - 1) * log_phi - t)
-    return float(body.sum() * rules.STEP_OF_U), float(body[::2].sum() * 2 * rules.STEP_OF_U)
+    return float(body.sum() * integration.STEP_OF_U), float(
+        body[::2].sum() * 2 * integration.STEP_OF_U
+    )
 
 
 def law(
@@ -121,6 +123,6 @@ def law(
         return (of[:, part] * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
 
     value = mean(curve)
-    error = rules.relative_gap(value, mean(half), mean(curve, 2), mean(twice)) + _ROUNDING
+    error = integration.relative_gap(value, mean(half), mean(curve, 2), mean(twice)) + _ROUNDING
     value = value * [integral.factor(m) for m in n]
     return within(value, error, np.transpose([integral.ends(m, k, False) for m in n])), error

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.rules import log_near_one
+from sparsity.exact_law.integration import log_near_one
 from sparsity.special import erfcx, ndtr, wofz
 
 # Of the Mills ratio and its kin.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.exact_law.nodes import TAIL, nodes, too_wide
+from sparsity.exact_law.transforms.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import Approx

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from sparsity.exact_law.laplace import Laplace, Orders, laplace, order_of
-from sparsity.exact_law.nodes import TAIL
-from sparsity.exact_law.rules import refuse_slow
-from sparsity.exact_law.shared_nodes import reference
+from sparsity.exact_law.integration import refuse_slow
+from sparsity.exact_law.transforms.laplace import Laplace, Orders, laplace, order_of
+from sparsity.exact_law.transforms.nodes import TAIL
+from sparsity.exact_law.transforms.shared_nodes import reference
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import Approx

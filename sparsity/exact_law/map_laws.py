@@ -10,8 +10,8 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.exact_law import (
-    engine,
+from sparsity.exact_law import engine
+from sparsity.exact_law.maps import (
     entmax,
     entmax_n_eff,
     router,
@@ -19,7 +19,7 @@ from sparsity.exact_law import (
     sparsemax_n_eff,
     top_k,
 )
-from sparsity.exact_law.threshold_maps import Law
+from sparsity.exact_law.maps.threshold_maps import Law
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row

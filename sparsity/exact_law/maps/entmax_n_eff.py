@@ -32,11 +32,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import RESOLVED
-from sparsity.exact_law import entmax, rules
-from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.sparsemax import expected_maximum
-from sparsity.exact_law.sparsemax_n_eff import MORE_KEYS, NOTHING
-from sparsity.exact_law.threshold_maps import DEPTH
+from sparsity.exact_law import integration
+from sparsity.exact_law.maps import entmax
+from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI
+from sparsity.exact_law.maps.sparsemax import expected_maximum
+from sparsity.exact_law.maps.sparsemax_n_eff import MORE_KEYS, NOTHING
+from sparsity.exact_law.maps.threshold_maps import DEPTH
 from sparsity.special import ndtr
 
 _MOST_TURNED = 0.6  # θ at most, below π/4, where the density no longer falls along the ray
@@ -110,11 +111,13 @@ class Grid:
         angle = min(fine.turned / q, crowded, _MOST_TURNED)
         bend = min(row.bend, 0.6 * q * angle)
         end = math.acosh(1 + DEPTH / (math.sin(bend) * width))
-        along, turn = rules.hyperbola(bend, np.arange(0.0, end + fine.step, fine.step))
+        along, turn = integration.hyperbola(bend, np.arange(0.0, end + fine.step, fine.step))
         self.z = crossing + width * along
         self.t, apart = np.linspace(low, high, fine.thresholds, retstep=True)
         self.every = turn * width * fine.step / math.pi * apart
-        nodes, weights = rules.gauss_panels(self._edges(q, c, low, high, angle, fine), fine.nodes)
+        nodes, weights = integration.gauss_panels(
+            self._edges(q, c, low, high, angle, fine), fine.nodes
+        )
         r, turned = nodes.ravel(), np.exp(-1j * angle)
         self.p = (r / c) ** q * turned**q
         self.slope = q * self.p / (r * turned)
@@ -164,7 +167,7 @@ class Grid:
         above: Any = density @ self.damped.T
         slope: Any = (density * self.slope) @ self.damped.T
         t = self.t[:, None]
-        log_h = rules.log_near_one(ndtr(t) + above, above - ndtr(-t))
+        log_h = integration.log_near_one(ndtr(t) + above, above - ndtr(-t))
         body: Any = slope * np.exp(self.z + (self.n - 1) * log_h + math.log(self.n)) * self.every
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
@@ -174,7 +177,7 @@ class Grid:
 
     def power_means(self, power: float, most: float) -> tuple[float, float]:
         """Return E Y₂^(−power), and the same by twice the step in v."""
-        w, v, share = rules.inverse_power_rule(power, most)
+        w, v, share = integration.inverse_power_rule(power, most)
         # w ascends, and beyond w = 0 the integrand has one hump: four values that add nothing end
         # it.
         found = np.zeros(len(w))
@@ -189,7 +192,7 @@ class Grid:
         # Here each point of (t, z) takes a whole row over X, not a number: the faint ones are
         # dropped.
         seen = np.argwhere(np.abs(self.damped_body(0.0)) > _FAINT)
-        weights, up_to = rules.cumulative_rule(self.nodes)
+        weights, up_to = integration.cumulative_rule(self.nodes)
         # `body` has the weights of the whole panel in it already; partial integrals have their own.
         up_to = (up_to / weights).T
 
@@ -207,7 +210,7 @@ class Grid:
             t, body = self.t[at, None], self.density[at] * self.damped[of]
             sloped, above = body * self.slope, cumulated(body)
             every = ndtr(t) + above
-            log_h = rules.log_near_one(every, above - ndtr(-t))
+            log_h = integration.log_near_one(every, above - ndtr(-t))
             others = np.exp(self.z[of, None] + (self.n - 2) * log_h + math.log(self.n))
             terms: Any = others * (sloped * every + (self.n - 1) * cumulated(sloped) * body)
             terms = np.where(np.isfinite(terms), terms, 0.0)
@@ -238,7 +241,7 @@ def by_grids(row: entmax.Entmax, n: float, power: float | None, most: float) -> 
     if not value > 0:  # the contour has met nothing of the integrand: no coarser one is asked
         return 0.0, math.inf
     other = coarser.largest() if power is None else coarser.power_means(power, most)
-    return value, float(rules.relative_gap(value, *others, other[0])) + abs(every - 1)
+    return value, float(integration.relative_gap(value, *others, other[0])) + abs(every - 1)
 
 
 def even_rows(alpha: float, gamma: float, n: float, power: float | None) -> tuple[float, float]:
@@ -282,5 +285,5 @@ def law(
                 found = by_grids(row, m, power, most)
             if not found[1] > error[i]:
                 value[i], error[i] = found[0], found[1] + _ROUNDING
-    rules.refuse_unresolved(error, gamma, f"entmax of order {alpha:g}")
+    integration.refuse_unresolved(error, gamma, f"entmax of order {alpha:g}")
     return value, error

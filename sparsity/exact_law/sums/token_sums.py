@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.laplace import Laplace, Orders, order_of
-from sparsity.exact_law.nodes import TAIL
-from sparsity.exact_law.rules import log_complement, refuse_slow
-from sparsity.exact_law.shifted_sums import add_convolved, spread_weights_on_grid
-from sparsity.exact_law.token_pieces import DEEP, light_groups, relevant_pieces
+from sparsity.exact_law.integration import log_complement, refuse_slow
+from sparsity.exact_law.sums.shifted_sums import add_convolved, spread_weights_on_grid
+from sparsity.exact_law.sums.token_pieces import DEEP, light_groups, relevant_pieces
+from sparsity.exact_law.transforms.laplace import Laplace, Orders, order_of
+from sparsity.exact_law.transforms.nodes import TAIL
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import InterpolatedLaws, TokenClasses
 

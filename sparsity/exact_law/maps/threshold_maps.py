@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.rules import hyperbola, narrowed, relative_gap
+from sparsity.exact_law.integration import hyperbola, narrowed, relative_gap
 from sparsity.quantities.base import within
 from sparsity.special import ndtri_exp
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.exact_law.gaussian_tail import (
+from sparsity.exact_law.integration import refuse_unresolved
+from sparsity.exact_law.maps.gaussian_tail import (
     Power,
     PowerMeans,
     RayPiece,
@@ -29,8 +30,7 @@ from sparsity.exact_law.gaussian_tail import (
     of_squared_excess,
     real_axis,
 )
-from sparsity.exact_law.rules import refuse_unresolved
-from sparsity.exact_law.threshold_maps import (
+from sparsity.exact_law.maps.threshold_maps import (
     CONTOUR_STEP,
     REACH,
     KeyMeans,
