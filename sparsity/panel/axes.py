@@ -1,34 +1,21 @@
-"""The axes of a state: where values lie in the unit square, and where curves are computed.
-
-A curve that is filled in point by point is computed evenly at first, then where it bends. The
-straight line between two neighbours is off by about h²·|v″|/8; the second difference of the drawn
-heights gives v″. The interval that is off by most is halved next. Everything is measured in heights
-and widths of the chart, (u, v) in [0, 1]²: what no eye can tell is not computed.
-"""
+"""The axes of a state: where values lie in the unit square, and where curves are computed."""
 
 from __future__ import annotations
 
 import functools
-import heapq
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsity.axes.controls import CONTROLS, POINTS, Control
-from sparsity.panel.curve import Spec, previewed_limit
+from sparsity.panel.curve import Spec
 from sparsity.panel.state import State
-from sparsity.panel.store import Store
 
 _SAMPLED_POINTS = 6  # of a curve, besides the one at the marker; each costs a sampler's time
-# Nodes of a curve: 17 show its shape soon, 65 draw most curves, and one that still bends too much
-# gets up to 129. They are 2^k + 1, so that halving all gaps of one count leads to the next.
-FIRST_NODES = 17  # that lie evenly
-LEAST_NODES = 65  # of a curve that is filled in
-MOST_NODES = 129  # of a curve that needs more to be drawn
-_LEAST_ERROR_SEEN = 1e-3  # of the chart's height: what an eye can tell
-_WEIGHT_OF_WIDTH = 0.05  # of an interval's width beside its bend: so that none stays wide for ever
-_MARGIN = 0.02  # of the height, beyond which nothing is drawn
+# Nodes of a curve that is filled in point by point: six pixels from each other. They are 2^k + 1,
+# so that halving all gaps of fewer leads to them.
+NODES = 65
+FIRST_NODES = 17  # that show its shape
 
 
 class Axes:
@@ -86,37 +73,6 @@ class Axes:
         even = ((np.arange(_SAMPLED_POINTS) + 0.5) / _SAMPLED_POINTS * last).round().astype(int)
         return [self.marker, *self.x[even].tolist()]
 
-    def heights(self, spec: Spec, at: list[int], values: list[Any] | np.ndarray) -> np.ndarray:
-        """Return the heights of a curve at `x[at]`; NaN where a value is no number."""
-        known = [value if isinstance(value, float) else np.nan for value in values]
-        n = self.n(self.x[at], spec)
-        return self.v(known, n)
-
-    def key(self, spec: Spec, kind: str) -> tuple[Any, ...]:
-        """Return what the nodes of a curve are kept under."""
-        # A spec has the marker's x, which moves with a slider and is no part of the curve: here it
-        # is 0. The ends of the axis are part of it, as nodes are numbered between them.
-        return kind, self.name, self.control.ends(self.marker), spec.at(self.name, 0.0)
-
-    def nodes(self, spec: Spec, kind: str, store: Store) -> list[int]:
-        """Return where on `x` the "exact" law of a curve, or a slow "limit", is computed by now.
-
-        Args:
-            spec: the curve.
-            kind: "exact" or "limit".
-            store: what is known.
-        """
-        # A limit that can be previewed has all its places from the preview, which costs little: no
-        # point is spent on finding out where the curve bends.
-        found = list(store.nodes.get(self.key(spec, kind)) or ())
-        if found or kind != "limit":
-            return found
-        at = sorted(even_places(len(self.x)))
-        values = previewed_limit(spec, self.name, self.x[at])
-        if not np.isfinite(values).any():
-            return []
-        return sorted([*at, *next_places(self.along, at, self.heights(spec, at, values))])
-
 
 def coarse_to_fine(count: int) -> list[int]:
     """Return 0 … count−1 in the order in which the gaps are halved, again and again."""
@@ -126,69 +82,7 @@ def coarse_to_fine(count: int) -> list[int]:
 
 
 @functools.lru_cache(maxsize=64)
-def even_places(count: int, nodes: int = FIRST_NODES) -> tuple[int, ...]:
+def even_places(count: int) -> tuple[int, ...]:
     """Return places of nodes that lie evenly among `count`, in the order they are computed in."""
-    places = np.unique(np.linspace(0, count - 1, nodes).round().astype(int)).tolist()
+    places = np.unique(np.linspace(0, count - 1, NODES).round().astype(int)).tolist()
     return tuple(places[k] for k in coarse_to_fine(len(places)))
-
-
-def _line_errors(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return how far a curve may be from the line between neighbours, where it is on the chart.
-
-    Args:
-        u: the places of the nodes, ascending, [nodes].
-        v: the heights there, NaN where there is none, [nodes].
-
-    Returns:
-        Errors as shares of the chart's height, [nodes − 1].
-    """
-    # v″ by divided differences, as nodes do not lie evenly; of an interval the larger one of its
-    # two ends. An interval whose ends are beyond the same edge is not drawn, and has no error.
-    h = np.diff(u)
-    second = np.zeros(len(u))
-    second[1:-1] = 2 * np.diff(np.diff(v) / h) / (h[1:] + h[:-1])
-    second = np.abs(np.nan_to_num(second))
-    outside = np.where(v > 1 + _MARGIN, 1, np.where(v < -_MARGIN, -1, 0))
-    seen = (outside[1:] != outside[:-1]) | (outside[1:] == 0)
-    return seen * h**2 / 8 * np.maximum(second[1:], second[:-1])
-
-
-def next_places(
-    u: np.ndarray, at: Sequence[int], v: np.ndarray, count: int = MOST_NODES
-) -> list[int]:
-    """Return where to compute a curve next.
-
-    Args:
-        u: every place on offer, ascending, [places].
-        at: indices into `u` of the places that have been computed, ascending.
-        v: the heights there, NaN where there is none, [at].
-        count: the most places to return.
-
-    Returns:
-        Indices into `u`, the most needed first; none when the curve can be drawn.
-    """
-    # First the even nodes, then up to LEAST_NODES wherever the curve bends most; beyond these only
-    # a curve that is seen to be off, and nowhere undefined: at a jump halving would never end.
-    have = set(at)
-    if missing := [k for k in even_places(len(u)) if k not in have]:
-        return missing[:count]
-    places = np.asarray(at)
-    error, wide = _line_errors(u[places], v), np.diff(places) > 1
-    fine = not wide.any() or np.max(error[wide]) < _LEAST_ERROR_SEEN or not np.isfinite(v).all()
-    if len(at) >= LEAST_NODES and (fine or len(at) >= MOST_NODES):
-        return []
-    room = (LEAST_NODES if len(at) < LEAST_NODES else MOST_NODES) - len(at)
-    gaps = zip(error + _WEIGHT_OF_WIDTH * np.diff(u[places]) ** 2, at, at[1:], strict=False)
-    heap = [(-score, low, high) for score, low, high in gaps if high - low > 1]
-    heapq.heapify(heap)
-    found: list[int] = []
-    while heap and len(found) < min(count, room):
-        score, low, high = heapq.heappop(heap)
-        middle = (low + high) // 2
-        found.append(middle)
-        # The error goes with h²: each half has a quarter of it, as far as is known before the value
-        # in the middle is.
-        for a, b in ((low, middle), (middle, high)):
-            if b - a > 1:
-                heapq.heappush(heap, (score / 4, a, b))
-    return found

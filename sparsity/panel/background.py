@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import RowMap, performer
-from sparsity.panel.axes import Axes, coarse_to_fine, next_places
+from sparsity.panel.axes import FIRST_NODES, Axes, even_places
 from sparsity.panel.curve import (
     Spec,
     Value,
@@ -132,12 +132,13 @@ def fill_laws(
     # Whether a law is quick enough is asked where it is quickest: along n, at the shortest rows. At
     # longer ones each point refuses for itself.
     first = float(axes.x[0])
-    for kind, fill, has_points in (
-        ("exact", _fill_exact, lambda spec: not why_no_law(spec)),
-        ("limit", _fill_limit, _has_slow_limit),
+    for fill, has_points in (
+        (_fill_exact, lambda spec: not why_no_law(spec)),
+        (_fill_limit, _has_slow_limit),
     ):
         filled = [spec for spec in found if has_points(spec.at(axes.name, first))]
-        places = {spec: _places(axes, spec, kind, store) for spec in filled}
+        along = axes.x[[*even_places(len(axes.x))]].tolist()
+        places = {spec: iter(along) for spec in filled}
         spent = dict.fromkeys(found, 0.0)
         # A point of each curve in turn: every curve gets its coarse shape before any is finished.
         while places:
@@ -151,31 +152,10 @@ def fill_laws(
                 spent[spec] += time.process_time() - start
 
 
-def _bends(
-    axes: Axes, spec: Spec, kind: str, store: Store, at: list[int], **most: int
-) -> list[int]:
-    """Return the places where a curve is still to be computed, going by what is known of it."""
-    memory = store.values(kind)
-    values = [memory.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
-    return next_places(axes.along, at, axes.heights(spec, at, values), **most)
-
-
-def _places(axes: Axes, spec: Spec, kind: str, store: Store) -> Iterator[float]:
-    """Yield values of x where a curve bends, each to be filled in before the next is asked for."""
-    # The nodes that are known come from coarse to fine. Each new one changes where the curve bends
-    # most, so that the rest are asked for one by one.
-    at = axes.nodes(spec, kind, store)
-    yield from axes.x[[at[k] for k in coarse_to_fine(len(at))]].tolist()
-    while new := _bends(axes, spec, kind, store, at, count=1):
-        yield float(axes.x[new[0]])
-        at = sorted([*at, *new])
-        store.nodes.put(axes.key(spec, kind), tuple(at))
-
-
 def _fill_together(
     axes: Axes, spec: Spec, kind: str, store: Store, law: Callable[[np.ndarray], Any]
 ) -> Iterator[None]:
-    """Fill in many points of a curve by one call, then where it bends by the next.
+    """Fill in many points of a curve by one call, the others by the next.
 
     Args:
         axes: the axes of the state.
@@ -184,18 +164,18 @@ def _fill_together(
         store: where the values go.
         law: values of x -> those of the curve, and their bounds; None where it has none.
     """
-    x, memory, at = axes.name, store.values(kind), axes.nodes(spec, kind, store)
-    new = [k for k in at if spec.at(x, float(axes.x[k])) not in memory]
+    x, memory, order = axes.name, store.values(kind), even_places(len(axes.x))
     try:
-        while new := new or _bends(axes, spec, kind, store, at):
+        for part in (order[:FIRST_NODES], order[FIRST_NODES:]):
+            new = [k for k in sorted(part) if spec.at(x, float(axes.x[k])) not in memory]
+            if not new:
+                continue
             found = law(axes.x[new])
             if found is None:
                 return
             columns = (axes.x[new], *found)
             for place, value, bound in zip(*(each.tolist() for each in columns), strict=True):
                 store.put(kind, spec.at(x, place), value, bound)
-            at, new = sorted({*at, *new}), []
-            store.nodes.put(axes.key(spec, kind), tuple(at))
             yield
     except (InputError, ArithmeticError, TakesTooLong):
         return  # it may be one of many: each says so for itself, point by point

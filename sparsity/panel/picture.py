@@ -16,7 +16,7 @@ import numpy as np
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.panel.axes import Axes, next_places
+from sparsity.panel.axes import Axes, even_places
 from sparsity.panel.curve import (
     Spec,
     bounded_limit,
@@ -99,7 +99,7 @@ def _line_by_points(
         The line, None if too few points are known to draw it; and what is known at its nodes.
     """
     power, moves = axes.plot.power, axes.moves(spec)
-    at = axes.nodes(spec, kind, store) if moves else []
+    at = sorted(even_places(len(axes.x))) if moves else []
     x = axes.x[at] if moves else np.array([axes.marker])
     memory = store.values(kind)
     each: list[Any] = [memory.get(spec.at(axes.name, value)) for value in x.tolist()]
@@ -118,11 +118,11 @@ def _line_by_points(
         return line | {"whole": not waiting}, each
     # Points without a value are left out, and the line runs on to the next: `whole` says whether it
     # is all there, or is drawn as what may still change.
-    height = axes.heights(spec, at, shown.tolist())
+    height = axes.v(shown, axes.n(x, spec))
     known = np.isfinite(height)
     if known.sum() < min(len(axes.x), _LEAST_POINTS_OF_LINE):
         return None, each
-    whole = bool(known.all()) and not waiting and not next_places(axes.along, at, height, 1)
+    whole = bool(known.all()) and not waiting
     line = {"u": axes.along[at], "v": height, "bound": bound}
     return {name: pack(column[known]) for name, column in line.items()} | {"whole": whole}, each
 

@@ -72,14 +72,13 @@ class Store:
     """
 
     # Bounded, as a notebook keeps its process for days: a larger cache forgets later, a smaller one
-    # computes again what a slider comes back to. A curve has up to 129 points (`axes.MOST_NODES`).
+    # computes again what a slider comes back to. A curve has 65 points (`axes.NODES`).
 
     def __init__(self) -> None:
         self.exact: LruCache[float | str] = LruCache(40_000)
         self.limit: LruCache[float | str] = LruCache(40_000)
         # (kind, spec) -> the bound on the relative error of that value
         self.bounds: LruCache[float] = LruCache(80_000)
-        self.nodes: LruCache[tuple[int, ...]] = LruCache(400)  # see `Axes.nodes`
         self.points: LruCache[Point | str] = LruCache(4_000)
         self.formulas: LruCache[tuple[str, str]] = LruCache(64)  # a kernel's weight, and its S
         self.law_at_work = threading.Lock()  # see `background.run_law`
