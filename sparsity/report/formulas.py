@@ -25,19 +25,20 @@ METRIC = (
 
 def mathml(expression: Any) -> str:
     """Return the inside of a <math> element for a SymPy expression."""
-    expression = sympy.sympify(expression)
     # SymPy prints an index with its type, and pieces as a function of pairs.
-    expression = expression.xreplace({i: i.label for i in expression.atoms(sympy.Idx)})
-    if expression.has(sympy.Piecewise):
-        expression = sympy.piecewise_fold(expression)
-    if isinstance(expression, sympy.Piecewise):
+    printed: Any = sympy.sympify(expression)
+    printed = printed.xreplace({index: index.label for index in printed.atoms(sympy.Idx)})
+    if printed.has(sympy.Piecewise):
+        printed = sympy.piecewise_fold(printed)
+    if isinstance(printed, sympy.Piecewise):
+        pairs: Any = printed.args
         rows = "".join(
             f"<mtr><mtd>{mathml(value)}</mtd><mtd>{_condition(where)}</mtd></mtr>"
-            for value, where in expression.args
+            for value, where in pairs
         )
         pieces = f'<mtable columnalign="left left" rowspacing="0.6em">{rows}</mtable>'
         return f'<mrow><mo stretchy="true">{{</mo>{pieces}</mrow>'
-    text = print_mathml(expression, printer="presentation")
+    text = print_mathml(printed, printer="presentation")
     return text.replace("&ExponentialE;", "e").replace("<mo>-</mo>", "<mo>−</mo>")
 
 
