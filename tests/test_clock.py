@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sparsity import Alibi, Row, design, estimate, sweep
+from sparsity import Alibi, Row, derivation, derive, design, estimate, sweep
 from sparsity.sampling import batches, running
 
 CLOCKS = ("perf_counter", "monotonic", "process_time", "thread_time", "time")
@@ -26,7 +26,19 @@ def ask_design():
     return design(row, length=64, n_eff=8, free="slope").summary()
 
 
-QUESTIONS = [ask_design, ask_estimate, pytest.param(ask_sweep, marks=pytest.mark.thorough)]
+def ask_derive():
+    """Of a formula that is not short: a limit would be read."""
+    derivation._derive.cache_clear()
+    found = derive("exp(2*s) + cosh(1)")
+    return str(found.S), len(found.limits)
+
+
+QUESTIONS = [
+    ask_design,
+    pytest.param(ask_derive, marks=pytest.mark.thorough),
+    ask_estimate,
+    pytest.param(ask_sweep, marks=pytest.mark.thorough),
+]
 
 
 @pytest.mark.parametrize("ask", QUESTIONS)

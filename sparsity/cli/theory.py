@@ -62,7 +62,9 @@ def list_(as_json: bool) -> None:
 @common.choice(
     "--format style", ("text", "latex"), "How to print.", default="text", show_default=True
 )
-@common.option("--max-seconds", "T", "Give up after T seconds", default="60", kind=float)
+@common.option(
+    "--max-seconds", "T", "Give up after T seconds (default: never).", default="inf", kind=float
+)
 @common.json_option
 def derive(kernel: str, style: str, max_seconds: float, as_json: bool) -> None:
     """Derive S of a kernel symbolically, with its limits.

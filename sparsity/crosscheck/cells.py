@@ -15,6 +15,7 @@ from typing import Any
 import sympy
 
 from sparsity import derivation
+from sparsity.errors import NoClosedForm
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
 from sparsity.kernels.queries import named as named_query
@@ -151,6 +152,8 @@ def _product(cell: Question) -> Value:
 
 def _derived(cell: Question) -> Value:
     """Evaluate the formula that SymPy derives, with many digits."""
+    if not derivation.takes_seconds(cell.row.function):
+        raise NoClosedForm("the derivation", "the formula is long; sparsity.derive may take hours")
     at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
     log_S = float(sympy.N(sympy.log(derivation.derive(cell.row.function).S.subs(at)), _DIGITS))
     return log_S, 1e-15 * max(1.0, abs(log_S))  # exact up to the float64 that it is given in

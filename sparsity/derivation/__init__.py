@@ -7,12 +7,14 @@ Nothing here is typed in: each result is integrated or summed from `Kernel.weigh
             ├─ of features ─> sums: mean and covariance ────────────────────────────┼─> Derivation
             └─ of a position ─> sums: geometric ────────────────────────────────────┘
 
-SymPy has no limit on time of its own. What may take long is derived in a process that can be ended.
+SymPy has no limit on time of its own. Where one is asked for, what may take long is derived in a
+process that can be ended.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import pickle
 import subprocess
@@ -41,13 +43,14 @@ __all__ = ["Case", "Derivation", "Limit", "derive", "without_limits"]
 _MAX_QUICK_OPERATIONS, _MAX_QUICK_KINKS, _MAX_QUICK_POWER, _MAX_QUICK_NUMBER = 10, 2, 4, 100
 
 
-def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
+def derive(kernel: str | Kernel, *, max_seconds: float = math.inf) -> Derivation:
     """Derive S = E|a|/√(E a²) of a kernel, with its moments, limits and leading asymptotics.
 
     Args:
         kernel: a built-in kernel's name, a formula of the score s, or any `Kernel`.
-        max_seconds: the longest it may take, > 0; products of many kinks may take hours. Kernels
-            with a name and short formulas, which take seconds at most, are not timed.
+        max_seconds: a limit that you set, > 0; without one no clock is read. Kernels with a name
+            and short formulas take seconds at most, and are not timed; products of many kinks may
+            take hours.
 
     Returns:
         The derivation; repeated calls return the same object.
@@ -61,8 +64,7 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
         raise InputError("kernel", kernel, fix)
     record = elementwise(kernel)
     max_seconds = bound("max_seconds", max_seconds, "must be > 0", lambda x: x > 0)
-    named = record.law is not Law.SCORE or record in known()
-    if named or max_seconds > threading.TIMEOUT_MAX or is_quickly_derived(record.weight):
+    if max_seconds > threading.TIMEOUT_MAX or takes_seconds(record):
         return _derive(record)
     return _derive_in_time(record, max_seconds)
 
@@ -96,6 +98,12 @@ def _derive(kernel: Kernel) -> Derivation:
         # SymPy raises these on numbers that it cannot compare and integrals that it does not know.
         why = " ".join(str(error).split())[:200]
         raise NoClosedForm("the derivation", f"SymPy cannot: {why}") from error
+
+
+def takes_seconds(kernel: Kernel) -> bool:
+    """Return whether a kernel is derived in seconds at most, by the size of its formula."""
+    named = kernel.law is not Law.SCORE or kernel in known()
+    return named or is_quickly_derived(kernel.weight)
 
 
 def is_quickly_derived(weight: Expr) -> bool:
