@@ -5,13 +5,11 @@
 `frame` runs an experiment cell by cell and writes its table, figure and page; `training` is Adam
 on many models at once; `weights` are the attention weights of the library's kernels; `statistics`
 are correlations and slopes with intervals. `real_sinks` looks into a model that was trained
-elsewhere, which `real_model` opens. Of `coca`, `language_model` is a model of bytes, `head_law` the
-law of n_eff of its heads, `readings` what is measured at many lengths. Each experiment is one
-module: settings with seeds, the model, what is measured, the verdict, the figure; those of
-`real_sinks` and `coca` have modules of their own for the verdict. What was expected stands in
-`predictions/`, committed before the results in `results/`.
+elsewhere, which `real_model` opens and `layerwise` runs. Of `coca`, `language_model` is a model of
+bytes, `head_law` the law of n_eff of its heads, `readings` what is measured at many lengths. Each
+experiment is one module: settings with seeds, the model, what is measured, the verdict, the figure;
+those of `real_sinks` and `coca` have modules of their own for the verdict. What was expected stands
+in `predictions/`, committed before the results in `results/`.
 
-The study of real rows and heads: `row_evidence` and `row_claims` hold a measurement of a model
-against the laws of Gaussian rows; `head_parts` takes the scores of heads apart, `head_constants`
-fits one constant of each head, `head_evidence` and `head_claims` say why rows miss the exact law.
+`python -m experiments.real_heads` holds the rows and heads of that model against their laws.
 """

@@ -11,10 +11,6 @@ import numpy as np
 import pytest
 import xarray
 
-from experiments.head_claims import judge_heads
-from experiments.head_constants import HeadRows, fit_kappa, log_law_held_back
-from experiments.head_parts import measure_heads
-from experiments.row_evidence import Law
 from sparsity import describe
 from sparsity.attention.job import run
 from sparsity.attention.library import library
@@ -86,37 +82,6 @@ def test_real_rows_and_the_laws(data, begun):
         assert len(rates[-1]) == 4
         assert np.all(np.diff(rates[-1]) < 0)
     assert np.all(rates[1] > rates[2])  # of the same texts, with the token that begins one
-
-
-def test_the_law_given_the_largest_logit_on_texts_log_law_held_back(data):
-    rows = data.isel(bos=0).sel(row=slice(TOKENS // 2 + 1, None, 8))
-    S, axes = HeadRows.of(rows).S, ("text", "layer", "head", "row")
-    plain = np.log(rows.S_exact_without_sinks.transpose(*axes).values)
-    found, exact = Law.of(S, log_law_held_back(rows)), Law.of(S, plain)
-    print(found, exact)
-    assert 0.98 < found.ratio < 1.02
-    assert found.rank > 0.95
-    assert found.within > 0.85
-    assert exact.rank < 0.8  # which tells them apart
-    assert exact.within < 0.6
-    kappa = fit_kappa(rows)
-    assert kappa.kappa.shape == (30, 9)
-    assert np.median(kappa.stderr) < 0.05
-    assert 1 < np.median(kappa.kappa) < 1.2
-
-
-def test_claims_on_heads(opened, files):
-    model, tokenizer = opened
-    named = {x.stem: np.array(tokenizer.encode(x.read_text("utf-8"))[:TOKENS]) for x in files[1]}
-    records = judge_heads(measure_heads(model, named, every=3))
-    assert {record["key"]: record["verdict"] for record in records} == {
-        "largest-logit": "refined",  # a constant is needed
-        "upper-tail": "confirmed",
-        "recency": "refined",  # by these layers and texts; one has a second sink
-        "content": "confirmed",
-        "dependence": "confirmed",
-        "between-freezings": "confirmed",
-    }
 
 
 def test_a_sink_need_not_be_the_first_token(data):

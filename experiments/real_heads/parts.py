@@ -10,125 +10,85 @@ elsewhere; the first key, a sink, is not among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray
 
 from experiments.layerwise import Inside, run_layers
+from experiments.real_model import Model
 from sparsity import metric
-from sparsity.errors import InputError
-
-if TYPE_CHECKING:
-    import xarray
 
 NEAREST = 4  # keys, the nearest, that are left out
 TAIL = 0.05  # share of the keys that is the upper tail
-# Mean weight of a key from which on it is left out as a sink; lower than `sinks.MIN_SINK_WEIGHT`,
+# Mean weight of a key from which on it is left out as a sink; lower than the package's 0.1,
 # so that the remaining rows have none. Lower still would leave out keys that the head reads.
 SINK_WEIGHT = 0.05
 SWEEPS = 2  # of profile given key bias, and key bias given profile; a third changes little
 
-ROW_MEANING = {  # of any rows of logits
-    "gamma_without_sink_key": "standard deviation γ̂ of the logits without the sink key",
-    "S_without_sink_key": "S of the row without the sink key",
-    "top_logit_without_sink_key": "largest logit without the sink key, less the mean of these",
-    "nearest": "distance of the key of the largest logit",
-    "lag": "correlation of logits one key apart",
-    "gamma_far": f"γ̂ without the {NEAREST} nearest keys",
-    "S_far": f"S without the {NEAREST} nearest keys",
-    "gamma_mid": f"γ̂ without {NEAREST} keys in the middle of the row",
-    "S_mid": f"S without {NEAREST} keys in the middle of the row",
-    "gamma_tail": "γ̂ of a Gaussian row with the upper tail of this one",
-    "S_tail": "S of a Gaussian row with the upper tail of this one",
-    "gamma_body": "γ̂ of the row with the upper tail of a Gaussian one",
-    "S_body": "S of the row with the upper tail of a Gaussian one",
-}
-MEANING = ROW_MEANING | {
-    "length": "n, the keys that the row sees",
-    "sink_logit": "logit of the sink key less the mean of the others",
-    "gamma_clear": "γ̂ without the nearest keys and without any sink",
-    "S_clear": "S without the nearest keys and without any sink",
-    "length_clear": "keys that are then left",
-    "gamma_content": "standard deviation of the content, without distance profile and key bias",
-    "S_content": "S of the content",
-    "S_shape": "S of the row's logits shrunk to the spread of the content",
-}
-
 
 def measure_heads(
-    model: Any,
-    texts: Mapping[str, np.ndarray],
+    model: Model,
+    texts: Mapping[str, str],
     *,
+    tokens: int = 512,
     every: int = 1,
     step: int = 16,
     gap: int = 64,
-    each: Callable[[int, int, ScoreParts], None] = lambda layer, head, parts: None,
 ) -> xarray.Dataset:
-    """Run texts through a Llama of transformers and take the rows of its heads apart.
+    """Run the first tokens of texts through a model and take the rows of its heads apart.
 
     Args:
-        model: a `LlamaForCausalLM` in evaluation.
-        texts: name -> token ids [T], two or more of one length, without BOS.
+        model: the model.
+        texts: by name, two or more: parts are estimated on other texts.
+        tokens: T of each text.
         every: layers 0, `every`, 2·`every` … are looked at.
         step: rows of the second half at that distance are.
         gap: queries that much later tell the key bias; see `split_scores`.
-        each: called with (layer, head, parts), for what else is to be made of them.
 
     Returns:
-        A dataset over text, layer, head and row, of `MEANING`.
-
-    Raises:
-        InputError: fewer than two texts, or numbers that leave no row.
+        The figures of `head_figures` over text, layer, head and row.
     """
-    import xarray
-
-    ids = list(texts.values())
-    if len(ids) < 2:
-        fix = "parts are estimated on other texts; give two or more"
-        raise InputError("texts", len(ids), fix)
-    tokens = len(ids[0])
     # Rows of the second half; `gap`/2 queries are left for the key bias of the last of them.
     rows = np.arange(tokens // 2 + step // 2, tokens - gap - gap // 2, step)
-    if not len(rows):
-        raise InputError("tokens", tokens, f"leave no row with a gap of {gap}; give {8 * gap}")
-    # Texts come one after the other within a layer; parts need all texts, so a layer waits for
-    # them.
-    waiting: list[tuple[np.ndarray, np.ndarray]] = []  # q and k of each text, of one layer
+    # Parts need all texts, so a layer waits for them; texts pass it one after the other.
+    waiting: list[Inside] = []
     layers: list[dict[str, np.ndarray]] = []
 
     def show(layer: int, text: int, inside: Inside) -> None:
         if layer % every:
             return
-        waiting.append((inside.queries, inside.keys))
-        if len(waiting) < len(ids):
+        waiting.append(inside)
+        if len(waiting) < len(texts):
             return
-        queries, keys = (np.stack(x) for x in zip(*waiting, strict=True))
+        queries, keys = (
+            np.stack([getattr(x, name) for x in waiting]) for name in ("queries", "keys")
+        )
         waiting.clear()
-        heads = []
-        for head in range(queries.shape[1]):
-            own_keys = keys[:, head // (queries.shape[1] // keys.shape[1])]
-            s = np.matmul(queries[:, head], own_keys.swapaxes(1, 2))
-            s = s / queries.dtype.type(queries.shape[-1] ** 0.5)
-            parts = split_scores(s, rows, gap)
-            # The sink key's logit less the mean of the others, which `seen` holds without it.
-            first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
-            heads.append(head_figures(parts, first, gap, head))
-            each(layer, head, parts)
-        layers.append({name: np.stack([x[name] for x in heads], axis=1) for name in heads[0]})
+        layers.append(_figures_of_layer(queries, keys, rows, gap))
 
-    looked_at = range(0, model.config.num_hidden_layers, every)
-    run_layers(model, ids, show=show, stop=looked_at[-1] + 1)
+    ids = [np.array(model.encode(text)[:tokens]) for text in texts.values()]
+    run_layers(model.llama, ids, show=show)
     axes = ("text", "layer", "head", "row")
-    return xarray.Dataset(
-        {
-            name: (axes, np.stack([x[name] for x in layers], axis=1), {"long_name": meaning})
-            for name, meaning in MEANING.items()
-        },
-        coords={"text": list(texts), "layer": list(looked_at), "row": rows + 1},
-        attrs={"title": "heads of a model taken apart", "causal": 1, "tokens": tokens, "gap": gap},
-    )
+    variables = {x: (axes, np.stack([layer[x] for layer in layers], axis=1)) for x in layers[0]}
+    return xarray.Dataset(variables, coords={"text": list(texts), "row": rows + 1})
+
+
+def _figures_of_layer(
+    queries: np.ndarray, keys: np.ndarray, rows: np.ndarray, gap: int
+) -> dict[str, np.ndarray]:
+    """Return the figures of all heads, [text, head, row], of q and k [text, heads, T, d]."""
+    heads = []
+    for head in range(queries.shape[1]):
+        own_keys = keys[:, head // (queries.shape[1] // keys.shape[1])]
+        s = np.matmul(queries[:, head], own_keys.swapaxes(1, 2)) / queries.shape[-1] ** 0.5
+        parts = split_scores(s, rows, gap)
+        # The sink key's logit less the mean of the others, which `seen` holds without it.
+        first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
+        heads.append(head_figures(parts, first, gap, head))
+    return {name: np.stack([x[name] for x in heads], axis=1) for name in heads[0]}
 
 
 @dataclass(frozen=True)
@@ -236,7 +196,11 @@ def sum_of_others(x: np.ndarray) -> np.ndarray:
 def head_figures(
     parts: ScoreParts, first: np.ndarray, gap: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return all of `MEANING`, [texts, rows]; the first key is not in the row.
+    """Return the figures of rows, [texts, rows]; the first key is not in the row.
+
+    Those of `row_figures`, and `length_without_sink_key`; γ̂, S and the count of the keys without
+    the nearest ones and without any sink ("clear"), γ̂ and S of the content, and S of the row's
+    logits shrunk to the spread of the content ("shape").
 
     Args:
         parts: of the head.
@@ -260,9 +224,8 @@ def head_figures(
         found
         | _gamma_and_S("clear", c, clear)
         | {
-            "length": np.broadcast_to(seen.sum(-1) + 1, first.shape),
+            "length_without_sink_key": np.broadcast_to(seen.sum(-1), first.shape),
             "length_clear": clear.sum(-1),
-            "sink_logit": first,
             "gamma_content": gamma,
             "S_content": row_sparsity(content, seen),
             "S_shape": row_sparsity(shrunk, seen),
@@ -273,7 +236,12 @@ def head_figures(
 def row_figures(
     c: np.ndarray, seen: np.ndarray, distance: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Return all of `ROW_MEANING`, each [..., rows].
+    """Return figures of any rows of logits, each [..., rows].
+
+    γ̂ and S of the row, its largest logit, the distance of that key ("nearest") and the correlation
+    of logits one key apart ("lag"). And γ̂ and S without the nearest keys ("far"), without as many
+    in the middle ("mid"), of a Gaussian row with the upper tail of this one ("tail"), and of this
+    one with the upper tail of a Gaussian row ("body").
 
     Args:
         c: logits [..., rows, keys].
