@@ -68,6 +68,7 @@ function placeWords({ axis }, { curve, kind, u, v, bound, point }) {
   const exact = kind === "exact";
   words.push(`${exact ? axis.drawn : axis.long} = ${show(value)}`,
     exact ? "rows of n, exact law" : "long rows, the limit",
-    bound >= 0 ? `relative error ≤ ${show(bound, 2)}` : "not proven yet");
+    !(bound >= 0) ? "error not known yet" :
+    exact ? `relative error ${show(bound, 2)}, estimated` : `relative error ≤ ${show(bound, 2)}`);
   return words;
 }
