@@ -54,9 +54,8 @@ def process_pool(workers: int) -> futures.ProcessPoolExecutor:
 
 
 def _start_worker() -> None:
-    """Have this worker end at Ctrl-C, and with the process that started it."""
-    # At once, by the system: Python's own handler waits until compiled code returns.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Have this worker leave Ctrl-C to the process that started it, and end with that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -4,6 +4,7 @@ import copy
 import errno
 import itertools
 import json
+import os
 import pickle
 import signal
 import subprocess
@@ -269,31 +270,47 @@ def test_a_full_disk_is_one_line_and_a_later_run_goes_on(tmp_path, monkeypatch):
     xarray.testing.assert_identical(kept, sweep("relu2", **asked))
 
 
-LINE = (  # sixty blocks of a few hundredths of a second, without JAX, which takes long to start
-    *("sweep", "exp", "--gamma", "0.5:3:40", "--beta=-1:1:12", "--length", "8,64", "--json"),
+LINE = (  # twelve blocks of a third of a second, without JAX, which takes long to start
+    *("sweep", "exp", "--gamma", "0.5:3:16", "--beta=-1:1:6", "--length", "8,64", "--json"),
     *("--of", "n_eff", "--of", "entropy", "--step", "alibi:0.01", "--out"),
 )
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
-def test_a_killed_command_goes_on(tmp_path, workers):
+@pytest.mark.parametrize(
+    ("workers", "number", "code"),
+    [((), signal.SIGKILL, -signal.SIGKILL), (("--workers", "2"), signal.SIGKILL, -signal.SIGKILL),
+     (("--workers", "2"), signal.SIGINT, 130)],
+)  # fmt: skip
+def test_a_command_that_is_ended_goes_on(tmp_path, workers, number, code):
     command = [sys.executable, "-m", "sparsity", *LINE, str(tmp_path / "s.zarr"), *workers]
     state = tmp_path / "s.zarr" / "sweep" / ".zattrs"
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # which has Ctrl-C to itself, as a terminal gives it
+    )
     while process.poll() is None and not (state.exists() and '"done"' in state.read_text()):
         time.sleep(0.02)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)  # its workers end with it, or `communicate` would not
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    if code == 130:
+        assert err.splitlines()[-1].startswith("sparsity: interrupted")
+        assert "Traceback" not in err
     begun = sum(map(len, json.loads(state.read_text())["done"]))
-    assert 0 < begun < 60
+    assert 0 < begun < 12
     process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=900)
-    assert json.loads(process.stdout)["sizes"] == {"beta": 12, "gamma": 40, "length": 2}
+    assert json.loads(process.stdout)["sizes"] == {"beta": 6, "gamma": 16, "length": 2}
     row = Row("exp", gamma=1.0, steps=(Alibi(0.01),))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "CELLS_ONE_BY_ONE", 16)  # as in the commands
-        asked = {"gamma": "0.5:3:40", "beta": "-1:1:12", "length": "8,64"}
+        asked = {"gamma": "0.5:3:16", "beta": "-1:1:6", "length": "8,64"}
         whole = sweep(row, **asked, of=("n_eff", "entropy"))
     stored = xarray.open_zarr(tmp_path / "s.zarr", consolidated=False).load()
     xarray.testing.assert_identical(stored[list(whole)], whole)

@@ -9,6 +9,7 @@ import atexit
 import functools
 import gc
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -190,7 +191,13 @@ def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
         from sparsity.tasks import process_pool
 
         with process_pool(workers) as executor:
-            return command(*args, executor=executor, **rest)
+            try:
+                return command(*args, executor=executor, **rest)
+            except BaseException:  # at Ctrl-C no block that is under way is waited for
+                executor.shutdown(wait=False, cancel_futures=True)
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
 
     said = "Compute in N processes (default: in this one)."
     return option("--workers", "N", said, kind=int)(run)
