@@ -35,8 +35,8 @@ BAD = [  # (command line, what the line on stderr must say)
                           ("decay", "decayed"), ("nonegative", "nonnegative"))),
     ("eval sparsify --gamma 1", ["kernel", "sparsify", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
-    *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
-       ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),
+    ("design --length 100 --sink-mass 0.5 --gamma 1 --kernel nope", ["kernel", "nope"]),
+    ("design --length 100 --sink-mass 0.5", ["gamma is missing"]),
     ("design --length 1000 --gamma 1 --sink-mass 1", ["mass = 1", "between 0 and 1"]),
     # λ
     *((f"{verb} decayed --decay {value} --length 10", ["decay", value, "(0, 1]"])

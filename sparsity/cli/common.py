@@ -121,7 +121,6 @@ _scores_option = option(
     "LAW",
     "Law of the scores (default Gaussian): uniform, t:DEGREES, "
     "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
-    offers=pages.offer_words("uniform", "t:", "mixture:"),
 )
 _step_option = option(
     "--step steps",
@@ -167,12 +166,9 @@ several_of_option = _of_option(
 
 def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command an option for each parameter of a kernel or its rows."""
-    queries = pages.offer_words("uniform", "one-hot", "half-normal")
     for name, meaning in reversed(PARAMETERS.items()):
-        of_query = name == "query"
-        metavar, offers = ("FAMILY", queries) if of_query else ("VALUE", None)
         typed = f"--{name.replace('_', '-')}"
-        command = option(typed, metavar, meaning, cls=pages.OfKernel, offers=offers)(command)
+        command = option(typed, "VALUE", meaning, cls=pages.OfKernel)(command)
     return command
 
 

@@ -130,11 +130,6 @@ def offer(read: Callable[[], dict[str, str]]) -> Offer:
     ]
 
 
-def offer_words(*words: str) -> Offer:
-    """Offer some of these words."""
-    return offer(lambda: dict.fromkeys(words, ""))
-
-
 def offer_files(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
     """Offer files, which the shell knows."""
     return [CompletionItem(typed, type="file")]

@@ -297,16 +297,10 @@ def design(
         if kernels.elementwise(kernel).law is not kernels.Law.SCORE:
             raise InputError("step", steps[0], f"{kernel} has no scores for it to change")
         # A `Row` is complete, so what is solved for has a value in it too; any will do.
-        own = free or "gamma"
-        anything = {own: 1.0} if own in ("gamma", "beta") else {}
+        solved_for = free or "gamma"
+        anything = {solved_for: 1.0} if solved_for in ("gamma", "beta") else {}
         row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
         return common.show(sparsity.design(row, **aim), as_json)
-    if free is None and wanted == "sink_mass":
-        if "gamma" not in held:
-            raise InputError("gamma", None, "--sink-mass needs it; give --gamma")
-        if kernel != "exp":
-            fix = "--sink-mass is for a sink among softmax logits; "
-            raise InputError("kernel", kernel, f"{fix}use exp, or give --step and --free")
     common.show(sparsity.design(kernel, **aim, **held), as_json)
 
 
