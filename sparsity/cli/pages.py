@@ -101,12 +101,6 @@ class OfKernel(click.Option):
     heading = "Parameters of the kernel (`sparsity list` shows which it takes)"
 
 
-class Rare(click.Option):
-    """An option that few people need."""
-
-    heading = "More options"
-
-
 class Listed(click.Option):
     """An option with a list of what it takes, read from the library when the page is asked for."""
 
