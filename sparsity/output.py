@@ -101,7 +101,7 @@ def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
 
 
 @contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def _folder_beside(path: Path) -> Iterator[Path]:
     """Give an empty folder on the disk of `path`, which is removed with all that is left in it.
 
     Raises:
@@ -133,7 +133,7 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: as `replacing`.
     """
-    with folder_beside(_file_to_write(path)):
+    with _folder_beside(_file_to_write(path)):
         pass
 
 
@@ -151,7 +151,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = _file_to_write(path)
     # In a folder of its own beside `path`: a rename is one step only within a file system, and a
     # file that is opened there has the permissions of any new file.
-    with folder_beside(path) as home:
+    with _folder_beside(path) as home:
         yield home / path.name
         os.replace(home / path.name, path)
 

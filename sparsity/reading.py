@@ -30,8 +30,8 @@ def expand_token_count(text: str) -> str:
 
     So it is in "a context of 128k". Any other text is returned as it is.
     """
-    found = _TOKENS.fullmatch(text.strip(_SPACE))
-    return str(int(found[1]) * _UNITS[found[2]]) if found else text
+    count = _TOKENS.fullmatch(text.strip(_SPACE))
+    return str(int(count[1]) * _UNITS[count[2]]) if count else text
 
 
 def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
@@ -86,9 +86,9 @@ def npy_file(path: Path) -> np.ndarray:
 
     try:
         # Mapped first: this compares the shape with the size of the file, before memory is taken.
-        found = np.load(path, mmap_mode="r")
-        if isinstance(found, np.ndarray) and found.dtype.kind in "biufc":
-            return np.array(found)
+        array = np.load(path, mmap_mode="r")
+        if isinstance(array, np.ndarray) and array.dtype.kind in "biufc":
+            return np.array(array)
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001  a header is a Python expression: errors of any kind

@@ -43,15 +43,15 @@ def html_table(
         most: how many rows are shown.
     """
     # A title is aligned as the cell below it, hence the look at the first row.
-    every = list(rows)
-    below = every[0] if every else head
-    cells = [_cell(each, "th", like) for each, like in zip(head, below, strict=True)]
+    rows = list(rows)
+    first = rows[0] if rows else head
+    cells = [_cell(title, "th", below) for title, below in zip(head, first, strict=True)]
     lines = ["<table>", *([f"<caption>{html.escape(caption)}</caption>"] if caption else [])]
     lines.append(f"<thead><tr>{''.join(cells)}</tr></thead><tbody>")
-    lines += ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in every[:most]]
+    lines += ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows[:most]]
     lines.append("</tbody></table>")
-    if len(every) > most:
-        lines.append(f"<p>{most} of {len(every)} rows; all with to_dataframe()</p>")
+    if len(rows) > most:
+        lines.append(f"<p>{most} of {len(rows)} rows; all with to_dataframe()</p>")
     return "\n".join(lines)
 
 

@@ -15,11 +15,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 
 from sparsity import kernels
@@ -92,11 +92,11 @@ def check_file(path: Any) -> Path:
     Raises:
         InputError: it does not end in .html.
     """
-    found = read_path("out", path, "give a path")
-    if found.suffix.lower() != SUFFIX and not found.is_dir():
-        fix = f"is a page; give a name that ends in .html, such as {found.stem}.html"
+    file = read_path("out", path, "give a path")
+    if file.suffix.lower() != SUFFIX and not file.is_dir():
+        fix = f"is a page; give a name that ends in .html, such as {file.stem}.html"
         raise InputError("out", path, fix)
-    return found
+    return file
 
 
 def save(path: str | os.PathLike[str], start: Start) -> Path:
@@ -109,9 +109,9 @@ def save(path: str | os.PathLike[str], start: Start) -> Path:
     Raises:
         InputError: what is shown has no port, or the file cannot be written.
     """
-    found = check_file(path)
-    write(found, html(start))
-    return found
+    file = check_file(path)
+    write(file, html(start))
+    return file
 
 
 def _refuse_unknown(start: Start) -> None:
@@ -179,14 +179,14 @@ def _offered(start: Start) -> list[Kernel | RowMap]:
     Raises:
         InputError: two of one name.
     """
-    found: list[Kernel | RowMap] = list(kernels.ALL)
-    for each in (*start.shown, *(pin.kernel for pin in start.pins)):
-        if each not in found:
-            found.append(each)
-    names = [each.name for each in found]
+    offered: list[Kernel | RowMap] = list(kernels.ALL)
+    for kernel in (*start.shown, *(pin.kernel for pin in start.pins)):
+        if kernel not in offered:
+            offered.append(kernel)
+    names = [kernel.name for kernel in offered]
     if len(set(names)) != len(names):
         raise InputError("kernel", names[-1], "give your kernel a name of its own")
-    return found
+    return offered
 
 
 def html(start: Start) -> str:
@@ -225,57 +225,29 @@ def html(start: Start) -> str:
 
 
 def _document(title: str, setting: dict[str, Any], sizes: list[str]) -> str:
-    home = resources.files("sparsity")
     # The chart and its style are the panel's, read as the texts that they are.
-    script = "\n".join(
-        home.joinpath(*place.split("/")).read_text("utf-8")
-        for place in (
-            "panel/front/chart.js",
-            *(f"browser/front/{name}.js" for name in ("law", "curves", "page")),
-        )
+    scripts = (
+        "panel/front/chart.js",
+        *(f"browser/front/{x}.js" for x in ("law", "curves", "page")),
     )
-    style = "\n".join(
-        home.joinpath(*place.split("/")).read_text("utf-8")
-        for place in ("panel/front/panel.css", "browser/front/page.css")
-    )
+    styles = ("panel/front/panel.css", "browser/front/page.css")
     # Names are a user's: in JSON, no character of theirs can end the script.
     data = json.dumps(setting, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
-    ported = ",\n".join(f"(s) => {size}" for size in sizes)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<h1>{escape(title)}</h1>
-<p>Weights a = f(s) of scores s ~ N(β, γ²). S = E|a|/√(E a²) is small where a few keys take all, \
-and n_eff = E[(Σ|a|)²/Σa²] counts the keys of a row of n that matter. Move a slider; point at the \
-chart to read values.</p>
-</header>
-<noscript><p>This page computes in your browser, and needs JavaScript for that.</p></noscript>
-<main class="sparsity-holder"><div class="sparsity-panel" id="page"></div></main>
-<footer><p>Made by sparsity {__version__}. Everything is computed in this page: closed forms, \
-quadrature and the exact law of rows of n. Lines are right to the eye. A number is right to 1e−6 \
-of itself, or the page says “not resolved” in its place. The link in the address bar brings this \
-view back.</p></footer>
-<script type="application/json" id="setting">{data}</script>
-<script>
-"use strict";
-const SIZES = [
-{ported},
-];
-{script}</script>
-</body>
-</html>
-"""
+    page = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    return page.from_string(_read("browser/front/page.html")).render(
+        title=title,
+        style="\n".join(map(_read, styles)),
+        script="\n".join(map(_read, scripts)),
+        data=data,
+        sizes=",\n".join(f"(s) => {size}" for size in sizes),
+        version=__version__,
+    )
+
+
+def _read(place: str) -> str:
+    return resources.files("sparsity").joinpath(*place.split("/")).read_text("utf-8")
 
 
 def __dir__() -> list[str]:

@@ -66,9 +66,9 @@ def exponential(log: float) -> str:
 def prose(text: str) -> Markup:
     """Return plain text as HTML, in which x^2, x^(−1/4), m_p and m_{p−1} are set."""
 
-    def raised(found: re.Match[str]) -> str:
-        tag = "sup" if found[1] == "^" else "sub"
-        return f"<{tag}>{found[2] or found[3] or found[4]}</{tag}>"
+    def raised(mark: re.Match[str]) -> str:
+        tag = "sup" if mark[1] == "^" else "sub"
+        return f"<{tag}>{mark[2] or mark[3] or mark[4]}</{tag}>"
 
     return Markup(_RAISED.sub(raised, str(escape(text))))
 

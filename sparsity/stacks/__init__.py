@@ -7,3 +7,7 @@
 from sparsity.stacks import collapse, influence, mixing, mixing_law, sinks
 
 __all__ = ["collapse", "influence", "mixing", "mixing_law", "sinks"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

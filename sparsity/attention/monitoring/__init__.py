@@ -46,3 +46,7 @@ def __getattr__(name: str) -> Any:
         home = "watch" if name == "Watch" else "rows"
         return getattr(importlib.import_module(f"sparsity.attention.torch.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
