@@ -115,11 +115,11 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
     rows = []
     for i, name in enumerate(_FEATURES):
         rng = np.random.default_rng([seed, 7, i])
-        found = []
+        variances = []
         for _ in range(_DRAWS):
             q, k = routes.feature(name, rng.standard_normal((2, _SIZE, _DIM)))
-            found.append(routes.parts(q @ k.T))
-        column, left = np.array(found).T
+            variances.append(routes.parts(q @ k.T))
+        column, left = np.array(variances).T
         # A ratio of means of unbiased variances; its error to first order is that of the numerator
         # less the ratio times the denominator (the delta method), matrix by matrix.
         value = column.mean() / (column + left).mean()
@@ -193,7 +193,7 @@ class _Ranks(NamedTuple):
 
 def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
     """Judge rank and effective rank of identity, elu+1 and exp, with and without a causal mask."""
-    found: dict[tuple[str, bool], list[_Ranks]] = {}
+    drawn_ranks: dict[tuple[str, bool], list[_Ranks]] = {}
     triangular = True
     for draw in range(_DRAWS):
         q, k = np.random.default_rng([seed, 8, draw]).standard_normal((2, _SIZE, _DIM))
@@ -209,10 +209,10 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
                 # Not by the metric, which has no number for a row of zeros; here it is 0.
                 n_eff = float((np.abs(p).sum(1) ** 2 / np.maximum((p**2).sum(1), 1e-300)).mean())
                 ranks = _Ranks(routes.effective_rank(p), float(np.linalg.matrix_rank(p)), n_eff)
-                found.setdefault((kind, masked), []).append(ranks)
-    mean = {key: _Ranks(*np.mean(x, axis=0)) for key, x in found.items()}
+                drawn_ranks.setdefault((kind, masked), []).append(ranks)
+    mean = {key: _Ranks(*np.mean(x, axis=0)) for key, x in drawn_ranks.items()}
     root = math.sqrt(_DRAWS)
-    error = {key: _Ranks(*np.std(x, axis=0, ddof=1) / root) for key, x in found.items()}
+    error = {key: _Ranks(*np.std(x, axis=0, ddof=1) / root) for key, x in drawn_ranks.items()}
     # The formula det = Π a_ii holds at every n; four rows show that the mask is the right triangle.
     entries = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(f"a{i}{j}") if j <= i else 0)
     determinant: Any = entries.det()
@@ -224,7 +224,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         Both are of the same queries and keys, so that the ratio of a draw scatters less than its
         parts.
         """
-        drawn = np.array([[x.effective for x in found[name, True]] for name in (kind, "exp")])
+        drawn = np.array([[x.effective for x in drawn_ranks[name, True]] for name in (kind, "exp")])
         ratios = drawn[0] / drawn[1]
         return float(ratios.mean()), float(ratios.std(ddof=1) / root)
 

@@ -140,8 +140,8 @@ def exponential(routes: Routes, seed: int) -> Judged:
 
 def _in_z(S: sympy.Expr) -> sympy.Expr:
     """Return a derived S as a function of z = β/γ; γ is gone if it depends on z alone."""
-    found: Any = sympy.factor(S.subs(beta, _z * gamma))  # `simplify` takes six times as long
-    return found
+    in_z: Any = sympy.factor(S.subs(beta, _z * gamma))  # `simplify` takes six times as long
+    return in_z
 
 
 def squared_relu(routes: Routes, seed: int) -> Judged:

@@ -31,7 +31,7 @@ def _laws(seed: int) -> list[tuple[Coca, Rope]]:
     Both have the same |q_i||k_i| in every plane and the same γ at distance 0, so that what differs
     is the angle Θ_i between q_i and k_i alone: 0 with CoCA, random with RoPE.
     """
-    rng, found = np.random.default_rng([seed, 25]), []
+    rng, laws = np.random.default_rng([seed, 25]), []
     for query in rng.standard_normal((_QUERIES, _DIM)):
         query *= _DIM**0.5 / np.linalg.norm(query)
         center = _STRENGTH / _DIM
@@ -40,8 +40,8 @@ def _laws(seed: int) -> list[tuple[Coca, Rope]]:
         coca = Coca(query, center, center / 8)
         mean = center * planes(query) * np.exp(1j * rng.uniform(0, 2 * np.pi, _DIM // 2))
         key = join(mean.real, mean.imag, coca.pairing)
-        found.append((coca, Rope(query, key, float(coca.gamma(0)) / _DIM**0.5)))
-    return found
+        laws.append((coca, Rope(query, key, float(coca.gamma(0)) / _DIM**0.5)))
+    return laws
 
 
 def extends(routes: CocaRoutes, seed: int) -> Judged:
@@ -121,14 +121,14 @@ def _new_scores(
 
     Such a score is one that the model has never met in training, whatever the distance.
     """
-    found = np.zeros(len(_LENGTHS))
+    outside = np.zeros(len(_LENGTHS))
     for step in (replace(step, scaling=scaling) for step in steps):
         # Training has seen every distance up to L, under the angles of a context of L tokens.
         seen = routes.mean_scores(step, np.arange(TRAINED), TRAINED)
         for i, n in enumerate(_LENGTHS):
             beta = routes.mean_scores(step, np.arange(n), n)
-            found[i] += np.mean((beta < seen.min()) | (beta > seen.max()))
-    return found / len(steps)
+            outside[i] += np.mean((beta < seen.min()) | (beta > seen.max()))
+    return outside / len(steps)
 
 
 def _sampled(routes: CocaRoutes, step: Coca, seed: int) -> ZTest:

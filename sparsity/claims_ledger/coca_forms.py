@@ -67,7 +67,7 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
         pairs = ((start + distance, start) for start in starts)
         return np.array([form(query, t, m=[m], n=[n])[0, 0] for m, n in pairs])
 
-    found, exact = along(routes.slack_scores, q), along(routes.coca_scores, q)
+    scores, exact = along(routes.slack_scores, q), along(routes.coca_scores, q)
     equal, truth = along(routes.slack_scores, even), along(routes.coca_scores, even)
     scale = np.sum(t * np.abs(planes(q)) ** 2)
     # One query might be lucky: the same over many of them, root mean square.
@@ -82,8 +82,8 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
     findings = [
         core(
             f"at distance {distance} the slack score moves with the position: from "
-            f"{found.min() / scale:.3f} to {found.max() / scale:.3f} of Σt|q|²",
-            np.ptp(found) > 0.05 * scale,
+            f"{scores.min() / scale:.3f} to {scores.max() / scale:.3f} of Σt|q|²",
+            np.ptp(scores) > 0.05 * scale,
         ),
         core(
             "it is the exact score if q₁ = q₂ in every plane",
@@ -99,7 +99,7 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
     ]
     numbers = {
         "starts": starts.astype(float),
-        "slack": found,
+        "slack": scores,
         "exact": exact,
         "scale": scale,
         "rms_gap": gaps,
@@ -119,17 +119,17 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
         m = 8 + np.arange(24)
         exact = routes.coca_by_definition(q, t, m=m)
 
-        def off(found: np.ndarray, exact: np.ndarray = exact) -> float:
+        def off(scores: np.ndarray, exact: np.ndarray = exact) -> float:
             # Of the largest score, not each of its own: scores pass through 0, where a relative
             # error says nothing.
-            return float(np.abs(found - exact).max() / np.abs(exact).max())
+            return float(np.abs(scores - exact).max() / np.abs(exact).max())
 
-        found = {
+        forms = {
             "dual": routes.slack_scores(even, t, m=m),
             "redundant": routes.coca_by_definition(even, t, m=m),
             "any query": routes.coca_scores(q, t, m=m),
         }
-        worst = {name: max(worst[name], off(value)) for name, value in found.items()}
+        worst = {name: max(worst[name], off(value)) for name, value in forms.items()}
         slack = min(slack, off(routes.slack_scores(q, t, m=m)))
         cells += exact.size
     findings = [

@@ -60,14 +60,14 @@ def _they_rise_for(theta: np.ndarray, tau: np.ndarray) -> Judged:
     # in radians, where they have one law.
     expected = np.pi / (2 * theta)
     alarm = ALARM / 3 / (len(theta) + 1)
-    each = [compare_mean(t[t > 0], m, alarm) for t, m in zip(tau.T, expected, strict=True)]
+    tests = [compare_mean(t[t > 0], m, alarm) for t, m in zip(tau.T, expected, strict=True)]
     pooled, limit = compare_mean((tau * theta)[tau > 0], np.pi / 2, alarm)  # radians
-    z = np.array([z for z, _ in each])
+    z = np.array([z for z, _ in tests])
     finding = core(
         f"they rise for π/(2θ_i) tokens on average, in each of {len(z)} planes (largest "
         f"|z| {np.abs(z).max():.2f}; of all together {abs(pooled):.2f}), "
         f"from {expected[0]:.2f} to {expected[-1]:.0f} tokens",
-        all(abs(z) < limit for z, limit in (*each, (pooled, limit))),
+        all(abs(z) < limit for z, limit in (*tests, (pooled, limit))),
     )
     rise = [t[t > 0].mean() for t in tau.T]
     numbers = {"mean_rise": rise, "expected_rise": expected, "z": z, "z_of_all": pooled}

@@ -77,7 +77,7 @@ def table_rows(**columns: Iterable[Any]) -> list[dict[str, Any]]:
 
 def joined(*parts: Judged) -> Judged:
     """Join the findings of several parts of a claim, sorted by role, and all their numbers."""
-    findings = [finding for found, _ in parts for finding in found]
+    findings = [finding for part, _ in parts for finding in part]
     numbers = {name: value for _, more in parts for name, value in more.items()}
     return sorted(findings, key=lambda finding: _ROLES.index(finding.role)), numbers
 

@@ -232,8 +232,8 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
     for sink in (None, LayerSink(mass=0.5)):
         drawn = routes.forward(routes.draw(small_stack(sink), seed))
         states.append(np.asarray(drawn, np.float64))
-    found = [routes.collapse(v) for v in states]
-    worst = max((x.last_pair / x.rank).max() for x in found)
+    measures = [routes.collapse(v) for v in states]
+    worst = max((x.last_pair / x.rank).max() for x in measures)
     count = sum(map(len, states))
     # a, b: one component of the last two tokens, less the mean. The squared distance of the two and
     # twice the squares of both differ by a square, component by component.

@@ -111,7 +111,9 @@ def write_all(
         for index, data in run_all_tasks(work, ALL, executor or threads):
             # Drawn in this thread alone: a style is set in the state of all of Matplotlib.
             plate = _plate(ALL[index], data)
-            write_together({out / f"{plate.name}.{x}": each for x, each in plate.files.items()})
+            write_together(
+                {out / f"{plate.name}.{x}": content for x, content in plate.files.items()}
+            )
             written[index] = plate
             if progress is not None:
                 progress(len(written), len(ALL))

@@ -116,17 +116,17 @@ def compute_exp(context: Context) -> Data:
 
     S does not depend on β, so the points at three biases are interleaved.
     """
-    found: list[Series] = []
+    curves: list[Series] = []
     for offset, (beta, label) in enumerate(EXP_BETAS.items()):
         lines = sweep("exp", beta=beta, gamma=np.linspace(0.02, 4, 200))
         points = context.sample("exp", beta=beta, gamma=np.arange(0.25 * (offset + 1), 4, 0.75))
-        found += from_sweeps(lines, points, "gamma", lambda key, label=label: f"β = {label}")
+        curves += from_sweeps(lines, points, "gamma", lambda key, label=label: f"β = {label}")
     ends = np.array([0.0, 4.0])
     for n in FLOORS:
         floor = np.full(2, -0.5 * np.log(n))
         line = Series.line(f"floor of a row of {n:,} tokens".replace(",", " "), ends, floor)
-        found.append(line.named("gamma", "S", length=n))
-    return tuple(found)
+        curves.append(line.named("gamma", "S", length=n))
+    return tuple(curves)
 
 
 def draw_exp(data: Data, canvas: Canvas) -> None:
@@ -204,15 +204,15 @@ def sample_noisy_features(context: Context, ratio: float, query: str, dim: int) 
 def compute_nonnegative(context: Context) -> Data:
     """Compute S(d) for every σ̃/μ̃ and query family."""
     lines = sweep("nonnegative", ratio=list(RATIOS), query=QUERIES, dim="1:1024:120:log")
-    found = []
+    curves = []
     for curve in from_sweeps(
         lines, None, "dim", lambda key: f"σ̃/μ̃ = {RATIOS[key['ratio']]}, {key['query']}"
     ):
         ratio, query = curve.key["ratio"], curve.key["query"]
         points = {float(d): sample_noisy_features(context, ratio, query, d) for d in DIMS}
         log = evaluate("nonnegative", ratio=ratio, dim=DIMS, query=query).log_S
-        found.append(curve.with_points(log, points))
-    return tuple(found)
+        curves.append(curve.with_points(log, points))
+    return tuple(curves)
 
 
 def draw_nonnegative(data: Data, canvas: Canvas) -> None:
@@ -264,17 +264,17 @@ def _log_S_of_features(beta: np.ndarray) -> np.ndarray:
 
 def compute_bias(context: Context) -> Data:
     """Compute S(β) at spread 1; decay does not see β, so it is sampled once."""
-    found: list[Series] = []
+    curves: list[Series] = []
     for kernel, label in BIASED.items():
         lines = sweep(kernel, beta=_LINE, gamma=1.0)
         points = context.sample(kernel, beta=_POINTS, gamma=1.0)
-        found += from_sweeps(lines, points, "beta", lambda key, label=label: label)
+        curves += from_sweeps(lines, points, "beta", lambda key, label=label: label)
     points = {
         b: sample_features(context, elu1, b, b, "one-hot", BIASED_DIM) for b in _POINTS.tolist()
     }
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
     line = line.named("beta", "S", kernel="nonnegative", dim=BIASED_DIM, query="one-hot")
-    found.append(line.with_points(_log_S_of_features(_POINTS), points))
+    curves.append(line.with_points(_log_S_of_features(_POINTS), points))
     # Decay has no β: one sampled point, put where no other stands in its way.
     decayed = context.sample("decayed", **BIASED_DECAY)
     drawn = [decayed[f"{name}_mc"].item() for name in ("S", "stderr", "samples", "seed")]
@@ -282,8 +282,8 @@ def compute_bias(context: Context) -> Data:
     constant = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
     point = Point(*drawn, method=decayed.attrs["method_mc"])
     constant = constant.named("beta", "S", kernel="decayed", **BIASED_DECAY)
-    found.append(constant.with_points([log], {-3.0: point}))
-    return tuple(found)
+    curves.append(constant.with_points([log], {-3.0: point}))
+    return tuple(curves)
 
 
 def draw_bias(data: Data, canvas: Canvas) -> None:

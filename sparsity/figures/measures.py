@@ -94,9 +94,9 @@ def data(context: Context) -> Data:
     for label, measure in every.items():
         points = {}
         for gamma, rows in drawn.items():
-            found = Point.of(rows.estimate(measure.of))
-            value, error = measure.drawn(found.estimate, found.stderr)
-            points[gamma] = found._replace(estimate=value, stderr=error)
+            point = Point.of(rows.estimate(measure.of))
+            value, error = measure.drawn(point.estimate, point.stderr)
+            points[gamma] = point._replace(estimate=value, stderr=error)
         rows_of = [exact("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in gammas]
         log = np.log([measure.drawn(float(law.value))[0] for law in rows_of])
         at_points = log[np.isin(gammas, SAMPLED)]
@@ -104,7 +104,7 @@ def data(context: Context) -> Data:
         laws.append(named(Series.line(label, gammas, log)).with_points(at_points, points))
         if measure.limit:
             far = [evaluate("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in GAMMAS]
-            log = np.log([measure.drawn(float(found.value))[0] for found in far])
+            log = np.log([measure.drawn(float(limit.value))[0] for limit in far])
             limits.append(named(Series.line(f"limit, {label}", GAMMAS, log)))
     return (*laws, *limits)
 

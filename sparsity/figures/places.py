@@ -35,7 +35,7 @@ def describe_places(canvas: Canvas, data: Sequence[Series]) -> str:
         drawn upwards.
     """
     width, height = _POINTS_PER_INCH * canvas.get_size_inches()
-    found = []
+    places = []
     for ax in canvas.axes:
         curves = list(dict.fromkeys(_drawn_curves(ax, data)))
         if curves:
@@ -47,8 +47,8 @@ def describe_places(canvas: Canvas, data: Sequence[Series]) -> str:
                 "x": [ax.get_xscale(), *map(float, ax.get_xlim())],
                 "y": [ax.get_yscale(), *map(float, ax.get_ylim())],
             }
-            found.append(place | {"curves": curves})
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+            places.append(place | {"curves": curves})
+    return json.dumps(places, ensure_ascii=False, separators=(",", ":"))
 
 
 def _drawn_curves(ax: Axes, data: Sequence[Series]) -> Iterator[tuple[int, int, Any, int]]:
@@ -63,7 +63,7 @@ def _drawn_curves(ax: Axes, data: Sequence[Series]) -> Iterator[tuple[int, int, 
             if upright or lying:
                 yield first, min(count, len(series.x)), line.get_color(), int(lying)
             elif _is_start_of(
-                drawn, *(each[series.sampled] for each in (series.x, series.estimate))
+                drawn, *(column[series.sampled] for column in (series.x, series.estimate))
             ):
                 yield first, len(series.x), line.get_color(), 0
             first += len(series.x)
@@ -78,5 +78,5 @@ def _is_start_of(drawn: np.ndarray, x: np.ndarray, y: np.ndarray) -> bool:
 def _label_of_x(ax: Axes, every: Sequence[Axes]) -> str:
     """Return the label of the x-axis, which of several axes in a column only the last has."""
     left = ax.get_position().x0
-    column = [each for each in every if each.get_position().x0 == left]
-    return next((each.get_xlabel() for each in (ax, *column) if each.get_xlabel()), "x")
+    column = [axes for axes in every if axes.get_position().x0 == left]
+    return next((axes.get_xlabel() for axes in (ax, *column) if axes.get_xlabel()), "x")

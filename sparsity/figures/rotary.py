@@ -69,23 +69,23 @@ def compute_rope(context: Context) -> Data:
     """Compute for each law the typical weight e^β_m, with points, and its band e^(β_m ± γ_m)."""
     # The error falls like 1/√chunks: ten of them at the least error, 1e−3, and never less than two.
     chunks = max(2, int(np.ceil(1e-5 / max(context.rel_error, REL_ERROR_OF_KEYS) ** 2)))
-    found: list[Series] = []
+    curves: list[Series] = []
     for label, law in laws_at_distances().items():
         beta, gamma = law.beta(DISTANCES), law.gamma(DISTANCES)
         settings = context.sampling(label)
         drawn = rotary_scores(law, SAMPLED_DISTANCES, settings, chunks)
         mean = np.exp(drawn.beta)
         how = drawn.samples, settings.seed, "scores of rotated vectors"
-        each = zip(SAMPLED_DISTANCES, mean, mean * drawn.beta_stderr, strict=True)
-        points = {m + 1.0: Point(y, error, *how) for m, y, error in each}
+        rows = zip(SAMPLED_DISTANCES, mean, mean * drawn.beta_stderr, strict=True)
+        points = {m + 1.0: Point(y, error, *how) for m, y, error in rows}
         theory = law.beta(np.array(SAMPLED_DISTANCES))
         line = Series.line(label, DISTANCES + 1.0, beta)
-        found += [
+        curves += [
             line.with_points(theory, points),
             Series.line(f"{label} − γ", DISTANCES + 1.0, beta - gamma),
             Series.line(f"{label} + γ", DISTANCES + 1.0, beta + gamma),
         ]
-    return tuple(each.named("distance", "exp(score)", kernel="exp") for each in found)
+    return tuple(curve.named("distance", "exp(score)", kernel="exp") for curve in curves)
 
 
 def draw_rope(data: Data, canvas: Canvas) -> None:
@@ -152,7 +152,7 @@ def compute_context(context: Context) -> Data:
 
     The curves with dynamic NTK begin at the trained length; up to it they are those without.
     """
-    found, known = [], laws_of_context()
+    curves, known = [], laws_of_context()
     for label, law in known.items():
         first = LENGTHS[0] if law.scaling is None else TRAINED
         lengths = LENGTHS[LENGTHS >= first]
@@ -167,10 +167,10 @@ def compute_context(context: Context) -> Data:
         line = Series.line(label, lengths, log[: len(lengths)])
         line = line.named("length", "n_eff", "tokens", kernel="exp", positions=label)
         theory = log[len(lengths) :]
-        found.append(line.with_points(theory, points))
+        curves.append(line.with_points(theory, points))
     flat = exact("exp", length=LENGTHS, gamma=float(known["CoCA"].gamma(0)))
     line = Series.line("no position", LENGTHS, flat.log_value)
-    return (*found, line.named("length", "n_eff", "tokens", kernel="exp", positions="none"))
+    return (*curves, line.named("length", "n_eff", "tokens", kernel="exp", positions="none"))
 
 
 def draw_context(data: Data, canvas: Canvas) -> None:

@@ -42,13 +42,15 @@ def compute_rows(context: Context) -> Data:
     laws, limits = [], []
     for gamma in ROWS_GAMMAS:
         line, points = lines.sel(gamma=gamma), sampled.sel(gamma=gamma)
-        found, error = points["n_eff_mc"].values, points["stderr_n_eff_mc"].values
+        drawn_n_eff, error = points["n_eff_mc"].values, points["stderr_n_eff_mc"].values
         # S_rms = √(n_eff/n), whose relative error is half that of n_eff.
-        root = np.sqrt(found / ROWS_SAMPLED)
+        root = np.sqrt(drawn_n_eff / ROWS_SAMPLED)
         of_draws = points["samples_n_eff_mc"].values, points["seed_n_eff_mc"].values
         method = points.attrs["method_n_eff_mc"]
-        drawn = zip(root, root * error / found / 2, *of_draws, strict=True)
-        at = {float(n): Point(*each, method) for n, each in zip(ROWS_SAMPLED, drawn, strict=True)}
+        drawn = zip(root, root * error / drawn_n_eff / 2, *of_draws, strict=True)
+        at = {
+            float(n): Point(*values, method) for n, values in zip(ROWS_SAMPLED, drawn, strict=True)
+        }
         curve = Series.line(f"γ = {gamma:g}", n, np.log(line["S_rms"].values), gamma=gamma)
         curve = curve.named("length", "S_rms", kernel="exp")
         log = np.log(points["S_rms"].values)
@@ -206,22 +208,22 @@ def _contours() -> Data:
     # the n of a level. A last point on the upper edge, by γ, ends a contour where it leaves.
     log = [exact("exp", length=_ALONG_N, gamma=gamma).log_value for gamma in _ALONG_GAMMA.tolist()]
     log, log_n = np.array(log), np.log(_ALONG_N)
-    found: dict[float, list[tuple[float, float]]] = {level: [] for level in LEVELS}
+    contours: dict[float, list[tuple[float, float]]] = {level: [] for level in LEVELS}
     for gamma, along in zip(_ALONG_GAMMA.tolist(), log, strict=True):
         length = PchipInterpolator(along, log_n)
-        for level, points in found.items():
+        for level, points in contours.items():
             if np.log(level) < along[-1]:
                 at = float(length(np.log(level)))
                 points.append((gamma / np.sqrt(at), at))
     last = PchipInterpolator(log[::-1, -1], _ALONG_GAMMA[::-1])  # where they leave the diagram
-    for level, points in found.items():
+    for level, points in contours.items():
         if np.log(level) > log[-1, -1]:
             points.append((float(last(np.log(level))) / np.sqrt(log_n[-1]), log_n[-1]))
     return tuple(
         Series.line(f"n_eff = {level:g}", *zip(*points, strict=True)).named(
             "gamma/sqrt(ln n)", "length", "tokens", kernel="exp", n_eff=level
         )
-        for level, points in found.items()
+        for level, points in contours.items()
     )
 
 

@@ -91,8 +91,8 @@ DRAWS, DIM = 320, 64
 
 def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
     # The law does not depend on heads and dimension; the scatter of the draws does.
-    own = {"gamma": GAMMA, "common": COMMON, "heads": 1, "dim": DIM}
-    return Stack(length=length, depth=depth, sink=sink, **own)
+    fixed = {"gamma": GAMMA, "common": COMMON, "heads": 1, "dim": DIM}
+    return Stack(length=length, depth=depth, sink=sink, **fixed)
 
 
 def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> Point:
