@@ -64,6 +64,7 @@ def folder(tmp_path_factory):
 # --- runs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", AGAIN)
 def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     experiment, records = tiny(name, folder)
@@ -79,6 +80,7 @@ def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", AGAIN)
 def test_one_that_was_cut_short_ends_with_the_same_results(name, folder, tmp_path, monkeypatch):
     experiment, _ = tiny(name, folder)
@@ -164,6 +166,7 @@ def test_the_committed_results_come_again(name, tmp_path):
     assert not_the_same(tmp_path, HOME / "experiments" / "results", name) == []
 
 
+@pytest.mark.thorough
 def test_a_digit_that_is_not_the_same_is_seen(folder, tmp_path):
     tiny("sinks", folder)
     for suffix in ("csv", "md"):
