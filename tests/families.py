@@ -268,12 +268,12 @@ def distance(data, weights) -> float:
     return worst
 
 
-def _deviation(layer, a, seen=None) -> float:
-    """The same of a layer of weights [heads, rows, keys], and which of them a row sees.
+def _deviation(layer, a) -> float:
+    """The same of a layer of weights [heads, rows, keys].
 
     A weight may be 0 in single precision; of all heads at once it is not.
     """
-    seen = (a > 0).any(0) if seen is None else seen
+    seen = (a > 0).any(0)
     n = np.broadcast_to(seen.sum(-1), a.shape[:-1])
     some = n > 0
     found = [np.broadcast_to(layer[x].values, n.shape) for x in ("length", "n_eff", "S")]
