@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from sparsity.cli import common, pages
@@ -68,7 +70,11 @@ def measure(
         A folder of texts, with a page of pictures:
             sparsity measure HuggingFaceTB/SmolLM2-135M texts --out all.nc --report page
     """
-    # Before the libraries are loaded, which takes seconds.
+    # Before the libraries are loaded, which takes seconds. A name without a file may be of the hub.
+    if model.endswith(".gguf"):
+        refuse_missing("model", model, "give a GGUF file, or the folder of a model")
+    if not any(map(os.path.exists, texts)):  # one of several is named and passed over
+        refuse_missing("text", texts[0], "give files or folders of texts")
     refuse_unwritable(netcdf_path(out))
     if report is not None:
         refuse_unwritable_folder(report, "report")
