@@ -17,7 +17,8 @@ import numpy as np
 DIGITS = 9
 # Of numbers of scale 1: some hundred roundings of float64, and a tenth of the error of most theory.
 NOTHING = 1e-13
-DECIMALS_OF_LOG = 12  # it is off by the relative error of its number, whatever its own size
+# A logarithm is off by the relative error of its number, whatever its own size.
+DECIMALS_OF_LOG = DIGITS
 _ERRORS = ("stderr", "rel_stderr", "bound", "detectable", "smallest_detectable", "tail_index")
 _DIGITS_OF_ERRORS = 2
 
