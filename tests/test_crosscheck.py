@@ -122,6 +122,7 @@ def holds(run: crosscheck.CrossCheck) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_everything_agrees_and_could_have_disagreed(run):
     holds(run)
     assert len(run.cells) == len(KINDS) >= 150
@@ -135,6 +136,7 @@ def test_the_whole_grid_agrees():
     z_scores_look_standard_normal(whole, 150)
 
 
+@pytest.mark.thorough
 def test_z_scores_look_standard_normal(run):
     z_scores_look_standard_normal(run, 110)
 
@@ -150,6 +152,7 @@ def z_scores_look_standard_normal(run: crosscheck.CrossCheck, least: int) -> Non
     assert chi2.ppf(5e-7, len(z)) < total < chi2.isf(5e-7, len(z)) * 1.1  # t is wider than normal
 
 
+@pytest.mark.thorough
 def test_summary_counts(run):
     summary = run.summary()
     assert summary["cells"] == len(run.cells)
@@ -307,6 +310,7 @@ def drawn(run) -> dict[Question, Any]:
     return {cell: judged[cell].estimate for cell in planted}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_error_is_rejected(name, drawn):
     """The wrong theory, on the samples with which the right one agrees."""
@@ -319,6 +323,7 @@ def test_there_are_a_dozen_planted_errors_and_more():
     assert len(PLANTED) >= 12
 
 
+@pytest.mark.thorough
 def test_a_relative_error_of_1e_3_is_seen_in_every_scalar_cell(drawn):
     cells = [*SCALAR_RELU2, *SCALAR_IDENTITY, *SCALAR_EXP, *DECAYED]
     given: Any = {"sample": lambda cell, _: drawn[cell]}
@@ -326,6 +331,7 @@ def test_a_relative_error_of_1e_3_is_seen_in_every_scalar_cell(drawn):
     assert [cell.verdict for cell in planted] == ["disagree"] * 11
 
 
+@pytest.mark.thorough
 def test_an_untrusted_or_imprecise_estimate_is_not_agreement(drawn):
     cell = SCALAR_EXP[0]
     assert judge(cell, cell.theory(), drawn[cell], 1e-6).verdict == "agree"

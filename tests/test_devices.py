@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sparsity
@@ -20,8 +21,8 @@ from sparsity.sampling.row_sampling import draw_rows
 from sparsity.sampling.samplers import keys_at
 
 
-def bits() -> list[str]:
-    """Of each kind of estimate, drawn in float64."""
+def numbers() -> list[float]:
+    """Logarithm and error bar of each kind of estimate, drawn in float64."""
     settings = Sampling(rel_error=2e-3, seed=9)
     query, mean = keys_at(0.5, 1.0, 6, 9)
     steps = Decay(0.9), SinkLogit(1.0)
@@ -37,7 +38,7 @@ def bits() -> list[str]:
         rows.limit_form(),
         rows.estimate("sink_mass"),
     ]
-    return [x.hex() for e in found for x in (e.log_value, e.rel_stderr)]
+    return [x for e in found for x in (e.log_value, e.rel_stderr)]
 
 
 def memory() -> list[float]:
@@ -67,14 +68,14 @@ def interrupting(collect, press):
 
 ASK = "estimate relu2 --beta 0 --gamma 1 --dim 16 --json --rel-error 1e-6 --max-samples 1e12"
 HERE = str(Path(__file__).parent)
-BITS = f"""
+NUMBERS = f"""
 import sys, jax
 sys.path.append({HERE!r})
 jax.config.update("jax_enable_x64", True)
-from test_devices import bits
-print(jax.local_device_count(), *bits())
+from test_devices import numbers
+print(jax.local_device_count(), *numbers())
 """
-CHILD = f"""{BITS}
+CHILD = f"""{NUMBERS}
 from test_devices import interrupting, memory
 from sparsity import cli
 from sparsity.sampling import batches
@@ -87,31 +88,29 @@ cli.main()
 
 @functools.cache
 def child(count: int) -> subprocess.CompletedProcess[str]:
-    """A process with so many devices: its bits; of four, its peaks and an interrupted command too.
-
-    It has a thread for each core, as a user's has: of a single thread XLA sums in another order.
-    """
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"
-    given = {name: value for name, value in os.environ.items() if name != "NPROC"}
-    command = [sys.executable, "-c", CHILD if count == 4 else BITS]
-    environment = {**given, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    """A process with so many devices: its numbers; of four, peaks and what Ctrl-C left."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
+    command = [sys.executable, "-c", CHILD if count == 4 else NUMBERS]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert len(done.stdout.splitlines()) == (3 if count == 4 else 1), done.stderr
     return done
 
 
-def bits_on(count: int) -> list[str]:
-    devices, *found = child(count).stdout.splitlines()[0].split()
+def numbers_on(count: int) -> np.ndarray:
+    devices, *printed = child(count).stdout.splitlines()[0].split()
     assert int(devices) == count
-    return found
+    return np.array(printed, dtype=float).reshape(9, 2)
 
 
-@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 4])
-def test_the_same_bits_on_one_two_and_four_devices(count):
-    assert len(bits_on(1)) == 18
-    assert bits_on(count) == bits_on(1)
+@pytest.mark.thorough
+def test_four_devices_say_the_same_within_the_error_bar():
+    one, four = numbers_on(1), numbers_on(4)
+    assert np.all(abs(one[:, 0] - four[:, 0]) < 1e-3 * one[:, 1] + 1e-12)  # the draws are the same
+    assert np.all(one[:, 1] > 0)
 
 
+@pytest.mark.thorough
 def test_memory_stays_under_one_gibibyte():
     """On four devices, which hold more at once than one does."""
     peaks = [float(peak) for peak in child(4).stdout.splitlines()[1].split()]
@@ -119,7 +118,7 @@ def test_memory_stays_under_one_gibibyte():
     assert 0.05 < peaks[0] <= peaks[1] < 1.0
 
 
-@pytest.mark.parametrize("press", [1, 3])
+@pytest.mark.parametrize("press", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_interrupted_estimate_is_valid_and_says_so(press, command, monkeypatch):
     """At once, in a process of its own; and later, in this one."""
     if press == 1:

@@ -1,4 +1,4 @@
-"""Rows of one law by one program for all lengths: the draws of `RowSampler`, and their sums."""
+"""Rows of one law by one program for all lengths: their sums are those of the normals drawn."""
 
 import itertools
 import math
@@ -11,44 +11,62 @@ import sympy
 
 import sparsity
 from sparsity import Decay, Row, kernels, metric, quantities
+from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.symbols import s
+from sparsity.quantities import RowSums
 from sparsity.sampling import Sampling, devices, iid_rows
 from sparsity.sampling.batches import batch_size, collect
 from sparsity.sampling.iid_rows import MOST_TOKENS, IidRowSampler
-from sparsity.sampling.random_numbers import IMPL, normal, normal_of, words_of_each
-from sparsity.sampling.row_sampling import RowSampler, draw_rows
-from sparsity.sampling.row_sources import IidTokens
+from sparsity.sampling.random_numbers import IMPL, normal
+from sparsity.sampling.row_sampling import draw_rows
 
 QUICK = tuple(q for q in quantities.ALL if not (q.needs or q.whole))  # functions of sums alone
-LENGTHS = (1, 3, 1000, MOST_TOKENS)
+LENGTHS = (1, 3, MOST_TOKENS)
 CELLS = [
-    (kernels.exp, (0.0, 2.0, 0.0), "float64"),
     (kernels.exp, (0.5, 40.0, 0.0), "float32"),  # weights of a row beyond a float's range
     (kernels.relu2, (-3.0, 1.0, 0.1), "float64"),  # rows of zeros alone; retention
-    (kernels.identity, (1.0, 1.0, 0.0), "float32"),
 ]
 ROUNDING = {"float32": 1e-5, "float64": 1e-12}
 
 
-def _both(kernel, law, dtype, length):
-    """Return the batches of `RowSampler`, and those of the sampler for all lengths."""
-    law = tuple(np.asarray(x, dtype) for x in law)
-    scale, size = np.asarray(1.0, dtype), batch_size(length)
-    one = RowSampler(kernel, IidTokens(length), QUICK, False, size, dtype)
-    every = IidRowSampler(kernel, QUICK, dtype, length)
-    assert every.size == size
-    words = np.uint32(length), np.uint32(size)
-    for sampler, arguments in (one, (law, scale - np.inf, scale)), (every, (law, scale, *words)):
-        yield collect(sampler, arguments, seed=5, first=0, chunks=1)
+def _by_definition(kernel, law, length, dtype, key):
+    """Return a batch from the same normals, put together as rows and added up by NumPy."""
+    size, kept = batch_size(length), (length + 1) // 2
+    blocks = range(-(-kept * size // iid_rows._SLOTS))
+    drawn = [normal(jax.random.fold_in(key, i), (2, iid_rows._SLOTS), dtype) for i in blocks]
+    halves = np.concatenate(drawn, axis=1)[:, : kept * size].reshape(2, kept, size)
+    x = np.concatenate(halves)[:length].T  # [rows, tokens]
+    beta, gamma, rate = (x.dtype.type(number) for number in law)
+    log_f = numpy_log_abs(kernel)(beta + gamma * x)
+    log_a = log_f.astype(float) - rate * np.arange(length)[::-1]
+    peak = log_a.max(axis=1, keepdims=True)
+    seen = np.isfinite(peak[:, 0])
+    a = np.exp(log_a - np.where(np.isfinite(peak), peak, 0))
+    l1, l2 = np.where(seen, a.sum(axis=1), 1), np.where(seen, (a * a).sum(axis=1), 1)
+    sums = RowSums(float(length), jnp.asarray(l1), jnp.asarray(l2), 0.0, 0.0)
+    common = np.where(seen, np.exp(peak[:, 0] - 1), 0)
+    pooled = common * l1 / length, common**2 * l2 / length
+    v = np.stack([*(np.where(seen, q.of(sums), 0) for q in QUICK), seen, seen, *pooled])
+    return np.stack([v.mean(axis=1), (v * v).mean(axis=1), v.max(axis=1)])
 
 
 def _differ(cell, length):
-    given, found = _both(*cell, length)
-    assert given.shape == found.shape == (devices.CHUNK, 3, len(QUICK) + 4)
-    return not np.allclose(found, given, rtol=ROUNDING[cell[2]], atol=0)
+    kernel, law, dtype = cell
+    sampler = IidRowSampler(kernel, QUICK, dtype, length)
+    words = np.uint32(length), np.uint32(sampler.size)
+    arguments = (tuple(np.asarray(x, dtype) for x in law), np.asarray(1.0, dtype), *words)
+    found = collect(sampler, arguments, seed=5, first=0, chunks=1)
+    assert found.shape == (devices.CHUNK, 3, len(QUICK) + 4)
+    key = jax.random.fold_in(jax.random.key(5, impl=IMPL), 31)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        given = _by_definition(kernel, law, length, dtype, key)
+    # The pooled moments of float32 are beyond its range where weights are.
+    compared = slice(None) if dtype == "float64" else slice(-2)
+    one, other = found[31][:, compared], given[:, compared]
+    return not np.allclose(one, other, rtol=ROUNDING[dtype], atol=0)
 
 
-def test_draws_and_sums_are_those_of_a_program_for_each_length():
+def test_rows_are_added_up_from_their_normals():
     ran = 0
     for cell, length in itertools.product(CELLS, LENGTHS):
         assert not _differ(cell, length), (cell, length)
@@ -68,25 +86,11 @@ def test_a_planted_wrong_sum_is_seen(monkeypatch, wrong):
     assert _differ((kernel, (0.0, 1.0, 0.0), "float64"), 1001)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_normals_by_their_place_are_those_of_the_array(dtype):
-    key = jax.random.key(np.uint32(2**32 - 5), impl=IMPL)
-    places = np.random.default_rng(0).permutation(5000).astype("uint32")
-
-    @jax.jit
-    def drawn(key):
-        return normal(key, (5000,), dtype), normal_of(words_of_each(key, places, dtype))
-
-    array, each = map(np.asarray, drawn(key))
-    assert array.dtype == each.dtype == dtype
-    np.testing.assert_array_equal(each, array[places])
-
-
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="an accelerator has a program a length")
 def test_a_curve_against_the_length_compiles_once():
     kernel = sparsity.score_kernel("once", sympy.exp(s) + 0.5)
     devices.jitted.cache_clear()
-    for n in (2, 33, 700, MOST_TOKENS):
+    for n in (2, 33, 700):
         found = sparsity.estimate(kernel, gamma=1.0, beta=0.0, length=n, rel_error=0.02, seed=n)
         law = sparsity.exact(kernel, gamma=1.0, beta=0.0, length=n)
         assert abs(found.log_value - law.log_value) < 4.5 * found.rel_stderr
@@ -119,6 +123,7 @@ def test_types_are_never_promoted_silently():
         sparsity.estimate("exp", gamma=1.0, length=50, rel_error=0.1)
 
 
+@pytest.mark.thorough
 def test_rows_at_the_longest_and_one_more_say_the_same():
     row = Row("relu2", beta=-1.0, gamma=1.0, steps=(Decay(0.999),))
     sampling = Sampling(5e-3, seed=3)

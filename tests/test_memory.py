@@ -126,7 +126,9 @@ def _growth(call, older, count=8, first=1):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", _CALLS)
+@pytest.mark.parametrize(
+    "name", [x if x == "spread" else pytest.param(x, marks=pytest.mark.thorough) for x in _CALLS]
+)
 def test_nothing_remains_of_a_call(name, older):
     # Twice at most: a dictionary of another library that runs full doubles its room once, what a
     # call leaves is left each time.

@@ -229,6 +229,7 @@ BESIDE = [  # a kernel, its parameters, and what stands beside them
 ]
 
 
+@pytest.mark.thorough
 def test_steps_and_scores_beside_a_kernel_are_those_of_its_row() -> None:
     instruments: dict[str, Callable[..., Any]] = {
         "exact": lambda row, **own: exact(row, length=32, **own).value,

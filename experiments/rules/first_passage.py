@@ -24,7 +24,7 @@ from sparsity.arguments import check_seed, number, whole
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row, numpy_log_abs
-from sparsity.sampling.random_numbers import fold_in, normal
+from sparsity.sampling.random_numbers import normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
 # Families of maps that weigh the largest scores as if the others, which have weight 0, were not
@@ -102,7 +102,7 @@ def sample_capacity(
     noise, held = jnp.zeros(count, "float32"), np.zeros(count)
     for number_of_block in range(2**16):
         noise, more = _grown(
-            fold_in(key, number_of_block), record, count, block, t, log_needle, noise
+            jax.random.fold_in(key, number_of_block), record, count, block, t, log_needle, noise
         )
         held += np.asarray(more)
         if np.mean(np.asarray(noise) > 1) > 0.75:  # beyond the interval of the median

@@ -6,7 +6,7 @@
                        │
       running: when to stop, and what comes of it ─ combining: batches to an error bar
       batches: what a seed draws, chunk by chunk ─ devices: where, and how it is compiled
-      random_numbers: words, uniforms, normals
+      random_numbers: normals
 
 `proposals` decides where to draw, `running` until when. A sampler is a frozen record that draws one
 batch from a key; batches of any sampler are run, combined and concluded alike.
@@ -207,11 +207,9 @@ def draw_each(
     columns = kernel.bind({name: np.array([cell[name] for cell in cells]) for name in cells[0]})
     rows = np.stack(np.broadcast_arrays(*columns.values()), axis=-1).reshape(len(cells), -1)
     places = [dict(zip(names, map(float, row), strict=True)) for row in rows.tolist()]
-    for place, found in zip(
-        places, estimators.stratified_each(kernel, places, samplings), strict=True
-    ):
-        n = int(place["length"]) if "length" in place else None
-        yield found if n is None else replace(found, length=n)
+    estimates = estimators.stratified_each(kernel, places, samplings)
+    for place, estimate in zip(places, estimates, strict=True):
+        yield replace(estimate, length=int(place["length"])) if "length" in place else estimate
 
 
 def _estimate_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:

@@ -17,21 +17,16 @@ Why the batches are as they are:
   be shared evenly by 2, 4, 8, 16 or 32 devices, and 32 batches know their error bar to 13 %.
 - A call draws one chunk on a CPU. On an accelerator, where launching is dear, it draws up to 4096,
   and what is asked for of large batches is rounded up to calls that are full (`full_calls`).
-- The host adds batches up in the order of i. The same seed therefore gives the same bits on one
-  device, two or four, and on those of several processes. On a CPU that holds for two threads of XLA
-  or more: on one, as the commands `verify`, `claims` and `reproduce` have it, XLA sums in another
-  order.
-- A chunk of each of up to ESTIMATIONS_PER_CALL estimations of one sampler is one call
-  (`dispatch_each`): a curve of sixty points compiles once and is called twice. Each estimation has
-  the bits that it would have alone.
+- The host adds batches up in the order of i. The same seed, machine and number of devices give the
+  same bits; other ones the same estimate within its error bar.
 - Of a run that goes on beyond MAX_BATCHES_KEPT batches each chunk is kept as one batch
   (`fold_chunks`), which bounds the memory at the cost of degrees of freedom nobody misses by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -41,17 +36,12 @@ from sparsity.sampling.combining import Combined, combine
 from sparsity.sampling.devices import (
     CHUNK,
     program_of,
-    replicated,
     runs_on_cpu,
     sharded,
-    to_host,
 )
-from sparsity.sampling.random_numbers import IMPL, fold_in
+from sparsity.sampling.random_numbers import IMPL
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
-# Fewer need more calls for a curve. More make a call that is not full stack and send more laws for
-# nothing, and delay the first point of a curve.
-ESTIMATIONS_PER_CALL = 32
 MAX_BATCHES_KEPT = 2**17  # 3 MB a moment; folded, they are 4096, enough for any error bar
 # Of an accelerator. Each size is a program of its own, compiled once, in about a second.
 _CHUNKS_PER_CALL = (4096, 512, 64, 1)
@@ -118,17 +108,13 @@ def summary_of_products(*moments: jax.Array) -> jax.Array:
 
 
 def fold_chunks(batches: Any) -> Any:
-    """Return each chunk of batches as one batch, in NumPy or JAX with the same bits.
+    """Return each chunk of batches as one batch, in NumPy or JAX.
 
-    All batches have as many draws, so that the mean of their means is the mean of all draws. It is
-    taken of pairs, and then of pairs of those: each step adds two numbers, which every library does
-    alike, whereas `mean(axis=1)` adds in an order of its own. The maximum has no order.
+    All batches have as many draws, so that the mean of their means is the mean of all draws.
     """
     chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
-    means, highest = chunks[:, :, :2], chunks[:, :, 2:].max(axis=1)
-    while means.shape[1] > 1:
-        means = (means[:, ::2] + means[:, 1::2]) / 2
-    return batches.__array_namespace__().concat([means[:, 0], highest], axis=1)
+    means, highest = chunks[:, :, :2].mean(axis=1), chunks[:, :, 2:].max(axis=1)
+    return batches.__array_namespace__().concat([means, highest], axis=1)
 
 
 def _level(sampler: Sampler) -> int | None:
@@ -138,7 +124,6 @@ def _level(sampler: Sampler) -> int | None:
 def _batches_abreast(sampler: Sampler, batches: int) -> int:
     """Return how many batches are drawn side by side."""
     if runs_on_cpu():
-        # The same width on any number of devices: XLA's sums depend on it in the last bit.
         return _SMALL_BATCHES_ABREAST if is_small(sampler) else 1
     return min(max(_MAX_NUMBERS_HELD // sampler.numbers, 1), batches)
 
@@ -152,13 +137,7 @@ def call_sizes(sampler: Sampler) -> tuple[int, ...]:
 
 
 def full_calls(sampler: Sampler, chunks: int) -> int:
-    """Return that many chunks, on an accelerator up to 63 or an eighth more: few, full calls.
-
-    Of small batches it is that many: estimations of a grid, which begin together, draw as many as
-    each would alone.
-    """
-    if is_small(sampler):
-        return chunks
+    """Return that many chunks, on an accelerator up to 63 or an eighth more: few, full calls."""
     size = next(x for x in call_sizes(sampler) if x <= max(chunks // 8, _LEAST_CHUNKS_PER_CALL))
     return -(-chunks // size) * size
 
@@ -174,7 +153,7 @@ def _draw_batches(
 
     def batch(index: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(fold_in(key, index), arguments)
+            return sampler(jax.random.fold_in(key, index), arguments)
 
     return jax.lax.map(batch, indices, batch_size=width if width > 1 else None)
 
@@ -186,77 +165,10 @@ def _call(sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any,
     def share(indices: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
         return _draw_batches(sampler, seed, indices, arguments, width)
 
-    drawn = replicated(sharded(share, 2)(indices, seed, arguments))
+    drawn = sharded(share, 2)(indices, seed, arguments)
     if not fold:
         return drawn
     return fold_chunks(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64)))
-
-
-def _call_each(
-    sampler: Sampler, count: jax.Array, seeds: jax.Array, indices: jax.Array, arguments: Any
-) -> Any:
-    """Draw a chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    width = _batches_abreast(sampler, CHUNK)
-    # A loop over estimations, not a vmap: each then has the bits that it has alone.
-    first = jax.tree.map(lambda x: x[0], arguments)
-    one = jax.eval_shape(sampler, jax.random.key(0, impl=IMPL), first)
-
-    def share(indices: jax.Array, count: jax.Array, seeds: jax.Array, arguments: Any) -> jax.Array:
-        def draw(i: Any, found: jax.Array) -> jax.Array:
-            own = jax.tree.map(lambda x: x[i], arguments)
-            batches = _draw_batches(sampler, seeds[i], indices[:, i], own, width)
-            return found.at[:, i].set(batches)
-
-        empty = jnp.zeros((*indices.shape, *one.shape), one.dtype)
-        return jax.lax.fori_loop(0, count, draw, empty)
-
-    return replicated(sharded(share, 3)(indices, count, seeds, arguments))
-
-
-def _indices(first: Any, count: int) -> np.ndarray:
-    """Return the indices of `count` batches from each first one on, along the first axis."""
-    return np.add.outer(np.arange(count, dtype=np.uint32), np.asarray(first, dtype=np.uint32))
-
-
-def dispatch_each(
-    sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int], firsts: Sequence[int]
-) -> Callable[[], list[np.ndarray]]:
-    """Begin to draw a chunk of each of several estimations, with the bits of `collect`.
-
-    A call always has room for ESTIMATIONS_PER_CALL estimations, the last one repeated, so that it
-    compiles once; how many of them it draws is a traced number.
-
-    Args:
-        sampler: the sampler, of small batches.
-        arguments: of each estimation, all of the same shapes.
-        seeds: of each estimation.
-        firsts: index of the first batch of each.
-
-    Returns:
-        A function that waits for the chunks: float64 [CHUNK, 3, moments] each.
-    """
-    parts = []
-    for start in range(0, len(seeds), ESTIMATIONS_PER_CALL):
-        count = min(len(seeds) - start, ESTIMATIONS_PER_CALL)
-        rows = [start + (i if i < count else 0) for i in range(ESTIMATIONS_PER_CALL)]
-        own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
-        draw = program_of(_call_each, _level(sampler), sampler=sampler)
-        drawn = draw(
-            count=np.int32(count),
-            seeds=np.array([seeds[i] for i in rows], dtype=np.uint32),
-            indices=_indices([firsts[i] for i in rows], CHUNK),
-            arguments=to_host(own),
-        )
-        parts.append((count, drawn))
-
-    def wait() -> list[np.ndarray]:
-        return [
-            chunk
-            for count, drawn in parts
-            for chunk in np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count]
-        ]
-
-    return wait
 
 
 def collect(
@@ -280,28 +192,14 @@ def collect(
     draw = program_of(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
-        indices = _indices(first, count * CHUNK)
-        parts.append(draw(seed=np.uint32(seed), indices=indices, arguments=to_host(arguments)))
+        indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)
+        parts.append(draw(seed=np.uint32(seed), indices=indices, arguments=arguments))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return fold_chunks(found) if fold and not fold_there else found
 
 
 LeastKnown = tuple[tuple[float, ...], Combined]  # exponents, and the product of means
-
-
-class Prefetched(NamedTuple):
-    """The first chunks of an estimation, drawn together with those of others.
-
-    Args:
-        batches: [batches, 3, moments].
-        least_known: what `BatchLog.least_known` says of them.
-        seconds: its share of the time that drawing them took.
-    """
-
-    batches: np.ndarray
-    least_known: LeastKnown
-    seconds: float
 
 
 class BatchLog:
@@ -311,14 +209,11 @@ class BatchLog:
         sampler: the sampler.
         arguments: its arguments, traced.
         seed: of the estimation.
-        begun: the first chunks, where they have been drawn.
     """
 
-    def __init__(
-        self, sampler: Sampler, arguments: Any, seed: int, begun: Prefetched | None = None
-    ) -> None:
+    def __init__(self, sampler: Sampler, arguments: Any, seed: int) -> None:
         """Begin with nothing drawn."""
-        self.sampler, self.arguments, self.seed, self.begun = sampler, arguments, seed, begun
+        self.sampler, self.arguments, self.seed = sampler, arguments, seed
         self.chunks = 0
         self.batches_in_one = 1  # batches of the sampler in one that is kept: 1 or CHUNK
         self._parts: list[np.ndarray] = []
@@ -329,22 +224,11 @@ class BatchLog:
         if self.batches_in_one == 1 and (self.chunks + chunks) * CHUNK > MAX_BATCHES_KEPT:
             self.batches_in_one = CHUNK
             self._parts = [fold_chunks(np.concatenate(self._parts))] if self._parts else []
-        # What was prefetched comes first, then what is missing.
-        fold, first, missing = self.batches_in_one == CHUNK, self.chunks * CHUNK, chunks
-        if self.begun is not None and not first:
-            begun = self.begun.batches
-            self._parts.append(fold_chunks(begun) if fold else begun)
-            first, missing = len(begun), missing - len(begun) // CHUNK
-        if self.begun is not None and not fold and 0 < missing <= ESTIMATIONS_PER_CALL:
-            # The program that began the estimation is compiled, and that of `collect` may not be:
-            # for a few chunks it is quicker to use the one for several estimations, each chunk of
-            # this one standing in for an estimation.
-            firsts = range(first, first + missing * CHUNK, CHUNK)
-            own = [self.arguments] * missing, [self.seed] * missing
-            self._parts += dispatch_each(self.sampler, *own, firsts)()
-        elif missing:
-            own = {"seed": self.seed, "first": first, "chunks": missing, "fold": fold}
-            self._parts.append(collect(self.sampler, self.arguments, **own))
+        fold, first = self.batches_in_one == CHUNK, self.chunks * CHUNK
+        drawn = collect(
+            self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks, fold=fold
+        )
+        self._parts.append(drawn)
         self.chunks += chunks
         return self.chunks
 
@@ -354,14 +238,6 @@ class BatchLog:
 
     def least_known(self, goals: Sequence[tuple[float, ...]]) -> LeastKnown:
         """Return the product of powers of means with the largest error bar, and its exponents."""
-        begun = self.begun
-        if (
-            begun is not None
-            and self.batches_in_one == 1
-            and len(begun.batches) == self.chunks * CHUNK  # no more than these was drawn
-            and tuple(goals) == (begun.least_known[0],)
-        ):
-            return begun.least_known
         batches, size = self.batches(), self.sampler.size * self.batches_in_one
-        every = [(powers, combine(batches, powers, size)) for powers in goals]
-        return max(every, key=lambda each: each[1].rel_stderr)
+        products = [(powers, combine(batches, powers, size)) for powers in goals]
+        return max(products, key=lambda product: product[1].rel_stderr)

@@ -54,26 +54,22 @@ class Combined(NamedTuple):
         return f"{why}: the error bar cannot be trusted"
 
 
-def _tail_indices(maxima: np.ndarray) -> list[float]:
-    """Return ξ of each estimation, the tail of whose draws is like x^(−1/ξ), from block maxima.
+def _tail_index(maxima: np.ndarray) -> float:
+    """Return ξ of draws whose tail is like x^(−1/ξ), from block maxima.
 
     Logarithms of maxima over blocks then have standard deviation ξπ/√6 (Gumbel's law). Batches are
     grouped until 32 blocks are left, which know ξ to about 20 %. The worst moment counts.
 
     Args:
-        maxima: [moments, estimations, batches].
+        maxima: [moments, batches], of moments with a mean > 0.
     """
-    moments, each, count = maxima.shape
+    moments, count = maxima.shape
     if count > _BLOCKS:
-        whole = maxima[..., : count // _BLOCKS * _BLOCKS]
-        maxima = whole.reshape(moments, each, _BLOCKS, -1).max(axis=3)
-    logs = np.log(maxima)
-    logs -= logs.sum(axis=2, keepdims=True) / _BLOCKS
-    worst = (logs * logs).sum(axis=2).max(axis=0) / (_BLOCKS - 1)
-    return [
-        math.sqrt(6 * x) / math.pi if least > 0 else math.inf
-        for x, least in zip(worst.tolist(), maxima.min(axis=(0, 2)).tolist(), strict=True)
-    ]
+        whole = maxima[:, : count // _BLOCKS * _BLOCKS]
+        maxima = whole.reshape(moments, _BLOCKS, -1).max(axis=2)
+    if not maxima.min() > 0:
+        return math.inf
+    return float(np.log(maxima).std(axis=1, ddof=1).max()) * math.sqrt(6) / math.pi
 
 
 def _sum(values: list[float]) -> float:
@@ -100,38 +96,26 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
         powers: one exponent per moment: (1, −½) for S = m₁/√m₂, (1, −1) for a conditional mean.
         size: draws per batch.
     """
-    return combine_each(batches[None], powers, size)[0]
-
-
-def combine_each(batches: np.ndarray, powers: tuple[float, ...], size: int) -> list[Combined]:
-    """Do `combine` for several estimations, with the same bits as one by one.
-
-    Args:
-        batches: [estimations, batches, 3, moments].
-        powers: as in `combine`.
-        size: as in `combine`.
-    """
     used = [i for i, power in enumerate(powers) if power]
-    power = np.array([powers[i] for i in used])[:, None, None]
-    count, total = batches.shape[1], batches.shape[1] * size
-    # [3, moments, estimations, batches]: sums run along the memory
-    columns = np.ascontiguousarray(batches[..., used].transpose(2, 3, 0, 1))
-    sums = [[[_sum(x) for x in each] for each in part] for part in columns[:2].tolist()]
-    means, squares = np.array(sums) / count  # [moments, estimations] each
-    with np.errstate(all="ignore"):  # of a moment without a finite mean nothing is kept
-        off = (power * (columns[0] / means[..., None] - 1)).sum(axis=0)
-        shares = ((columns[2].max(axis=2) / means).max(axis=0) / total).tolist()
-        tails = _tail_indices(columns[2])
-    errors = [math.sqrt(_sum(x) / (count - 1) / count) for x in (off * off).tolist()]
-    found, exponents = [], power.ravel().tolist()
-    for i, mean in enumerate(means.T.tolist()):
-        if not all(0 < m < math.inf for m in mean):
-            found.append(Combined(math.nan, math.inf, count - 1, 0.0, 1.0, math.inf))
-            continue
-        log_value = math.fsum(p * math.log(m) for p, m in zip(exponents, mean, strict=True))
-        ess = total * min(map(_evenness, mean, squares[:, i].tolist()))
-        found.append(Combined(log_value, errors[i], count - 1, ess, shares[i], tails[i]))
-    return found
+    power = np.array([powers[i] for i in used])
+    count, total = len(batches), len(batches) * size
+    # [3, moments, batches]: sums run along the memory
+    columns = np.ascontiguousarray(batches[..., used].transpose(1, 2, 0))
+    mean, square = ([_sum(x) / count for x in part] for part in columns[:2].tolist())
+    if not all(0 < m < math.inf for m in mean):
+        return Combined(math.nan, math.inf, count - 1, 0.0, 1.0, math.inf)
+    with np.errstate(all="ignore"):
+        ratios = columns / np.array(mean)[:, None]
+        off = power @ (ratios[0] - 1)
+        scatter = _sum((off * off).tolist())
+        return Combined(
+            math.fsum(p * math.log(m) for p, m in zip(power.tolist(), mean, strict=True)),
+            math.sqrt(scatter / (count - 1) / count),
+            count - 1,
+            total * min(map(_evenness, mean, square)),
+            float(ratios[2].max()) / total,
+            _tail_index(columns[2]),
+        )
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,8 +1,4 @@
-"""The devices that samplers run on: how batches are spread over them, and how they are compiled.
-
-Several processes (`jax.distributed`) make the same calls; each hands in the same host arrays and
-gets the whole result back.
-"""
+"""The devices that samplers run on: how batches are spread over them, and how they are compiled."""
 
 from __future__ import annotations
 
@@ -44,18 +40,11 @@ def resolve_dtype(dtype: Any) -> np.dtype:
 
 @functools.cache
 def mesh() -> jax.sharding.Mesh:
-    """Return the mesh of as many devices as share a chunk evenly.
-
-    Raises:
-        InputError: some of several processes would be left without a device.
-    """
+    """Return the mesh of as many devices of this host as share a chunk evenly."""
     # Of six devices two share 32 batches evenly; the others would wait for them. `shard_map`
     # knows no uneven shares.
-    devices = jax.devices()
+    devices = jax.local_devices()
     count = math.gcd(len(devices), CHUNK)
-    if jax.process_count() > 1 and count < len(devices):
-        fix = f"the devices of all processes together must divide {CHUNK}"
-        raise InputError("devices", len(devices), fix)
     return jax.sharding.Mesh(np.array(devices[:count]), ("batch",))
 
 
@@ -64,33 +53,10 @@ def runs_on_cpu() -> bool:
     return mesh().devices.flat[0].platform == "cpu"
 
 
-def to_host(arguments: Any) -> Any:
-    """Return what a call takes: plain host arrays where several processes must pass the same."""
-    return arguments if jax.process_count() == 1 else jax.tree.map(np.asarray, arguments)
-
-
-def replicated(found: Any) -> Any:
-    """Return a call's result so that every process holds all of it."""
-    if jax.process_count() == 1:
-        return found
-    whole = jax.sharding.NamedSharding(mesh(), PartitionSpec())
-    return jax.lax.with_sharding_constraint(found, whole)
-
-
-def from_first_process(*numbers: float) -> list[float]:
-    """Return the first process's numbers, where several processes must decide alike."""
-    if jax.process_count() == 1:
-        return list(numbers)
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers))).tolist()
-
-
 def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
     """Return a function whose first argument and result are split by batch over all devices.
 
-    Batches need nothing of each other, so that no device talks to another inside a call, and what
-    one computes for a batch does not depend on how many devices there are.
+    Batches need nothing of each other, so that no device talks to another inside a call.
 
     Args:
         share: the function of one device's batches and `others` further arguments.

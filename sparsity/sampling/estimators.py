@@ -1,17 +1,14 @@
 """Estimators of S for long rows: scalar scores, whole keys, real features; each says its name.
 
-    kernel, parameters ─> proposals.build ─> Table ─┐
-                          Sampling ─────────────────┴> _Prepared ─> run ─> conclude ─> Estimate
-
-Several points of a curve are prepared on the host while the device begins with earlier ones.
+kernel, parameters ─> proposals.build ─> Table ─┐
+                      Sampling ─────────────────┴> run ─> conclude ─> Estimate
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +18,8 @@ from sparsity.results import Estimate
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import (
     CHUNK,
-    ESTIMATIONS_PER_CALL,
-    Prefetched,
     batch_size,
-    dispatch_each,
-    is_small,
 )
-from sparsity.sampling.combining import combine_each
 from sparsity.sampling.proposals import Table
 from sparsity.sampling.running import Sampling, conclude, run
 from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified
@@ -62,69 +54,34 @@ def parameter_values(
     return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
-class _Prepared(NamedTuple):
-    """A stratified estimation of S^power that has not been drawn.
-
-    Args:
-        sampler: the sampler.
-        arguments: its arguments, traced.
-        powers: exponent per moment.
-        log_shift: undoes the scales that kept the moments near one.
-        resolution: relative rounding error of the draws' arithmetic.
-        resolved: whether nothing can hide from the draws.
-        sampling: the settings.
-    """
-
-    sampler: Stratified
-    arguments: Any
-    powers: tuple[float, ...]
-    log_shift: float
-    resolution: float
-    resolved: bool
-    sampling: Sampling
-
-    @classmethod
-    def of(
-        cls,
-        kernel: Kernel,
-        parameters: dict[str, float],
-        table: Table,
-        sampling: Sampling,
-        power: float = 1.0,
-    ) -> _Prepared:
-        """Make ready to estimate S^power; the other arguments as in `stratified`."""
-        real, resolved = sampling.real, proposals.is_resolved(kernel, parameters)
-        powers = (power * _RATIO[0], power * _RATIO[1])
-        rounding = proposals.rounding(kernel, parameters, table, real)
-        size = stratified_size(sampling.rel_error, resolved)
-        return cls(
-            Stratified(kernel, size, real.type.__name__),
-            (parameter_values(kernel, parameters, real), table.astype(real)),
-            powers,
-            float(table.log_mass @ powers),
-            abs(power) * rounding,
-            resolved,
-            sampling,
-        )
-
-    def finish(self, log_factor: float = 0.0, begun: Prefetched | None = None) -> Estimate:
-        """Draw what is left to draw, and conclude e^log_factor · S^power."""
-        done = run(
-            self.sampler,
-            self.arguments,
-            (self.powers,),
-            self.sampling,
-            resolution=self.resolution,
-            resolved=self.resolved,
-            begun=begun,
-        )
-        return conclude(
-            done,
-            self.powers,
-            method=f"{_COORDINATE[self.sampler.kernel.law]}-stratified",
-            sampling=self.sampling,
-            log_shift=self.log_shift + log_factor,
-        )
+def _draw_stratified(
+    kernel: Kernel,
+    parameters: dict[str, float],
+    table: Table,
+    sampling: Sampling,
+    power: float = 1.0,
+    log_factor: float = 0.0,
+) -> Estimate:
+    """Do `stratified` with the table of the parameters."""
+    real, resolved = sampling.real, proposals.is_resolved(kernel, parameters)
+    size = stratified_size(sampling.rel_error, resolved)
+    powers = (power * _RATIO[0], power * _RATIO[1])
+    done = run(
+        Stratified(kernel, size, real.type.__name__),
+        (parameter_values(kernel, parameters, real), table.astype(real)),
+        (powers,),
+        sampling,
+        resolution=abs(power) * proposals.rounding(kernel, parameters, table, real),
+        resolved=resolved,
+    )
+    return conclude(
+        done,
+        powers,
+        method=f"{_COORDINATE[kernel.law]}-stratified",
+        sampling=sampling,
+        # Undoes the scales that kept the moments near one.
+        log_shift=float(table.log_mass @ powers) + log_factor,
+    )
 
 
 def stratified(
@@ -150,86 +107,22 @@ def stratified(
         log_factor: its logarithm.
     """
     table = proposals.build(kernel, parameters)
-    return _Prepared.of(kernel, parameters, table, sampling, power).finish(log_factor)
+    return _draw_stratified(kernel, parameters, table, sampling, power, log_factor)
 
 
 def stratified_each(
     kernel: Kernel, parameters: Sequence[dict[str, float]], samplings: Sequence[Sampling]
 ) -> Iterator[Estimate]:
-    """Do `stratified` for several parameters: they compile once and begin in a few calls.
-
-    The device draws some of them while the host prepares the next ones. They share no draws.
+    """Do `stratified` for several parameters, whose tables are built at once; same bits.
 
     Args:
         kernel: as in `stratified`.
         parameters: of each estimate.
         samplings: of each estimate.
-
-    Returns:
-        The estimates in order, the same bits as one by one.
     """
-    # One call ahead: while the device draws the next points, the host concludes these.
-    begun: list[Callable[[], Iterator[Estimate]]] = []
-    for start in range(0, len(parameters), ESTIMATIONS_PER_CALL):
-        some = slice(start, start + ESTIMATIONS_PER_CALL)
-        begun.append(_begin_some(kernel, parameters[some], samplings[some]))
-        if len(begun) > 1:
-            yield from begun.pop(0)()
-    for last in begun:
-        yield from last()
-
-
-def _begin_some(
-    kernel: Kernel, parameters: Sequence[dict[str, float]], samplings: Sequence[Sampling]
-) -> Callable[[], Iterator[Estimate]]:
-    """Begin to draw some estimations of `stratified_each`; return what concludes them."""
     tables = proposals.build_each(kernel, parameters)
-    laws = zip(parameters, tables, samplings, strict=True)
-    every = [_Prepared.of(kernel, *law) for law in laws]
-    # Those of one program and one pilot begin together; of a large batch nothing is gained by that.
-    alike: dict[Any, list[int]] = {}
-    for i, ready in enumerate(every):
-        alike.setdefault((ready.sampler, ready.sampling.pilot), []).append(i)
-    waiting = [
-        (who, _begin_pilots([every[i] for i in who]))
-        for (sampler, _), who in alike.items()
-        if len(who) > 1 and is_small(sampler)
-    ]
-
-    def concluded() -> Iterator[Estimate]:
-        begun: dict[int, Prefetched] = {}
-        for who, wait in waiting:
-            begun |= dict(zip(who, wait(), strict=True))
-        for i, ready in enumerate(every):
-            yield ready.finish(begun=begun.get(i))
-
-    return concluded
-
-
-def _begin_pilots(every: Sequence[_Prepared]) -> Callable[[], list[Prefetched]]:
-    """Begin to draw the pilots of estimations that are alike; return what waits for them."""
-    started, sampler, chunks = time.perf_counter(), every[0].sampler, every[0].sampling.pilot
-    firsts = [k * CHUNK for k in range(chunks)]
-    wait = dispatch_each(
-        sampler,
-        [ready.arguments for ready in every for _ in firsts],
-        [int(ready.sampling.seed) for ready in every for _ in firsts],
-        [first for _ in every for first in firsts],
-    )
-    called = time.perf_counter() - started
-
-    def begun() -> list[Prefetched]:
-        started = time.perf_counter()
-        drawn = np.stack(wait())
-        share = (called + time.perf_counter() - started) / len(every)
-        batches = drawn.reshape(len(every), chunks * CHUNK, *drawn.shape[2:])
-        powers = every[0].powers
-        known = combine_each(batches, powers, sampler.size)
-        return [
-            Prefetched(own, (powers, one), share) for own, one in zip(batches, known, strict=True)
-        ]
-
-    return begun
+    for values, table, sampling in zip(parameters, tables, samplings, strict=True):
+        yield _draw_stratified(kernel, values, table, sampling)
 
 
 def plain(

@@ -9,9 +9,8 @@ and again, until one slot a row is left, with the sums of that row:
 
     tokens 0 1 2 3 4  ─>  0+3, 1+4, 2  ─>  0+3+2, 1+4  ─>  all five
 
-The numbers are those that `RowSampler` draws for such rows, with JAX's default settings, and the
-results differ in rounding alone. An accelerator has a program for each length, as it would launch
-every pass by itself. So has a quantity of a user's own, which may want the length as a number.
+An accelerator has a program for each length, as it would launch every pass by itself. So has a
+quantity of a user's own, which may want the length as a number.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import jax_log_abs
 from sparsity.quantities import Quantity, RowSums
 from sparsity.sampling.batches import NORMALS_PER_BATCH, batch_size
-from sparsity.sampling.random_numbers import fold_in, normal_of, words_of_each
+from sparsity.sampling.random_numbers import normal
 
 MOST_TOKENS = NORMALS_PER_BATCH // batch_size(NORMALS_PER_BATCH)  # longer rows have larger batches
 _SLOTS = 2**11  # worked on at once: twice as many are as fast, four times as many a tenth slower
@@ -86,7 +85,7 @@ class IidRowSampler:
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = ((β, γ, −log λ), log scale, n and R as words)."""
         law, log_scale, n, rows = arguments
-        sums = self._draw_pairs(fold_in(key, 0), law, n, rows)
+        sums = self._draw_pairs(key, law, n, rows)
         return self._moments(_add_up(sums, (n + 1) // 2, rows), log_scale, n, rows)
 
     def _draw_pairs(self, key: jax.Array, law: Any, n: jax.Array, rows: jax.Array) -> _Sums:
@@ -99,21 +98,15 @@ class IidRowSampler:
         def draw(block: Any, into: _Sums) -> _Sums:
             slot = block * _SLOTS + jax.lax.iota("uint32", _SLOTS)
             first = ((slot.astype("float32") + 0.5) * per_row).astype("uint32")
-            row = slot - first * rows
-
-            def words(j: jax.Array) -> jax.Array:
-                return words_of_each(key, row * n + j, self.dtype)
+            z = normal(jax.random.fold_in(key, block), (2, _SLOTS), self.dtype)
 
             def log_weight(token: tuple[jax.Array, jax.Array]) -> jax.Array:
-                j, drawn = token
-                log_f = jax_log_abs(self.kernel)(beta + gamma * normal_of(drawn))
+                j, x = token
+                log_f = jax_log_abs(self.kernel)(beta + gamma * x)
                 return jnp.where(j < n, log_f - (n - 1 - j).astype(self.dtype) * rate, -jnp.inf)
 
-            # One half after the other: of both at once XLA would draw anew for each sum. Words
-            # before weights: in one loop a core has too few registers for both, and takes 1.2 times
-            # as long.
-            both = jnp.stack([first, first + kept])
-            pair = jax.lax.map(log_weight, (both, jax.lax.map(words, both)))
+            # One half after the other: of both at once XLA would compute anew for each sum.
+            pair = jax.lax.map(log_weight, (jnp.stack([first, first + kept]), z))
             one = jnp.ones_like(pair[0])
             return _write(into, _sum((pair[0], one, one), (pair[1], one, one)), block * _SLOTS)
 

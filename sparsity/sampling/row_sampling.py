@@ -33,7 +33,7 @@ from sparsity.sampling.batches import Sampler, batch_size, summary
 from sparsity.sampling.devices import runs_on_cpu, token_sums
 from sparsity.sampling.iid_rows import MOST_TOKENS, IidRowSampler
 from sparsity.sampling.row_plans import RowPlan, plan_rows
-from sparsity.sampling.row_sources import DistinctTokens, IidTokens, Source
+from sparsity.sampling.row_sources import TOKENS_IN_CACHE, DistinctTokens, IidTokens, Source
 from sparsity.sampling.running import Run, Sampling, conclude, run
 
 # Rows of so many tokens are drawn in float32 where the error asked for is this or more and no
@@ -317,6 +317,8 @@ def _sampler_of(
         any_length = IidRowSampler(kernel, known, real.name, n)
         return any_length, (law, log_scale, np.uint32(n), np.uint32(any_length.size))
     size = batch_size(source.length * source.width)
+    if scalar_normal and sums_alone and isinstance(kernel, Kernel) and runs_on_cpu():
+        source = IidTokens(n, most=TOKENS_IN_CACHE)
     this_length = RowSampler(kernel, source, known, sinks, size, real.name, plan.gate, plan.needle)
     return this_length, (law, log_unit, log_scale)
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from sparsity.arguments import bound, check_budget, check_seed, progress
 from sparsity.results import ESTIMATED, STANDARD_ERROR, Estimate
-from sparsity.sampling.batches import BatchLog, Prefetched, Sampler, full_calls
+from sparsity.sampling.batches import BatchLog, Sampler, full_calls
 from sparsity.sampling.combining import LEAST_ESS, Combined, anytime_factor, combine, student
-from sparsity.sampling.devices import CHUNK, from_first_process, resolve_dtype
+from sparsity.sampling.devices import CHUNK, resolve_dtype
 
 # Targets below it begin with 63 degrees of freedom rather than 31: the draws planned from the pilot
 # go as the square of its error bar, which is then known to 9 % rather than 13 %. The second chunk
@@ -54,7 +54,7 @@ class Sampling:
     Args:
         rel_error: the relative standard error to reach, in (0, 1).
         max_samples: the most draws (keys, or rows) to spend; the pilot is always run.
-        seed: 0 … 2³²−1; the same seed gives the same bits.
+        seed: 0 … 2³²−1; with it a machine and its devices draw the same bits again.
         dtype: float32 or float64; None takes float64 where JAX has it enabled.
         progress: called with (chunks done, chunks in all).
         max_seconds: the most wall time to spend, about; the pilot is always run.
@@ -110,7 +110,7 @@ class Run(NamedTuple):
         draws: draws of a batch.
         planned: batches that the anytime interval is tightest at.
         stopped: why it stopped.
-        seconds: wall time; of draws made with those of others, its share.
+        seconds: wall time.
         floor: relative error that the scatter between batches cannot show.
         powers: exponent per moment of the goal that is known least well.
         combined: the product of these powers.
@@ -227,7 +227,6 @@ def run(
     *,
     resolution: float = 0.0,
     resolved: bool = True,
-    begun: Prefetched | None = None,
 ) -> Run:
     """Run a pilot, then as many batches as the target on every Π mean_i^power_i needs.
 
@@ -240,10 +239,9 @@ def run(
         sampling: the settings.
         resolution: relative rounding error of the draws' arithmetic; no number of draws helps.
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
-        begun: the first chunks, where they have been drawn.
     """
-    started = time.perf_counter() - (begun.seconds if begun else 0.0)
-    drawn = BatchLog(sampler, arguments, sampling.seed, begun)
+    started = time.perf_counter()
+    drawn = BatchLog(sampler, arguments, sampling.seed)
     missed = 0.0 if resolved else _MISSED_WEIGHT / (CHUNK * sampler.size)
     rule = _StoppingRule(sampling, sampler.size, resolution, missed)
     # Chunks are drawn in steps, between which the clock and Ctrl-C are looked at; the error bar is
@@ -266,9 +264,7 @@ def run(
                     min(pace * min(_SECONDS_BETWEEN_LOOKS, left), _LARGEST_GROWTH * chunks)
                 )
                 step = max(1, fitting)
-            # Several processes must stop together, so the first one's clock decides for all.
-            step, left, ended = from_first_process(step, left, bool(interrupted()))
-            step = int(step)
+            ended = interrupted()
             if sampling.progress is not None:
                 sampling.progress(have, max(rule.goal, have))
             enough = least_known = None

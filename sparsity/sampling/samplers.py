@@ -20,7 +20,7 @@ from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight
 from sparsity.sampling.batches import summary, summary_of_products
 from sparsity.sampling.proposals import Table
-from sparsity.sampling.random_numbers import normal, uniform
+from sparsity.sampling.random_numbers import normal
 
 LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
 _WIDEST = 1e100  # a score whose square float64 holds
@@ -110,9 +110,8 @@ class Plain(_ScalarSampler):
             beta, gamma = parameters
             weight = jax_weight(self.kernel)(beta + gamma * normal(key, (self.size,), self.dtype))
         else:
-            distance = _base_quantile(
-                self.kernel, uniform(key, (self.size,), self.dtype), parameters
-            )
+            u = jax.random.uniform(key, (self.size,), self.dtype)
+            distance = _base_quantile(self.kernel, u, parameters)
             weight = jax_weight(self.kernel)(distance, *parameters)
         a = jnp.abs(weight) * jnp.exp(-log_scale)  # near one, so that squares do not overflow
         return summary(a, a * a)
@@ -141,7 +140,7 @@ class Stratified(_ScalarSampler):
         table: Table
         parameters, table = arguments
         # Strata: `near` of the table's law, and after them `defensive` of the base law.
-        v = uniform(key, (self.size,), self.dtype)
+        v = jax.random.uniform(key, (self.size,), self.dtype)
         defensive = self.size // _DEFENSIVE
         near = self.size - defensive
         u = (jnp.arange(near) + v[:near]) / near
