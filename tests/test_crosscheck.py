@@ -118,7 +118,7 @@ def holds(run: crosscheck.CrossCheck) -> None:
         "rows-law", "rows-sphere", "rows-rope", "rows-coca", "rows-slack",
     }  # fmt: skip
     assert {cell.kernel for cell in run.cells} == {
-        "exp", "relu2", "identity", "nonnegative", "decayed", "entmax:1.25", "exp capped at 1",
+        "exp", "relu2", "identity", "nonnegative", "decayed", "entmax1.5", "exp capped at 1",
     }  # fmt: skip
 
 

@@ -35,6 +35,11 @@ def test_entmax_by_bisection():
     assert sizes == [2, 4]
 
 
+def test_other_orders_have_no_law():
+    with pytest.raises(InputError, match=r"entmax:1\.25 has no exact law; estimate samples it"):
+        law("entmax:1.25", gamma=1.0, length=8)
+
+
 @pytest.mark.parametrize("alpha", [1.01, 1.1, 1.25, 1.75, 1.9])
 def test_entmax_of_any_order_by_bisection(alpha):
     kernel, power, ran = kernels.named(f"entmax:{alpha}"), 1 / (alpha - 1), 0
@@ -91,9 +96,9 @@ ENTMAX = ((0.3, 16), (2.0, 4096))
 
 @pytest.mark.parametrize(("gamma", "length"), ENTMAX)
 def test_a_finer_rule_of_entmax_agrees(gamma, length, monkeypatch):
-    found = entmax.law(1.5, gamma, np.array([length]))
+    found = entmax.support_and_participation(gamma, np.array([length]))
     monkeypatch.setattr(entmax.EntmaxThreeHalves, "points", 401)
-    fine = entmax.law(1.5, gamma, np.array([length]))
+    fine = entmax.support_and_participation(gamma, np.array([length]))
     assert (np.abs(fine.value / found.value - 1) <= found.error).all()
     assert (found.error <= 1e-6).all()
     assert_allclose(found.total, 1, atol=1e-11)
@@ -102,11 +107,11 @@ def test_a_finer_rule_of_entmax_agrees(gamma, length, monkeypatch):
 def test_entmax_where_every_key_has_a_weight(monkeypatch):
     """The closed form of small spreads against the double integral, which it replaces there."""
     for gamma, n in ((0.09, np.array([2])), (0.05, np.array([5])), (0.025, np.array([30]))):
-        closed = entmax.law(1.5, gamma, n)
+        closed = entmax.support_and_participation(gamma, n)
         assert (closed.error == 1e-15).all()
         with monkeypatch.context() as patch:
             patch.setattr(entmax, "_ALL_IN", np.inf)
-            ruled = entmax.law(1.5, gamma, n)
+            ruled = entmax.support_and_participation(gamma, n)
         assert (np.abs(ruled.value / closed.value - 1) <= ruled.error).all()
         assert (ruled.error < 1e-9).all()
 
@@ -153,12 +158,12 @@ def test_planted_wrong_laws_of_entmax_are_rejected(planted):
 def test_entmax_in_known_places():
     lengths = np.array([1, 2, 8, 1000, 65536])
     for gamma in (1e-3, 0.1, 2.0):
-        size, y2 = entmax.law(1.5, gamma, lengths).value
+        size, y2 = entmax.support_and_participation(gamma, lengths).value
         assert size[0] == y2[0] == 1
         assert (np.diff(size) > -1e-9).all()
         assert (np.diff(y2) < 0).all()
         assert (y2 * size >= 1 - 1e-9).all()
-        sparse = sparsemax.law(gamma, lengths).value
+        sparse = sparsemax.support_and_participation(gamma, lengths).value
         assert (sparse[0] <= size * (1 + 1e-9)).all()  # between softmax and sparsemax
         soft = law("exp", gamma=gamma, length=lengths).value
         assert (soft <= y2 * (1 + 1e-9)).all()

@@ -110,11 +110,11 @@ def test_sparsemax_of_sampled_rows(gamma, length):
 
 @pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX, (0.02, 64), (5.0, 65536), (0.1, 10**9)])
 def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
-    found = sparsemax.law(gamma, np.array([length]))
+    found = sparsemax.support_and_participation(gamma, np.array([length]))
     monkeypatch.setattr(threshold_maps, "CONTOUR_STEP", 0.037)
     monkeypatch.setattr(sparsemax.Sparsemax, "points", 301)
     monkeypatch.setattr(sparsemax.Sparsemax, "bend", 0.3)  # another contour, the same integral
-    fine = sparsemax.law(gamma, np.array([length]))
+    fine = sparsemax.support_and_participation(gamma, np.array([length]))
     off = np.abs(fine.value / found.value - 1)
     assert (off <= found.error).all()
     assert (found.error <= 1e-8).all()
@@ -124,7 +124,7 @@ def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
 def test_sparsemax_in_known_places():
     lengths = np.unique(np.geomspace(1, 65536, 12).astype(int))
     for gamma in (1e-3, 0.1, 2.0, 30.0):
-        found = sparsemax.law(gamma, lengths)
+        found = sparsemax.support_and_participation(gamma, lengths)
         size, y2 = found.value
         assert (found.error < 2e-9).all()
         assert size[0] == y2[0] == 1

@@ -33,7 +33,7 @@ AT_FIRST = 2
 # A question takes a second or more: what they are off by is tested with `pytest -m slow`.
 SLOW = (
     *(f"exact law: {of} of {kernel}" for of in ("S", "n_eff", "max_weight") for kernel in
-      ("entmax1.5", "entmax:1.25")),
+      ("entmax1.5",)),
     "exact law: abs_sum of router:1",
     *(f"exact law: {of} of router:2" for of in ("S", "n_eff", "participation")),
 )  # fmt: skip

@@ -324,7 +324,7 @@ def test_theory_agrees_with_scalar_draws_and_a_wrong_one_does_not(some):
 
 def test_a_kernel_has_cells_when_it_is_named(command):
     plain = {getattr(cell.kernel, "uncapped", cell.kernel) for cell in reference_grid()}
-    assert plain == {*ALL, kernels.entmax(1.25)}
+    assert plain == {*ALL, kernels.entmax15}
     cells = reference_grid(("softpick",))
     assert len(cells) == 3
     assert {cell.kernel for cell in cells} == {zoo.softpick}

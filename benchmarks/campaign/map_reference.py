@@ -43,7 +43,7 @@ def _weights(name: str, gamma: float, z: np.ndarray) -> np.ndarray:
         k = min(int(number), s.shape[-1])
         least = np.partition(s, -k, axis=-1)[..., -k, None]
         return _softmax(np.where(s >= least, s, -np.inf))
-    return _entmax(s, {"sparsemax": 2.0, "entmax1.5": 1.5}.get(family) or float(number))
+    return _entmax(s, {"sparsemax": 2.0, "entmax1.5": 1.5}[family])
 
 
 def _value(of: str, a: np.ndarray) -> np.ndarray:
@@ -57,8 +57,8 @@ def _value(of: str, a: np.ndarray) -> np.ndarray:
 
 def _two(name: str, gamma: float, of: str, points: int) -> float:
     """Rows of two: by the difference of their scores."""
-    family, _, number = name.partition(":")
-    order = {"sparsemax": 2.0, "entmax1.5": 1.5}.get(family) or float(number or 0)
+    family = name.partition(":")[0]
+    order = {"sparsemax": 2.0, "entmax1.5": 1.5}.get(family, 0.0)
     breaks = [0.0]
     if order > 1 and family != "topk":  # from there on one token takes all
         breaks += [side / ((order - 1) * gamma * math.sqrt(2)) for side in (-1, 1)]

@@ -22,7 +22,6 @@ SAMPLE = (-1.5, -1.5, -0.5, -0.25, 0.0, 0.75, 0.8, 1.5, 2.5)
 OF_MAPS = {
     "sparsemax": ("S", "n_eff", "participation", "max_weight", "support", "hoyer"),
     "entmax1.5": ("S", "n_eff", "participation", "max_weight", "support"),
-    "entmax": ("n_eff", "participation", "max_weight", "support"),
     "topk": ("S", "n_eff", "participation", "entropy", "power_sum", "hoyer"),
 }
 
@@ -148,8 +147,6 @@ def _mapped(rng: np.random.Generator, n: int, seed: int) -> Cell:
     own, number = {"gamma": _gamma(rng)}, ""
     if family == "topk":
         number = f":{int(rng.choice([1, 2, 3, 8, 40]))}"
-    elif family == "entmax":
-        number = f":{_digits(rng.uniform(1.1, 1.9))}"
     of = _number(str(rng.choice(OF_MAPS[family])), rng)
     return Cell(family + number, own, (), None, min(n, 1000), of, seed)
 

@@ -27,7 +27,7 @@ OTHERS = (
     *("elu", "gelu", "silu"),
 )
 RANKS = ("max_weight", "gini", "top_k_mass:2")
-THRESHOLD_MAPS = ("sparsemax", "entmax1.5", "entmax:1.25")
+THRESHOLD_MAPS = ("sparsemax", "entmax1.5")
 OF_THRESHOLD_MAPS = ("S", "n_eff", "participation", "max_weight", "support")
 OF_SOFTMAX = (*("n_eff", "participation", "entropy", "hoyer", "power_sum:3"),)
 OF_TOP_K = ("S", "n_eff", "participation", "entropy", "power_sum:3")

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.crosscheck.cells import Question, feature_ratio
-from sparsity.kernels import Kernel, decayed, entmax, exp, identity, nonnegative, relu2
+from sparsity.kernels import Kernel, decayed, entmax15, exp, identity, nonnegative, relu2
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import Empirical, Mixture, StudentT, Uniform
 from sparsity.rows.steps import (
@@ -217,8 +217,8 @@ ROTARY_CELLS: tuple[Question, ...] = (
 
 # Of maps of whole rows, where few rows are enough.
 MAP_CELLS: tuple[Question, ...] = (
-    of_rows(Row(entmax(1.25), gamma=0.3), 4, "participation"),
-    of_rows(Row(entmax(1.25), gamma=1.0), 4, "support"),
+    of_rows(Row(entmax15, gamma=0.3), 4, "participation"),
+    of_rows(Row(entmax15, gamma=1.0), 4, "support"),
 )
 
 

@@ -19,7 +19,7 @@ from sparsity.exact_law.maps import (
     sparsemax_n_eff,
     top_k,
 )
-from sparsity.exact_law.maps.threshold_maps import Law
+from sparsity.exact_law.maps.threshold_maps import SupportAndParticipation
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -43,37 +43,38 @@ class MapLaw(NamedTuple):
         has: whether it has a quantity.
         columns: (row, quantity, lengths [n]) -> the mean over rows, and its error bound.
         slow: whether the law of a quantity takes seconds a length; None where none does.
-        order: of a map with a threshold, the map -> its order α: where (α − 1)γ leaves float64 its
+        order: of a map with a threshold, its order α: where (α − 1)γ leaves float64 its
             rows are their largest key, and `columns` is not asked.
     """
 
     has: Callable[[Quantity], bool]
     columns: Callable[[Row, Quantity, np.ndarray], Pair]
     slow: Callable[[Quantity], bool] | None = None
-    order: Callable[[Any], float] | None = None
+    order: float | None = None
 
 
 @functools.lru_cache(maxsize=16)
-def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, ...]) -> Law:
+def _support_and_participation(
+    alpha: float, gamma: float, lengths: tuple[int, ...]
+) -> SupportAndParticipation:
     """Return the law of both, cached: they come from one integral and are asked for one by one."""
     n = np.array(lengths)
-    return sparsemax.law(gamma, n) if alpha == 2 else entmax.law(alpha, gamma, n)
+    of_map = sparsemax if alpha == 2 else entmax
+    return of_map.support_and_participation(gamma, n)
 
 
 def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
-    """Return the law of a map with a threshold: sparsemax, or entmax of an order below 2."""
+    """Return the law of a map with a threshold: sparsemax, of order 2, or entmax-1.5."""
     kernel: Any = row.kernel
-    order = _LAWS[kernel.family].order
-    assert order is not None
-    alpha = order(kernel)
-    assert 1 < alpha <= 2, "the laws of threshold maps are those of orders up to 2"
+    alpha = _LAWS[kernel.family].order
+    assert alpha is not None
     if quantity.name not in _POWERS:
         found = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
         which = ("support", "participation").index(quantity.name)
         return found.value[which].copy(), found.error[which].copy()
     power = _POWERS[quantity.name]
     if alpha < 2:
-        value, error = entmax_n_eff.law(alpha, row.gamma, n, power)
+        value, error = entmax_n_eff.law(row.gamma, n, power)
     elif power is None:
         value, error = sparsemax.max_weight(row.gamma, n)
     else:
@@ -128,11 +129,8 @@ _OF_ROUTED = (
     quantities.recall,
 )
 _LAWS: dict[str, MapLaw] = {
-    "sparsemax": MapLaw(_of_threshold, _threshold, order=lambda kernel: 2.0),
-    "entmax1.5": MapLaw(_of_threshold, _threshold, _by_three_integrals, lambda kernel: 1.5),
-    "entmax": MapLaw(
-        _of_threshold, _threshold, _by_three_integrals, lambda kernel: kernel.weights.alpha
-    ),
+    "sparsemax": MapLaw(_of_threshold, _threshold, order=2.0),
+    "entmax1.5": MapLaw(_of_threshold, _threshold, _by_three_integrals, order=1.5),
     "topk": MapLaw(_of_all_softmax, _top_k),
     "router": MapLaw(_OF_ROUTED.__contains__, _router, _of_abs_sum),
 }
@@ -188,7 +186,7 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     # Beyond that spread the contours leave float64, and a row of a threshold map is its largest
     # key.
     own = _LAWS[kernel.family]
-    if own.order is not None and (own.order(kernel) - 1) * row.gamma > _ONE_HOT:
+    if own.order is not None and (own.order - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
         return value, np.ones(n.shape), np.full(n.shape, 1e-13)
     value, error = own.columns(row, quantity, n.reshape(-1))

@@ -1,4 +1,4 @@
-"""How many keys entmax attends to, and its largest weight: n_eff, E S_n and E max p, exactly.
+"""How many keys entmax-1.5 attends to, and its largest weight: n_eff, E S_n and E max p, exactly.
 
 As `entmax`, with one integral more. The powers of Y₂ are those of `sparsemax_n_eff`,
 
@@ -14,8 +14,8 @@ p′ = (q/c)(X/c)^(q−1) and g_X = E[p′(x) e^(−zp); 0 < x < X]. Cut at a re
 fall to the left of the contour; as nothing in it is singular, X runs along the ray of x, and they
 do.
 
-In `entmax` the contour follows the threshold t and the ray follows the argument z. Here all t share
-a contour, through where the density of t is largest, and all z share a ray x = re^(−iθ). Then
+In `entmax` the contour follows the threshold t. Here all t share a contour, through where the
+density of t is largest, and all z share a ray x = re^(−iθ). Then
 φ(t + x) and e^(−zp(x)) are two tables, and transforms are products of matrices. The contour is bent
 by ψ and the ray is turned by θ, ψ < qθ: so e^(−zp) falls everywhere on it. They are straight where
 the bulk of the scores is above the threshold, whose density would cancel.
@@ -42,12 +42,11 @@ from sparsity.special import ndtr
 
 _MOST_TURNED = 0.6  # θ at most, below π/4, where the density no longer falls along the ray
 _LEAST_CROSSING = 1.0  # of the real axis by the contour
-EVEN = 34.0  # q/ρ, ρ = n^(α−1)γ, beyond which a look does not resolve: weights are about 1/n
+EVEN = 34.0  # q/ρ, ρ = √n γ, beyond which a look does not resolve: weights are about 1/n
 _LOOK = 33  # thresholds of a look at where the contour is placed
 _NEAR = 9.5  # standard deviations of a score that count
 _WIDEST = 1.0  # panel of r, in standard deviations
-_SMALLEST = -18.0  # log of |zp| up to which powers of r are next to nothing,
-_SMALLEST_WHOLE = -1.0  # or of which whole powers, which are polynomials, need no panels
+_SMALLEST = -1.0  # log of |zp| up to which squares of r, which are polynomials, need no panels
 _FAINT = 1e-20  # of the probability of all rows: points of (t, z) that are left out
 _HELD = 2**19  # numbers of an array at once
 _GOOD = 1e-10  # an error of powers of γ that is good enough
@@ -98,7 +97,7 @@ class Grid:
         nodes: of a panel.
     """
 
-    def __init__(self, row: entmax.Entmax, n: float, fine: Fineness) -> None:
+    def __init__(self, row: entmax.EntmaxThreeHalves, n: float, fine: Fineness) -> None:
         q, c = row.q, row.c
         self.n, self.nodes = n, fine.nodes
         # Angles first: of the ray θ, as far as the density of the crowd above the threshold allows,
@@ -137,22 +136,21 @@ class Grid:
         (low,), (high,) = row.window(n)
         look = row.look(np.linspace(low, high, _LOOK)[None], n)
         peak = int(look.log_size.argmax())
-        crossing = max(float(look.saddle[0, peak]), _LEAST_CROSSING)
-        return low, high, float(look.t[0, peak]), crossing, float(look.width[0, peak])
+        # Its arguments belong to x²; those of p = x²/c² are c² times as large.
+        saddle, width = (row.total * float(x[0, peak]) for x in (look.saddle, look.width))
+        return low, high, float(look.t[0, peak]), max(saddle, _LEAST_CROSSING), width
 
     def _edges(
         self, q: float, c: float, low: float, high: float, angle: float, fine: Fineness
     ) -> np.ndarray:
         """Return the ends of panels of r: geometric from the smallest on, and none too wide."""
         # e^(−zp) of p = (r/c)^q varies with ln r, so panels grow geometrically; the density varies
-        # with r, so none is wider than a standard deviation. Where r^q is fractional the panels
-        # have to begin at r next to 0, where the polynomials cannot follow it.
+        # with r, so none is wider than a standard deviation.
         start = max(-high - _NEAR, 0.0)
         end = (_NEAR - low) / math.cos(2 * angle) ** 0.5
         edges = [start, end]
         if start == 0:
-            few = _SMALLEST_WHOLE if q == round(q) else _SMALLEST
-            smallest = c * math.exp(few / q) * float(np.abs(self.z).max()) ** (-1 / q)
+            smallest = c * math.exp(_SMALLEST / q) * float(np.abs(self.z).max()) ** (-1 / q)
             rise = np.arange(math.log(min(smallest, end / 2)), math.log(end), fine.growth / q)
             edges = [0.0, *np.exp(rise).tolist(), end]
         found = [edges[0]]
@@ -219,7 +217,9 @@ class Grid:
         return float(found[0]), float(found[1])
 
 
-def by_grids(row: entmax.Entmax, n: float, power: float | None, most: float) -> tuple[float, float]:
+def by_grids(
+    row: entmax.EntmaxThreeHalves, n: float, power: float | None, most: float
+) -> tuple[float, float]:
     """Return E Y₂^(−power), or E max p if that is None, and a bound on its relative error.
 
     Args:
@@ -244,27 +244,24 @@ def by_grids(row: entmax.Entmax, n: float, power: float | None, most: float) -> 
     return value, float(integration.relative_gap(value, *others, other[0])) + abs(every - 1)
 
 
-def even_rows(alpha: float, gamma: float, n: float, power: float | None) -> tuple[float, float]:
-    """Return the same where all weights are near 1/n, by powers of ρ = n^(α−1)γ up to the second.
+def even_rows(gamma: float, n: float, power: float | None) -> tuple[float, float]:
+    """Return the same where all weights are near 1/n, by powers of ρ = √n γ up to the second.
 
     As in `entmax`; the largest score less the mean score is independent of the mean. The bounds
     are of the next orders.
     """
-    rho, a = gamma * n ** (alpha - 1), alpha - 1
+    rho = gamma * n**0.5
     if power is not None:
         return n**power * (1 - power * rho**2 * (n - 1) / n), 8 * rho**4
     first, second = (expected_maximum(n, k) for k in (1, 2))
-    value = 1 + rho * first + (1 - a) / 2 * rho**2 * (second - 1)
+    value = 1 + rho * first + 0.25 * rho**2 * (second - 1)
     return value / n, 2 * (rho * (1 + first)) ** 3 + 1e-14
 
 
-def law(
-    alpha: float, gamma: float, length: np.ndarray, power: float | None
-) -> tuple[np.ndarray, np.ndarray]:
+def law(gamma: float, length: np.ndarray, power: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of Y₂^(−power) over rows, or of max p, and a bound on its relative error.
 
     Args:
-        alpha: order α of the map, in (1, 2).
         gamma: spread γ > 0 of the scores.
         length: row lengths n ≥ 1, [lengths].
         power: 1 for the effective number of keys, ½ for its root; None for the largest weight.
@@ -272,18 +269,18 @@ def law(
     Raises:
         InputError: a spread at which the law is not resolved.
     """
-    n, row = np.asarray(length, dtype=np.float64), entmax.Entmax(alpha, gamma)
+    n, row = np.asarray(length, dtype=np.float64), entmax.EntmaxThreeHalves(gamma)
     value, error = np.ones(n.shape), np.zeros(n.shape)
-    size = n if power is None else entmax.law_by(row, alpha, gamma, n).value[0]
+    size = n if power is None else entmax.support_and_participation(gamma, n).value[0]
     for i, m in enumerate(n.tolist()):
         if m == 1:
             continue
-        value[i], error[i] = even_rows(alpha, gamma, m, power)
+        value[i], error[i] = even_rows(gamma, m, power)
         if error[i] > _GOOD:
             with np.errstate(all="ignore"):  # far out, where nothing falls
                 most = min(m, 2 * float(size[i]) + MORE_KEYS)
                 found = by_grids(row, m, power, most)
             if not found[1] > error[i]:
                 value[i], error[i] = found[0], found[1] + _ROUNDING
-    integration.refuse_unresolved(error, gamma, f"entmax of order {alpha:g}")
+    integration.refuse_unresolved(error, gamma, "entmax-1.5")
     return value, error

@@ -20,8 +20,8 @@ from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI, of_excess
 from sparsity.exact_law.maps.threshold_maps import (
     DEPTH,
     KeyMeans,
-    Law,
     Place,
+    SupportAndParticipation,
     ThresholdMap,
     integrate,
 )
@@ -68,7 +68,7 @@ class Sparsemax(ThresholdMap):
         return low, high, lambda x: np.sinh(x) - t
 
 
-def law(gamma: float, length: np.ndarray) -> Law:
+def support_and_participation(gamma: float, length: np.ndarray) -> SupportAndParticipation:
     """Return the means over rows of the support size K and of the participation Y₂ = Σp².
 
     Args:
@@ -81,11 +81,11 @@ def law(gamma: float, length: np.ndarray) -> Law:
     n, row = np.asarray(length, dtype=np.float64), Sparsemax(gamma)
     # Where no score is as far as 1/n below the mean, every key has a weight: p = 1/n + s − mean.
     value = np.stack([n, 1 / n + gamma**2 * (n - 1)])
-    found = Law(value, np.full(value.shape, 1e-15), np.ones(n.shape))
+    found = SupportAndParticipation(value, np.full(value.shape, 1e-15), np.ones(n.shape))
     found.error[:, n == 1] = 0.0
     some = (n > 1) & (row.c < ALL_IN * n)
     if some.any():
-        found.replace(some, row.law(n[some]))
+        found.replace(some, row.support_and_participation(n[some]))
         refuse_unresolved(found.error, gamma, "sparsemax")
     return found
 

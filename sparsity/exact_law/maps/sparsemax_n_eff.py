@@ -214,7 +214,7 @@ def law(gamma: float, length: np.ndarray, power: float) -> tuple[np.ndarray, np.
         with np.errstate(all="ignore"):  # far out, where nothing falls
             groups = lengths_by_contour(lengths, c)
             longest = np.array([lengths[group[-1]] for group in groups])
-            sizes = sparsemax.law(gamma, longest).value[0]
+            sizes = sparsemax.support_and_participation(gamma, longest).value[0]
             for group, m, size in zip(groups, longest.tolist(), sizes.tolist(), strict=True):
                 most = min(m, 2 * size + MORE_KEYS)
                 found[:, group] = _by_shared_contour(power, lengths[group], c, most)

@@ -80,7 +80,7 @@ class Place(NamedTuple):
     log_size: np.ndarray
 
 
-class Law(NamedTuple):
+class SupportAndParticipation(NamedTuple):
     """What the law gives, for each length.
 
     Args:
@@ -93,7 +93,7 @@ class Law(NamedTuple):
     error: np.ndarray
     total: np.ndarray
 
-    def replace(self, where: np.ndarray, better: Law) -> None:
+    def replace(self, where: np.ndarray, better: SupportAndParticipation) -> None:
         """Put the law of some lengths in the place of what stands there."""
         for into, new in zip(self, better, strict=True):
             into[..., where] = new
@@ -220,7 +220,7 @@ class ThresholdMap:
             body = np.stack([(each * others).real for each in (found.slope, size, square)])
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
-    def law(self, n: np.ndarray) -> Law:
+    def support_and_participation(self, n: np.ndarray) -> SupportAndParticipation:
         """Return the law of rows of n > 1, [lengths], by the double integral."""
         n = n[:, None]
         with np.errstate(all="ignore"):  # far out, where nothing falls
@@ -251,10 +251,10 @@ def integrate(
     return np.concatenate(found, axis=2) * (place.t[:, 1] - place.t[:, 0]) * CONTOUR_STEP
 
 
-def judged(sums: np.ndarray, n: np.ndarray, rounding: np.ndarray) -> Law:
+def judged(sums: np.ndarray, n: np.ndarray, rounding: np.ndarray) -> SupportAndParticipation:
     """Return the law that the sums of `integrate` are, of 1, K and Y₂, with its bounds."""
     total, value = sums[0, 0], sums[0, 1:]
     error = relative_gap(value, *sums[1:, 1:]) + np.abs(total - 1) + rounding
     one = np.ones(len(n))
     ends = [[one, 1 / n[:, 0]], [n[:, 0], one]]
-    return Law(within(value, error, ends), error, total)
+    return SupportAndParticipation(within(value, error, ends), error, total)
