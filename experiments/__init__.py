@@ -11,5 +11,8 @@ experiment is one module: settings with seeds, the model, what is measured, the 
 those of `real_sinks` and `coca` have modules of their own for the verdict. What was expected stands
 in `predictions/`, committed before the results in `results/`.
 
+`python -m experiments rules` judges claims of other papers, and by `recorded`, the numbers of the
+committed tables, what trained models say of claims; it trains nothing.
+
 `python -m experiments.real_heads` holds the rows and heads of that model against their laws.
 """
