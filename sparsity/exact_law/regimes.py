@@ -82,21 +82,6 @@ def _stable_n_eff(alpha: Any) -> np.ndarray:
         return np.where(alpha < 1, 1 + alpha / 2 * np.exp(2 * log_ratio), np.inf)
 
 
-def condensed_share(tokens: float) -> float:
-    """Return the α = γ_c/γ in (0, 1) at which a condensed row attends to that many tokens.
-
-    So fixed focus on `tokens` > 1 needs γ → √(2 ln n)/α as n → ∞.
-
-    Raises:
-        InputError: not a number of tokens between 1 and 10²⁸, to which α differs from 1.
-    """
-    number("tokens", tokens, "give a number > 1, at most 1e28", lambda x: 1 < x <= 1e28)
-    from scipy.optimize import brentq  # slow to import
-
-    found = brentq(lambda alpha: float(_stable_n_eff(alpha)) - tokens, 1e-300, 1 - 1e-15)
-    return float(found)  # type: ignore[arg-type]
-
-
 def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
     """Return the spread up to which the limit exp(−γ²/2) is within a tolerance of S_rms(n).
 
@@ -175,16 +160,6 @@ class Regime:
     def summary(self) -> dict[str, Any]:
         """Return the fields in JSON's types."""
         return asdict(self)
-
-    def text(self) -> str:
-        """Return three lines for a terminal."""
-        verb = "is" if self.limit_holds else "is not"
-        return (
-            f"softmax, n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3f} γ_c: {self.name}\n"
-            f"n_eff = {self.n_eff:.6g} exactly; annealed law {self.annealed_n_eff:.6g}, "
-            f"condensed law {self.condensed_n_eff:.6g}\n"
-            f"exp(−γ²/2) {verb} within 10 % of √(n_eff/n); up to γ = {self.limit_reach:.4f} it is"
-        )
 
 
 def regime(length: Any, gamma: Any) -> Regime:
