@@ -70,6 +70,7 @@ def test_the_exact_law_stands_beside_rows_without_their_sinks(data):
     assert abs(np.median(off)) < 0.12 < 0.25 < np.median(gap)
 
 
+@pytest.mark.thorough
 def test_runs_weights_and_texts_have_a_page_too(data, tmp_path):
     both = xarray.concat([data, data], "bos").assign_coords(bos=[0, 1])
     rows = cells(page_of(both, tmp_path))

@@ -194,11 +194,6 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
                 assert_allclose(x, alone[name].values, rtol=1e-9, atol=1e-12, err_msg=name)
                 compared += 1
     assert compared == 4 * (len(same) + len(of))
-    from sparsity.attention.measurement.summaries import Summary
-
-    whole, part = (Summary.of({n: x.values for n, x in each.items()}) for each in (data, alone))
-    assert np.array_equal(whole.count[..., : part.count.shape[-1]], part.count)
-    assert_allclose(whole.average("entropy"), part.average("entropy"), rtol=1e-12)
 
 
 def test_each_row_of_packed_texts_has_a_sink_of_its_own():
