@@ -1,6 +1,5 @@
 """How Sphinx builds the site: from the repository's root, so that every link is true there too."""
 
-import gc
 import sys
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import pages
 from docstrings import as_in_source, as_rst, without_addresses
 
 import sparsity
-
-gc.set_threshold(50_000, 20, 50)  # a build makes a million objects and drops few of them
 
 project = "sparsity"
 author = "The sparsity authors"

@@ -16,34 +16,12 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 )
 
 # Types that signatures name and that no user makes or reads.
-INNER = (
-    *(
-        "Capacity",
-        "CappedKernel",
-        "Comparison",
-        "Config",
-        "Description",
-        "Exceeds",
-        "FinishedRows",
-        "FusedRows",
-        "Integral",
-        "LargestLogit",
-        "QKClip",
-    ),
-    *(
-        "LayerKind",
-        "Linear",
-        "LongRows",
-        "LseRows",
-        "NeedleLaw",
-        "Panel",
-        "RankLaw",
-        "Reach",
-        "Requirement",
-    ),
-    *("RopeScaling", "Routes", "RowLike", "RowSums", "Sampling", "Series", "SupportsArray"),
-    *("TaskExecutor", "Tokenizer", "Tokens"),
-)
+INNER = """
+Call Capacity CappedKernel Comparison Config Description Exceeds FinishedRows FusedRows
+Integral LargestLogit LayerKind Linear LongRows LseRows NeedleLaw Output Panel QKClip
+RankLaw Reach Requirement RopeScaling Routes RowLike RowSums Sampling Series SupportsArray
+TaskExecutor Tokens
+""".split()
 
 
 def write(folder: Path) -> None:

@@ -53,9 +53,6 @@ class Watch:
         rows: how many rows of a call, log-spaced with the last; or their positions; None for all.
         every: one of so many passes is looked at, from the first on.
 
-    Attributes:
-        unseen: by path of a module, why a call of it could not be seen; empty where all were.
-
     Raises:
         InputError: no module, bad numbers, or an attention of transformers that is not seen.
     """
@@ -81,7 +78,7 @@ class Watch:
 
     @property
     def unseen(self) -> dict[str, str]:
-        """By path of a module, why a call of it could not be seen."""
+        """By path of a module, why a call of it could not be seen; empty where all were."""
         return self._calls.unseen
 
     def __enter__(self) -> Watch:
