@@ -45,9 +45,9 @@ def column(values: np.ndarray, scale: float | None = None, digits: int = DIGITS)
         digits: how many significant ones are kept.
     """
     finite = np.abs(values[np.isfinite(values)])
-    scale = finite.max(initial=0.0) if scale is None else scale
+    least = NOTHING * (float(finite.max(initial=0.0)) if scale is None else scale)
     rounded = np.array([significant(value, digits) for value in values.tolist()], float)
-    return np.where(np.abs(rounded) < NOTHING * scale, 0.0, rounded).reshape(values.shape)
+    return np.where(np.abs(rounded) < least, 0.0, rounded).reshape(values.shape)
 
 
 def logarithms(values: np.ndarray) -> np.ndarray:
