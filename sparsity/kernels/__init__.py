@@ -4,7 +4,7 @@
 further elementwise ones. Beside these functions f(s) stand the maps of whole rows, `MAPS`.
 
     base ──> article (ALL), zoo (ZOO)        records of f(s) in SymPy, with parameters and symbols
-    row_map ──> sparsemax, entmax, top_k, …  (MAPS) weights of rows, for NumPy and JAX alike
+    row_map ──> threshold_maps, mechanisms, router   (MAPS) weights of rows, for NumPy and JAX alike
     text                                     formulas that are typed
     formulas, lowering ──> numeric/          symmetries of f; f for arrays, intervals and boxes
 """
@@ -21,15 +21,10 @@ from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.article import decayed, exp, identity, nonnegative, relu2
 from sparsity.kernels.base import Kernel, Law, score_kernel
-from sparsity.kernels.differential import differential
-from sparsity.kernels.entmax import entmax, entmax15
-from sparsity.kernels.forgetting import forgetting
-from sparsity.kernels.performer import performer
+from sparsity.kernels.mechanisms import differential, forgetting, performer, stick_breaking
 from sparsity.kernels.router import block_router, correlation_of_blocks, router
 from sparsity.kernels.row_map import RowMap, refused
-from sparsity.kernels.sparsemax import sparsemax
-from sparsity.kernels.stick_breaking import stick_breaking
-from sparsity.kernels.top_k import top_k
+from sparsity.kernels.threshold_maps import entmax, entmax15, sparsemax, top_k
 from sparsity.kernels.zoo import ZOO
 
 __all__ = [

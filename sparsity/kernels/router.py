@@ -16,7 +16,7 @@ from sparsity.arguments import number, whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import GAMMA, RHO, WITHIN
 from sparsity.kernels.row_map import Drawn, RowMap
-from sparsity.kernels.top_k import Weights as TopK
+from sparsity.kernels.threshold_maps import TopK
 
 # From one value down to the next takes k passes; from here on sorting is quicker. Measured on rows
 # of 65,536.

@@ -1,7 +1,9 @@
-"""Entmax attention of an order α from 1.01 to 2: p = [(α − 1)s − τ]₊^(1/(α − 1)).
+"""Maps with a threshold τ that the row itself sets: sparsemax, entmax, top-k softmax.
 
-It is softmax for α → 1. Orders above 2 would need another search for τ: the weights then have a
-power r = 1/(α − 1) < 1, and their sum is not convex in τ.
+Entmax of an order α from 1.01 to 2 is p = [(α − 1)s − τ]₊^(1/(α − 1)): softmax for α → 1, and
+sparsemax, the Euclidean projection of the scores onto the simplex, at α = 2. Orders above 2 would
+need another search for τ: the weights then have a power r = 1/(α − 1) < 1, and their sum is not
+convex in τ. Top-k softmax is e^s on the k largest scores of the row, 0 on the others.
 """
 
 from __future__ import annotations
@@ -10,11 +12,40 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsity import reading
-from sparsity.arguments import number
+from sparsity.arguments import number, whole
 from sparsity.kernels.row_map import RowMap, newton_from_below
-from sparsity.kernels.sparsemax import sparsemax
 
 LEAST = 1.01  # α; below it is softmax but for weights that no row shows
+
+
+def _project(scores: Any) -> Any:
+    """(s − τ)₊ with Σ = 1.
+
+    Newton's steps are τ = (Σ of the scores above τ − 1)/(their number): exact once that set stays.
+
+    Args:
+        scores: rows along the last axis.
+
+    Returns:
+        The weights, in the same shape.
+    """
+    s = scores - scores.max(-1, keepdims=True)
+
+    def step(tau: Any) -> Any:
+        above = s > tau
+        return ((s * above).sum(-1, keepdims=True) - 1) / above.sum(-1, keepdims=True)
+
+    tau = newton_from_below(step, s.max(-1, keepdims=True) - 1)  # there the largest alone weighs 1
+    return (s - tau) * (s > tau)
+
+
+sparsemax = RowMap(
+    name="sparsemax",
+    title="sparsemax",
+    weights=_project,
+    formula="(s_j − τ)₊, τ: Σ = 1",
+    source="Martins & Astudillo (2016), arXiv 1602.02068",
+)
 
 
 def _weights_of_three_halves(scores: Any) -> Any:
@@ -36,9 +67,7 @@ def _weights_of_three_halves(scores: Any) -> Any:
         norm = (over * over).sum(-1, keepdims=True) ** 0.5
         return tau + (norm - 1) * norm / over.sum(-1, keepdims=True)
 
-    tau = newton_from_below(
-        step, half.max(-1, keepdims=True) - 1
-    )  # the largest score alone weighs 1 there
+    tau = newton_from_below(step, half.max(-1, keepdims=True) - 1)
     p = xp.maximum(half - tau, 0.0) ** 2
     return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
 
@@ -53,7 +82,7 @@ entmax15 = RowMap(
 
 
 @dataclass(frozen=True)
-class Weights:
+class Entmax:
     """[(α − 1)s − τ]₊^r with Σ = 1, r = 1/(α − 1).
 
     The r-norm N of ((α − 1)s − τ)₊ falls with τ and, as r ≥ 1, is convex: Newton's steps from below
@@ -76,9 +105,7 @@ class Weights:
             slope = xp.where(over > 0, over ** (power - 1), 0.0).sum(-1, keepdims=True)
             return tau + (norm - 1) * norm ** (power - 1) / slope
 
-        tau = newton_from_below(
-            step, scaled.max(-1, keepdims=True) - 1
-        )  # the largest alone weighs 1 there
+        tau = newton_from_below(step, scaled.max(-1, keepdims=True) - 1)
         p = xp.maximum(scaled - tau, 0.0) ** power
         return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
 
@@ -99,9 +126,54 @@ def entmax(alpha: float) -> RowMap:
     return RowMap(
         name=f"entmax:{alpha!r}",
         title=f"entmax with α = {alpha:g}",
-        weights=Weights(alpha),
+        weights=Entmax(alpha),
         formula=f"({alpha - 1:.6g}·s_j − τ)₊^{1 / (alpha - 1):.6g}, τ: Σ = 1",
         source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
         with_number=entmax,
         parse_number=reading.parse_number,
+    )
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Softmax over the k largest; over all of a shorter row. Of equal k-th scores all are kept.
+
+    Args:
+        k: how many, ≥ 1.
+    """
+
+    k: int
+
+    def __call__(self, scores: Any) -> Any:
+        """The weights of rows of scores along the last axis."""
+        xp = scores.__array_namespace__()
+        below = scores.max(-1, keepdims=True) - scores
+
+        def step(tau: Any) -> Any:  # from one score down to the next, until k are kept
+            down = xp.where(below > tau, below, xp.inf).min(-1, keepdims=True)
+            full = (below <= tau).sum(-1, keepdims=True) >= self.k
+            return xp.where(full | (down == xp.inf), tau, down)
+
+        kept = below <= newton_from_below(step, below.min(-1, keepdims=True))
+        a = xp.exp(-below) * kept
+        return a / a.sum(-1, keepdims=True)
+
+
+def top_k(k: int) -> RowMap:
+    """Softmax of the k largest scores.
+
+    Args:
+        k: how many, a whole number ≥ 1.
+
+    Raises:
+        InputError: another number.
+    """
+    k = whole("topk", k, 1)
+    return RowMap(
+        name=f"topk:{k}",
+        title=f"softmax of the {k} largest",
+        weights=TopK(k),
+        formula=f"e^s_j/Σ, s_j ≥ the {k}. largest",
+        source="Gupta et al. (2021), arXiv 2106.06899",
+        with_number=top_k,
     )
