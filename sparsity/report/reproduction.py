@@ -162,7 +162,8 @@ def reproduce(
     )
     (plates, crosscheck, claims), seconds = run_side_by_side(works, progress)
     # The page follows from the numbers that are written, which are the same on every processor.
-    crosscheck, claims = crosscheck.rounded(), rounding.record(json_ready(claims))
+    crosscheck = crosscheck.rounded()
+    claims = rounding.record(json_ready(claims), digits=rounding.DIGITS_OF_DRAWS)
     environment = report.environment(seed)
     contents = {
         CROSSCHECK: json_text(record(crosscheck)),
