@@ -88,6 +88,8 @@ def spread(values: np.ndarray, digits: int = 2) -> str:
 
 def factor(logs: np.ndarray) -> str:
     """Return the geometric mean and the smallest and the largest of texts."""
+    if np.isnan(logs).all():  # where conditions of no text reach the same loss
+        return "nan"
     low, mean, high = np.exp([np.nanmin(logs), np.nanmean(logs), np.nanmax(logs)])
     return f"{mean:.2f} ({low:.2f} to {high:.2f})"
 

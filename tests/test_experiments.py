@@ -339,6 +339,7 @@ def test_ordinary_keys_of_equal_mass_have_it():
     assert (a[:, 5:, 0][~rows[:, 5:]] > 0.3).all()
 
 
+@pytest.mark.model
 def test_a_first_key_hidden_from_all_is_a_shorter_text(folder):
     _, records = tiny("real_sinks", folder)
     gap = {
