@@ -61,6 +61,20 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 
+_ENOUGH = 10**9  # bytes of a worker, above which compiled programs are let go between modules
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_are_let_go():
+    """Let a worker that has grown forget what it compiled: some would end at four gigabytes."""
+    yield
+    if os.path.exists("/proc/self/statm"):
+        with open("/proc/self/statm") as file:
+            resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if resident > _ENOUGH:
+            jax.clear_caches()
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
     """The command line in this process: arguments -> (exit code, stdout, stderr)."""

@@ -110,14 +110,14 @@ def _bind(
         # A row has parameters of its own; of whole keys it is told the dimension all the same.
         whole = kernel.kernel.law in (Law.SCORE, Law.ROW)
         row = row_of(kernel, {k: v for k, v in parameters.items() if not (whole and k == "dim")})
-        own, extra = row.kernel.bind_row(row.params | given)
+        bound, extra = row.kernel.bind_row(row.params | given)
     else:
         record = kernels.named(kernel)
-        own, extra = record.bind_row(given)
+        bound, extra = record.bind_row(given)
         steps = (Decay(float(extra["decay"])),) if "decay" in extra else ()
-        row = Row(record, steps=steps, **{k: v for k, v in own.items() if k != "length"})
-    n = own.get("length", extra.get("length"))
-    return row, own, None if n is None else int(n), int(extra.get("dim", 0))
+        row = Row(record, steps=steps, **{k: v for k, v in bound.items() if k != "length"})
+    n = bound.get("length", extra.get("length"))
+    return row, bound, None if n is None else int(n), int(extra.get("dim", 0))
 
 
 def draw(
@@ -142,7 +142,7 @@ def draw(
     Raises:
         InputError: as in `estimate`.
     """
-    row, own, n, dim = _bind(kernel, length, parameters)
+    row, bound, n, dim = _bind(kernel, length, parameters)
     law = row.kernel.law
     of_rows = n is not None and law is not Law.POSITION
     quantity = quantities.default(of_rows) if of is None else quantities.named(of)
@@ -163,12 +163,12 @@ def draw(
         fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)
     if law is Law.FEATURES:
-        drawn = _estimate_features(row.kernel, own, quantity, sampling)
+        drawn = _estimate_features(row.kernel, bound, quantity, sampling)
     elif law is Law.POSITION:
         if quantity.name not in POWERS_OF_S_AND_N:
             raise InputError("of", quantity.name, f"choose one of {', '.join(POWERS_OF_S_AND_N)}")
         power, power_of_n = POWERS_OF_S_AND_N[quantity.name]
-        values = {name: float(value) for name, value in own.items()}
+        values = {name: float(value) for name, value in bound.items()}
         log_factor = power_of_n * math.log(values["length"])
         drawn = scalar(row.kernel, values, sampling, power=power, log_factor=log_factor)
     elif n is not None:
@@ -243,17 +243,17 @@ def doubt_of_heavy_tails(row: Row) -> str | None:
 
 
 def _estimate_features(
-    kernel: Kernel, own: dict[str, Any], quantity: Quantity, sampling: Sampling
+    kernel: Kernel, values: dict[str, Any], quantity: Quantity, sampling: Sampling
 ) -> Estimate:
     """Estimate S from whole log-normal features."""
     if quantity is not quantities.S:
         raise InputError("of", quantity.name, f"only S of long rows is sampled for {kernel.name}")
-    ratio = float(own["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
+    ratio = float(values["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
     spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
-    dim = int(own["dim"])
+    dim = int(values["dim"])
     if dim > LONGEST:
         raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
-    query = named_query(own["query"]).vector(dim)
+    query = named_query(values["query"]).vector(dim)
     return estimators.features(kernels.exp, query, 0.0, spread, sampling)
 
 

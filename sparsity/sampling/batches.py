@@ -195,8 +195,8 @@ def collect(
         indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)
         parts.append(draw(seed=np.uint32(seed), indices=indices, arguments=arguments))
         first, chunks = first + count * CHUNK, chunks - count
-    found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
-    return fold_chunks(found) if fold and not fold_there else found
+    batches = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+    return fold_chunks(batches) if fold and not fold_there else batches
 
 
 LeastKnown = tuple[tuple[float, ...], Combined]  # exponents, and the product of means

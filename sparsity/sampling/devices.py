@@ -18,7 +18,7 @@ from sparsity.xla import has_older_loops, sampler_options
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 
-_MAX_PROGRAMS = 256  # kept at once, at about 4 MB each: a sweep returns to each of its samplers
+_MAX_PROGRAMS = 64  # kept at once, at about 4 MB each: a sweep returns to each of its samplers
 _ONE_THREAD = threading.Lock()
 
 

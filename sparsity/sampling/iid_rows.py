@@ -124,13 +124,13 @@ class IidRowSampler:
             seen = there & jnp.isfinite(peak)
             zero = jnp.zeros_like(peak)
             tokens = RowSums(count, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), zero, 0.0)
-            found = [jnp.where(seen, q.of(tokens), 0) for q in self.quantities]
+            values = [jnp.where(seen, q.of(tokens), 0) for q in self.quantities]
             # Rows without a nonzero token have no quantity, and a flag of 0.
             flag = seen.astype(self.dtype)
             common = jnp.where(seen, jnp.exp(peak - log_scale), 0)
             pooled = common * l1 / count, common**2 * l2 / count
             # A barrier, else XLA computes all of it for each of the three.
-            v = jax.lax.optimization_barrier(jnp.stack([*found, flag, flag, *pooled]))
+            v = jax.lax.optimization_barrier(jnp.stack([*values, flag, flag, *pooled]))
             high = jnp.where(there, v, -jnp.inf).max(axis=1)
             return total + v.sum(axis=1), squares + (v * v).sum(axis=1), jnp.maximum(highest, high)
 

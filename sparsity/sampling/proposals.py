@@ -94,14 +94,14 @@ def _built(kernel: Kernel, parameters: tuple[tuple[str, float], ...]) -> Table:
 def build_each(kernel: Kernel, parameters: Sequence[dict[str, float]]) -> list[Table]:
     """Return the tables of several parameters of a kernel; args and raises are those of `build`."""
     if kernel.law is not Law.SCORE:
-        return [_position_table(kernel, each) for each in parameters]
+        return [_position_table(kernel, values) for values in parameters]
     beta, gamma = (np.array([p[name] for p in parameters]) for name in ("beta", "gamma"))
     step = len(beta) if kernel.weight in _SMOOTH_ON_SCALE_GAMMA else 1
     tables = []
     for start in range(0, len(beta), step):
-        own = slice(start, start + step)
-        edges = _score_edges(kernel, beta[own], gamma[own])
-        laws = beta[own, None, None], gamma[own, None, None]
+        some = slice(start, start + step)
+        edges = _score_edges(kernel, beta[some], gamma[some])
+        laws = beta[some, None, None], gamma[some, None, None]
         tables += _tables(edges, _log_targets(kernel, *laws, _probe_points(edges)), flat=False)
     return tables
 
@@ -171,15 +171,15 @@ def _smooth_panels(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     There are none where f is too fine for so many.
     """
     axis = Axis(definition(kernel), Gaussian(beta, gamma))
-    own = period(kernel.weight)
-    if own is not None and gamma > _MAX_PERIODS * own:
+    length = period(kernel.weight)
+    if length is not None and gamma > _MAX_PERIODS * length:
         return np.empty(0)
     try:
-        found = panels_with_mass(axis, (1.0, 2.0))
+        panels = panels_with_mass(axis, (1.0, 2.0))
     except TooFine:
         return np.empty(0)
-    found = found.sorted(axis.t)
-    ends = axis.t[found.a] + np.stack([found.low, found.high])
+    panels = panels.sorted(axis.t)
+    ends = axis.t[panels.a] + np.stack([panels.low, panels.high])
     if not ends.size:
         raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
     with np.errstate(divide="ignore"):

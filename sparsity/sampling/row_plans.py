@@ -91,9 +91,9 @@ def plan_rows(row: Row, n: int, dim: int, seed: int) -> RowPlan:
         step: Any = steps[0]
         _refuse_long(n, step.query.size)
         distance = np.arange(n)
-        source, own = rotary_tokens(step, distance, beta=row.beta)
+        source, numbers = rotary_tokens(step, distance, beta=row.beta)
         scale = _log_scale(row.function, row.beta + step.beta(distance), step.gamma(distance))
-        return RowPlan(source, own, scale, f"rows-{source.form}")
+        return RowPlan(source, numbers, scale, f"rows-{source.form}")
     return _plan_distinct_tokens(row, n)
 
 

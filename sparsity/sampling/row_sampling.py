@@ -121,11 +121,11 @@ class RowSampler:
             common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
             # Σ over the others is added up by itself: l1 − a* would lose its digits where the
             # needle takes nearly everything.
-            own = [] if sink is None else [a * sink]
+            terms = [] if sink is None else [a * sink]
             if needle is not None and self.needle:
-                own += [a * needle, a * (1 - needle), a * a * (1 - needle)]
-            new1, new2, *here = token_sums(a, a * a, *own)
-            found = sums._replace(
+                terms += [a * needle, a * (1 - needle), a * a * (1 - needle)]
+            new1, new2, *here = token_sums(a, a * a, *terms)
+            grown = sums._replace(
                 peak=higher,
                 l1=sums.l1 * shrink + new1,
                 l2=sums.l2 * shrink**2 + new2,
@@ -134,8 +134,8 @@ class RowSampler:
                 pooled2=sums.pooled2 + common**2 * new2,
             )
             if self.needle:  # such rows are one block: there is nothing to shrink
-                found = found._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
-            return found, (a if whole else None, log_left, top)
+                grown = grown._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
+            return grown, (a if whole else None, log_left, top)
 
         zero = jnp.zeros(self.size, self.dtype)
         start = _Sums(zero - jnp.inf, *([zero] * (8 if self.needle else 5)))
@@ -177,13 +177,13 @@ class RowSampler:
                 whole = whole._replace(needle=tokens.needle * shrink)
         if self.gate != 1.0:  # the weights as they are sum to g
             whole = whole._replace(one=(whole.l1 + whole.unit) / self.gate)
-        found = [
+        values = [
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
         ]
         # The mean of a quantity is the ratio of its mean to that of the flag it belongs to.
         flags = (seen.astype(self.dtype), live.astype(self.dtype))
-        return summary(*found, *flags, pooled1 / n, pooled2 / n)
+        return summary(*values, *flags, pooled1 / n, pooled2 / n)
 
 
 def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[float, ...]:
@@ -224,9 +224,9 @@ class DrawnRows(NamedTuple):
 
     def _conclude(self, quantity: Quantity | None) -> Estimate:
         powers = _powers(self.known, quantity)
-        found = conclude(self.done, powers, method=self.method, sampling=self.sampling)
+        estimate = conclude(self.done, powers, method=self.method, sampling=self.sampling)
         name = "S" if quantity is None else quantity.name
-        return replace(found, quantity=name, length=self.length)
+        return replace(estimate, quantity=name, length=self.length)
 
 
 def draw_rows(
@@ -257,7 +257,7 @@ def draw_rows(
     row = row if mapped else row.scored()
     n = int(LENGTH.one(length))
     several: Any = of if isinstance(of, (tuple, list)) else (of,)
-    wanted = [None if each is None else quantities.named(each) for each in several]
+    wanted = [None if name is None else quantities.named(name) for name in several]
     coarse = n in LONG_ROWS and sampling.rel_error >= COARSE_ERROR
     light = all(q in _LESS_OF_RARE_ROWS for q in (*wanted, *map(quantities.named, also)))
     if sampling.dtype is None and coarse and light:
@@ -280,9 +280,9 @@ def draw_rows(
         if there[q.needs] and not q.whole and q.linear is None  # these when asked for
     )
     # The target on S of rows is meant for its square, n_eff/n.
-    goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
+    goals = [quantities.n_eff if goal is quantities.S else goal for goal in wanted]
     more = dict.fromkeys((*filter(None, goals), *map(quantities.named, also)))
-    known = (*known, *(each for each in more if each not in known))
+    known = (*known, *(quantity for quantity in more if quantity not in known))
     if (mapped or any(q.whole for q in known)) and plan.source.block < n:
         what = row.kernel.name if mapped else known[-1].name
         fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"

@@ -180,11 +180,11 @@ class MapRows(Source):
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw the row; law = the map's parameters, in order."""
         assert self.kernel.drawn is not None
-        own = {p.name: value for p, value in zip(self.kernel.parameters, law, strict=True)}
+        values = {p.name: value for p, value in zip(self.kernel.parameters, law, strict=True)}
         tokens = normal(jax.random.fold_in(key, 0), (rows, self.length, self.token), dtype)
         shared = normal(jax.random.fold_in(key, 1), (rows, self.row), dtype)
         return TokenBlock(
-            self.kernel.drawn.read(tokens, shared, **own), jnp.zeros(self.length, dtype)
+            self.kernel.drawn.read(tokens, shared, **values), jnp.zeros(self.length, dtype)
         )
 
 

@@ -71,8 +71,8 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     looks = np.concatenate([looks, *(k[:, None] + 1e-2 * looks for k in kinks)], axis=1)
     looks = np.sort(looks, axis=1, kind="stable")  # which merges what is in order
     log_f = log_weight(kernel, beta[:, None], gamma[:, None], looks)
-    found = np.empty((len(POWERS), 2, len(beta)))
-    for ends, power in zip(found, POWERS, strict=True):
+    ranges = np.empty((len(POWERS), 2, len(beta)))
+    for ends, power in zip(ranges, POWERS, strict=True):
         target = _log_target(power, log_f, looks)
         lost = _lost_peaks(target)
         doubtful = lost.sum(axis=1)
@@ -88,7 +88,7 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
                 order = np.argsort(grid, axis=1)
                 grid, seen = (np.take_along_axis(x, order, axis=1) for x in (grid, seen))
             ends[:, rows] = _zoom(kernel, power, b, c, grid, seen)
-    return found
+    return ranges
 
 
 def _reach(beta: Any, gamma: Any) -> Any:
