@@ -97,9 +97,9 @@ def test_each_process_sees_its_own_texts_and_trains_to_the_same_bits(size, given
     for process in running:
         process.start()
     # Each tells what it found before it ends.
-    found = sorted([answers.get(timeout=120) for _ in running], key=lambda x: x[0])
+    found = sorted([answers.get(timeout=600) for _ in running], key=lambda x: x[0])
     for process in running:
-        process.join(60)
+        process.join(300)
         assert process.exitcode == 0
     for _, same, logs, of_alone, unseen, _ in found:
         assert len(same) == STEPS * 5

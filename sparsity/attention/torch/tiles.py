@@ -6,6 +6,7 @@ The sums are those of `streaming.sums`, written out for PyTorch, with the sink k
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -19,8 +20,8 @@ from sparsity.attention.measurement.sinks import find_sinks, reuse_rows
 from sparsity.attention.streaming.sums import Sums
 from sparsity.attention.torch.call import Call, Output, Unseen, logits
 
-# Rows of a tile. Of the heads of one key and 2,048 keys they are 3 MiB, near a core's cache: twice
-# as many and half as many take 5 % longer.
+# Rows of a tile. Of three heads and 2,048 keys they are 3 MiB, near a core's cache: half as many
+# took 14 % longer, twice as many 21 %.
 ROWS = 128
 HIDDEN = -1e30  # the logit of a hidden key: finite, since Σ e^s·s would be 0·∞
 CHECKED_ROWS = 16  # of a call, which must make the rows of its output
@@ -33,17 +34,18 @@ class Tile(NamedTuple):
         s: logits, [heads, rows, keys]; overwritten.
         clear: how many keys at the start all of the rows see.
         seen: which of the keys after these they see, [1 or heads, rows, keys − clear].
-        sink: position of the sink key; one, or of each row [1 or heads, rows].
+        apart: positions of keys that are set apart [keys], or of one in each row,
+            [1 or heads, rows].
     """
 
     s: Any
     clear: int
     seen: Any
-    sink: Any
+    apart: Any
 
 
 class TileSums(NamedTuple):
-    """Sums of the rows of a tile, [heads, rows], over the keys but the sink key.
+    """Sums of the rows of a tile, [heads, rows], over the keys that are not set apart.
 
     Args:
         count: how many keys these are.
@@ -53,7 +55,7 @@ class TileSums(NamedTuple):
         w: Σ (s − top) e^(s − top).
         mean: of s.
         m2: Σ (s − mean)².
-        sink: logit of the sink key, −∞ where it is not seen.
+        sink: logit of the key that is set apart, or ln Σ e^s of several; −∞ where none is seen.
     """
 
     count: Any
@@ -67,44 +69,39 @@ class TileSums(NamedTuple):
 
 
 def _sum_tile(tile: Tile) -> tuple[TileSums, Any]:
-    """Return the sums of a tile, and e^(s − top) of the keys but the sink key."""
+    """Return the sums of a tile, and e^(s − top) of the keys that are not set apart."""
     torch = library("torch", "torch")
-    s, clear, seen, sink = tile
-    hidden = ~seen
-    s[..., clear:].masked_fill_(hidden, HIDDEN)
-    # The sink key is set apart: nothing cancels where it takes almost all of the weight.
-    if isinstance(sink, int):
-        of_sink = s[..., sink].clone()
-        s[..., sink] = HIDDEN
+    s, clear, seen, apart = tile
+    s[..., clear:].masked_fill_(~seen, HIDDEN)
+    if apart.ndim > 1:
+        at = apart.expand(s.shape[:2])[..., None]
+        own, put = s.gather(-1, at), functools.partial(s.scatter_, -1, at)
     else:
-        at = sink.expand(s.shape[:2])[..., None]
-        of_sink = s.gather(-1, at)[..., 0]
-        s.scatter_(-1, at, HIDDEN)
-    count = clear + seen.sum(-1) - (of_sink > HIDDEN).to(torch.int64)
+        own, put = s[..., apart], functools.partial(s.index_fill_, -1, apart)
+    count = clear + seen.sum(-1) - (own > HIDDEN).sum(-1)
+    own = own.masked_fill(own <= HIDDEN, -math.inf)
+    own = own[..., 0] if own.shape[-1] == 1 else own.double().logsumexp(-1)
+    # Nothing cancels where what is set apart takes almost all of the weight: the sums of the others
+    # are made without it.
+    put(HIDDEN)
     top = s.amax(-1)
     some = top > HIDDEN
     base = torch.where(some, top, 0.0)
     s.sub_(base[..., None])
-    # Moments of the logits, less the largest of them. What is hidden, and the sink key, are at
-    # HIDDEN: they are left out of the slice that all rows see, and made 0 in the others.
-    all_see, rest = s[..., 1:clear], _zero_where_hidden(s[..., clear:])
-    if not isinstance(sink, int) or sink != 0:
-        all_see = _zero_where_hidden(s[..., :clear])
+    # Moments of the logits less the largest, in which a hidden key counts as 0.
+    put(0.0)
+    all_see, rest = s[..., :clear], s[..., clear:]
+    rest = torch.where(rest > HIDDEN / 2, rest, 0.0)
     dot, n = torch.linalg.vecdot, count.clamp(min=1).to(s.dtype)
     mean = (all_see.sum(-1) + rest.sum(-1)) / n
     m2 = (dot(all_see, all_see) + dot(rest, rest) - n * mean * mean).clamp(min=0)
+    put(HIDDEN)
     e = torch.exp(s)
     sums = TileSums(
         count.expand(top.shape), torch.where(some, top, -math.inf), e.sum(-1), dot(e, e), dot(e, s),
-        torch.where(some, mean + base, 0.0), torch.where(some, m2, 0.0),
-        torch.where(of_sink > HIDDEN, of_sink, -math.inf),
+        torch.where(some, mean + base, 0.0), torch.where(some, m2, 0.0), own,
     )  # fmt: skip
     return sums, e
-
-
-def _zero_where_hidden(s: Any) -> Any:
-    torch = library("torch", "torch")
-    return torch.where(s > HIDDEN / 2, s, 0.0)
 
 
 def _share(sums: TileSums, unit: Any) -> tuple[Any, Any]:
@@ -121,27 +118,26 @@ def _share(sums: TileSums, unit: Any) -> tuple[Any, Any]:
     return over_weight, of_sink
 
 
-def _plain_tile(call: Call, heads: slice, start: int, stop: int, sink: int) -> Tile:
+def _plain_tile(call: Call, heads: slice, start: int, stop: int, apart: Any) -> Tile:
     """Return the logits of rows of a call without masks, of heads that share a key head."""
     torch = library("torch", "torch")
     q, k = call.query[0, heads, start:stop], call.key[0]
     shared, length = call.query.shape[1] // len(k), k.shape[-2]
     kind = torch.promote_types(q.dtype, torch.float32)
-    width, clear = (max(stop, sink + 1), start) if call.causal else (length, length)
+    width, clear = (stop, start) if call.causal else (length, length)
     scale = 1 / math.sqrt(q.shape[-1]) if call.scale is None else call.scale
     keys = k[heads.start // shared, :width].to(kind)
     s = (scale * q.to(kind)).reshape(-1, q.shape[-1]) @ keys.mT
     order = torch.ones((stop - start, width - clear), dtype=torch.bool, device=s.device).tril()
-    return Tile(s.reshape(-1, stop - start, width), clear, order[None], sink)
+    return Tile(s.reshape(-1, stop - start, width), clear, order[None], apart[apart < width])
 
 
-def _masked_tile(call: Call, start: int, stop: int, sink: int | None) -> Tile:
+def _masked_tile(call: Call, start: int, stop: int, apart: Any) -> Tile:
     """Return the logits of rows of any call, of all heads."""
     torch = library("torch", "torch")
     at = torch.arange(start, stop, device=call.query.device)[None]
     s, seen = (x[0] for x in logits(call, at))
-    first = seen.to(torch.uint8).argmax(-1) if sink is None else sink
-    return Tile(s, 0, seen, first)
+    return Tile(s, 0, seen, seen.to(torch.uint8).argmax(-1) if apart is None else apart)
 
 
 class EveryRow:
@@ -160,6 +156,8 @@ class EveryRow:
         mods = call.mask, call.bias, call.softcap, call.score_mod, call.mask_mod
         self.call, self.plain = call, all(x is None for x in mods)
         self.sink = 0 if sink is None and self.plain else sink
+        apart = None if self.sink is None else [self.sink]
+        self.apart = None if apart is None else torch.tensor(apart, device=call.query.device)
         self.unit = None if call.unit is None else call.unit.to(torch.float32)
         self.rows: list[TileSums] = []
         self.received, self.counts, self.last = torch.zeros(
@@ -183,9 +181,9 @@ class EveryRow:
         for first in range(0, heads, step):
             own = slice(first, first + step)
             if self.plain:
-                tile = _plain_tile(self.call, own, start, stop, self.sink or 0)
+                tile = _plain_tile(self.call, own, start, stop, self.apart)
             else:
-                tile = _masked_tile(self.call, start, stop, self.sink)
+                tile = _masked_tile(self.call, start, stop, self.apart)
                 ahead = tile.seen[..., start:].triu(1)
                 self.looks_back = self.looks_back and not bool(ahead.any())
             sums, e = _sum_tile(tile)
@@ -197,13 +195,12 @@ class EveryRow:
             counts[:, : tile.clear] += stop - start
             counts[:, tile.clear :] += tile.seen.sum(-2)
             last[:] = e[:, -1] * over_weight[:, -1:]
-            sink_at = tile.sink
-            if isinstance(sink_at, int):
-                received[:, sink_at] += of_sink.sum(-1)
-                last[:, sink_at] = of_sink[:, -1].double()
+            if isinstance(self.sink, int):
+                self.received[own, self.sink] += of_sink.sum(-1)
+                self.last[own, self.sink] = of_sink[:, -1].double()
             else:
-                received.scatter_add_(-1, sink_at, of_sink.double())
-                last.scatter_(-1, sink_at[:, -1:], of_sink[:, -1:].double())
+                received.scatter_add_(-1, tile.apart, of_sink.double())
+                last.scatter_(-1, tile.apart[:, -1:], of_sink[:, -1:].double())
             parts.append(sums)
         self.rows.append(TileSums(*(torch.cat(x).cpu() for x in zip(*parts, strict=True))))
 
@@ -262,24 +259,18 @@ class EveryRow:
     def _head_without(self, head: int, sinks: np.ndarray) -> dict[str, np.ndarray]:
         """Return all rows of a head without its sinks."""
         torch, length = library("torch", "torch"), len(sinks)
-        drop = torch.as_tensor(sinks, device=self.call.query.device)
-        parts, of_sinks = [], []
+        apart = torch.as_tensor(np.flatnonzero(sinks), device=self.call.query.device)
+        parts, heads = [], slice(head, head + 1)
         for start in range(0, length, ROWS):
             stop = min(start + ROWS, length)
             if self.plain:
-                s, clear, seen, _ = _plain_tile(self.call, slice(head, head + 1), start, stop, 0)
-                seen = torch.nn.functional.pad(seen, (clear, 0), value=True)
+                tile = _plain_tile(self.call, heads, start, stop, apart)
             else:
-                s, _, seen, _ = _masked_tile(self.call, start, stop, 0)
-                s, seen = s[head : head + 1].clone(), seen[head : head + 1]
-            own = drop[: s.shape[-1]]
-            logits_of_sinks = s[..., own].masked_fill(~seen[..., own], -math.inf)
-            of_sinks.append(logits_of_sinks.double().logsumexp(-1).cpu())
-            # The sink key of this tile is one that is hidden already.
-            sums, _ = _sum_tile(Tile(s, 0, seen & ~own, int(drop.to(torch.uint8).argmax())))
-            parts.append(TileSums(*(x.cpu() for x in sums)))
+                s, clear, seen, _ = _masked_tile(self.call, start, stop, apart)
+                tile = Tile(s[heads].clone(), clear, seen[heads], apart)
+            parts.append(TileSums(*(x.cpu() for x in _sum_tile(tile)[0])))
         own = TileSums(*(torch.cat(x, -1)[0].double().numpy() for x in zip(*parts, strict=True)))
-        sink = torch.cat(of_sinks, -1)[0].numpy()
+        sink = own.sink
         some, count = own.count > 0, np.maximum(own.count, 1)
         top = np.where(some, own.top, 0.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
