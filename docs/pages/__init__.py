@@ -16,12 +16,39 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 )
 
 # Types that signatures name and that no user makes or reads.
-INNER = """
-Call Capacity CappedKernel Comparison Config Description Exceeds FinishedRows FusedRows
-Integral LargestLogit LayerKind Linear LongRows LseRows NeedleLaw Output Panel QKClip
-RankLaw Reach Requirement RopeScaling Routes RowLike RowSums Sampling Series SupportsArray
-TaskExecutor Tokens
-""".split()
+INNER = [
+    "Call",
+    "Capacity",
+    "CappedKernel",
+    "Comparison",
+    "Config",
+    "Description",
+    "Exceeds",
+    "FinishedRows",
+    "FusedRows",
+    "Integral",
+    "LargestLogit",
+    "LayerKind",
+    "Linear",
+    "LongRows",
+    "LseRows",
+    "NeedleLaw",
+    "Output",
+    "Panel",
+    "QKClip",
+    "RankLaw",
+    "Reach",
+    "Requirement",
+    "RopeScaling",
+    "Routes",
+    "RowLike",
+    "RowSums",
+    "Sampling",
+    "Series",
+    "SupportsArray",
+    "TaskExecutor",
+    "Tokens",
+]
 
 
 def write(folder: Path) -> None:
