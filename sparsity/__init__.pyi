@@ -30,8 +30,8 @@ from sparsity.exact_law.regimes import regime as regime
 from sparsity.kernels import Kernel as Kernel
 from sparsity.kernels import RowMap as RowMap
 from sparsity.kernels import score_kernel as score_kernel
-from sparsity.limit.capacity import needle_capacity as needle_capacity
 from sparsity.limit.evaluation import evaluate as evaluate
+from sparsity.limit.long_rows import needle_capacity as needle_capacity
 from sparsity.metric import S as S
 from sparsity.metric import entropy as entropy
 from sparsity.metric import gini as gini

@@ -16,9 +16,9 @@ from sparsity import InputError, Row, evaluate, exact, verify
 from sparsity.crosscheck import reference_grid
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.crosscheck.cells import Question, feature_ratio
+from sparsity.crosscheck.outcome import compare_mean, detecting
 from sparsity.crosscheck.reference_grid import features, of_rows, retention, scalar, whole_keys
 from sparsity.crosscheck.verify import check, check_exact, judge
-from sparsity.crosscheck.ztest import compare_mean, detecting
 from sparsity.kernels import decayed, exp, identity, relu2
 from sparsity.kernels.queries import norm_ratio
 

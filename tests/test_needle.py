@@ -25,7 +25,7 @@ from sparsity import (
     quantities,
 )
 from sparsity.exact_law import sink_chance
-from sparsity.quantities.needle import recall, recall_slope
+from sparsity.quantities.marked import recall, recall_slope
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 

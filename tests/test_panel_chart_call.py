@@ -9,11 +9,10 @@ from sparsity import evaluate, exact
 from sparsity.axes.controls import CONTROLS
 from sparsity.kernels import ALL, MAPS
 from sparsity.panel import background
-from sparsity.panel.axes import Axes
 from sparsity.panel.export import plot_source, python_source
 from sparsity.panel.picture import picture
 from sparsity.panel.state import edit, initial
-from sparsity.panel.store import Store
+from sparsity.panel.store import Axes, Store
 
 matplotlib.use("Agg")
 

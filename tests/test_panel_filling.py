@@ -13,10 +13,9 @@ from sparsity import evaluate, score_kernel
 from sparsity import exact as exact_law
 from sparsity.kernels import ALL
 from sparsity.panel import background
-from sparsity.panel.axes import FIRST_NODES, NODES, Axes, even_places
 from sparsity.panel.picture import picture
 from sparsity.panel.state import initial
-from sparsity.panel.store import LruCache, Store
+from sparsity.panel.store import FIRST_NODES, NODES, Axes, LruCache, Store, even_places
 
 
 def test_laws_fill_in_from_the_marker_to_every_point():

@@ -15,10 +15,9 @@ from sparsity.axes import row_choices as rowlaws
 from sparsity.axes.controls import CONTROLS
 from sparsity.kernels import ALL
 from sparsity.panel import background, opened
-from sparsity.panel.axes import Axes
 from sparsity.panel.picture import curve_letter, picture
 from sparsity.panel.state import edit, initial
-from sparsity.panel.store import Store
+from sparsity.panel.store import Axes, Store
 
 
 @pytest.mark.parametrize("y", ["S", "log S", "n_eff"])

@@ -11,9 +11,9 @@ from sparsity import InputError, Row, Uniform, score_kernel
 from sparsity.axes.controls import CONTROLS
 from sparsity.kernels import ALL, MAPS
 from sparsity.panel import opened
-from sparsity.panel.axes import Axes
 from sparsity.panel.picture import curves
 from sparsity.panel.state import edit, initial
+from sparsity.panel.store import Axes
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -11,7 +11,7 @@ from sparsity import exact as exact_law
 from sparsity.axes import quantity_axis as plots
 from sparsity.axes import row_choices as rowlaws
 from sparsity.kernels import named
-from sparsity.limit.preview import preview
+from sparsity.limit.evaluation import preview
 from sparsity.panel import background, opened
 from sparsity.panel.curve import (
     closed_limit,

@@ -118,7 +118,7 @@ def test_planted_steps_change_the_verdict(monkeypatch):
 
 def _half_as_wide(kernel, *, dim, query=1.0):
     """A world in which the others' scores do not have the query's length."""
-    right = limit.capacity.needle_capacity(kernel, dim=dim, query=query)
+    right = limit.long_rows.needle_capacity(kernel, dim=dim, query=query)
     more = math.log(query + 0.5)
     return right._replace(value=right.value * math.exp(more), log_value=right.log_value + more)
 

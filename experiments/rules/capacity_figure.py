@@ -38,7 +38,7 @@ from experiments.rules.first_passage import sample_capacity
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
 from sparsity.figures.figure import Canvas, Context, Data, Figure
-from sparsity.limit.capacity import needle_capacity
+from sparsity.limit.long_rows import needle_capacity
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Needle
 from sparsity.series import Point, Series

@@ -8,7 +8,7 @@ from scipy.special import bdtr
 from sparsity.claims_ledger.coca_forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
 from sparsity.claims_ledger.judging import Claim
-from sparsity.crosscheck.ztest import compare_mean
+from sparsity.crosscheck.outcome import compare_mean
 from sparsity.rows.rope_planes import planes
 
 _DIM = 64

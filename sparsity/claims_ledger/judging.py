@@ -12,7 +12,7 @@ import sympy
 
 from sparsity import derivation, metric
 from sparsity.claims_ledger.findings import ALARM, RULE, Judged, verdict
-from sparsity.crosscheck.ztest import compare
+from sparsity.crosscheck.outcome import compare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs

@@ -22,7 +22,7 @@ from sparsity.claims_ledger.findings import (
     table_rows,
 )
 from sparsity.claims_ledger.judging import Claim, seeds_of_claim
-from sparsity.crosscheck.ztest import compare_mean
+from sparsity.crosscheck.outcome import compare_mean
 from sparsity.design_search.search import sink_logit
 from sparsity.exact_law.exact import exact
 from sparsity.rows.row import Row

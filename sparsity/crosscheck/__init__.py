@@ -2,7 +2,7 @@
 
     reference_grid, or applicable: the pairs of instruments that answer for a row
       ─> cells: what is asked, and how each instrument answers it
-      ─> verify: sample a family, compare by `ztest` ─> outcome: Cell, ExactCell, CrossCheck
+      ─> verify: sample a family, compare ─> outcome: Cell, ExactCell, CrossCheck
 
 A statistical cell holds a theory against a sampler, an exact cell two theories against each other.
 """

@@ -24,8 +24,7 @@ from sparsity.arguments import progress as check_progress
 from sparsity.crosscheck import reference_grid
 from sparsity.crosscheck.applicable import STDERR_SHARE, Pairs, applicable_pairs
 from sparsity.crosscheck.cells import Question, families, sample_family
-from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
-from sparsity.crosscheck.ztest import compare, detecting
+from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell, compare, detecting
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import names_parameters
 from sparsity.results import Estimate

@@ -7,7 +7,7 @@
 one integral over the needle's score, or none where that is fixed. |f| < c is an interval of scores
 for the weights e^(cs) and for those of one degree, c₊s^p above 0 and c₋|s|^p below.
 
-**Recall** (`quantities.needle`) is a function R of the row's SNR, and for softmax the chance that
+**Recall** (`quantities.marked`) is a function R of the row's SNR, and for softmax the chance that
 the SNR exceeds x is an inverse Laplace transform (`sink_chance`). By parts
 
     E R(SNR) = R(0) + ∫ R′(x) P(SNR > x) dx.
@@ -30,7 +30,7 @@ from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.quantities import Quantity
 from sparsity.quantities.base import Exceeds, NeedleLaw, within
-from sparsity.quantities.needle import recall, recall_slope
+from sparsity.quantities.marked import recall, recall_slope
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row
 from sparsity.special import ndtr

@@ -19,13 +19,12 @@ import sympy
 from sparsity.arguments import instance
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
-from sparsity.kernels.article import decayed, exp, identity, nonnegative, relu2
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.mechanisms import differential, forgetting, performer, stick_breaking
 from sparsity.kernels.router import block_router, correlation_of_blocks, router
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.threshold_maps import entmax, entmax15, sparsemax, top_k
-from sparsity.kernels.zoo import ZOO
+from sparsity.kernels.zoo import ZOO, decayed, exp, identity, nonnegative, relu2
 
 __all__ = [
     "ALL",

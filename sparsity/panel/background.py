@@ -19,7 +19,6 @@ import numpy as np
 
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import RowMap, performer
-from sparsity.panel.axes import FIRST_NODES, Axes, even_places
 from sparsity.panel.curve import (
     Spec,
     Value,
@@ -34,7 +33,7 @@ from sparsity.panel.curve import (
 )
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
-from sparsity.panel.store import Point, Store
+from sparsity.panel.store import FIRST_NODES, Axes, Point, Store, even_places
 from sparsity.rows.steps import QKNorm
 
 # Seconds of processor time of a point: more fills in more of the slow laws, and holds up the rest

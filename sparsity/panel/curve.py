@@ -23,8 +23,7 @@ from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.row_map import SHIFTED
 from sparsity.limit.closed_form import error_bound
-from sparsity.limit.evaluation import evaluate
-from sparsity.limit.preview import preview
+from sparsity.limit.evaluation import evaluate, preview
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 

@@ -18,12 +18,11 @@ from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, in_python
 from sparsity.output import csv_text
-from sparsity.panel.axes import Axes
 from sparsity.panel.background import LONGEST_SAMPLED
 from sparsity.panel.curve import Spec, closed_limit, has_limit, why_no_law, why_no_value
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
-from sparsity.panel.store import Point, Store
+from sparsity.panel.store import Axes, Point, Store
 from sparsity.quantities import S, n_eff
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope

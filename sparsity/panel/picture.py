@@ -16,7 +16,6 @@ import numpy as np
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.panel.axes import Axes, even_places
 from sparsity.panel.curve import (
     Spec,
     bounded_limit,
@@ -27,7 +26,7 @@ from sparsity.panel.curve import (
     why_no_value,
 )
 from sparsity.panel.state import State
-from sparsity.panel.store import Point, Store
+from sparsity.panel.store import Axes, Point, Store, even_places
 
 _LEAST_POINTS_OF_LINE = 9  # points that make a line; fewer would draw a shape that is not there
 

@@ -1,16 +1,24 @@
-"""What has been computed so far, for the thread that answers and the one that fills in.
+"""A picture's places, and what has been computed there so far.
 
-Everything is kept by the spec at its point, not by the picture that asked for it: a slider that
-comes back, a pin, and another axis through the same point all find it.
+`Axes` says where values lie in the unit square, and where curves are computed. `Store` keeps
+everything by the spec at its point, not by the picture that asked for it: a slider that comes back,
+a pin, and another axis through the same point all find it, in the thread that answers and in the
+one that fills in.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
+from sparsity.axes.controls import CONTROLS, POINTS, Control
+from sparsity.panel.curve import Spec
+from sparsity.panel.state import State
 from sparsity.results import Estimate
 
 T = TypeVar("T")
@@ -91,3 +99,80 @@ class Store:
     def values(self, kind: str) -> LruCache[float | str]:
         """Return what is known of the "exact" law, or of the slower "limit"."""
         return self.exact if kind == "exact" else self.limit
+
+
+_SAMPLED_POINTS = 6  # of a curve, besides the one at the marker; each costs a sampler's time
+# Nodes of a curve that is filled in point by point: six pixels from each other. They are 2^k + 1,
+# so that halving all gaps of fewer leads to them.
+NODES = 65
+FIRST_NODES = 17  # that show its shape
+
+
+class Axes:
+    """Both axes of a state: where a value of x, or of the quantity, lies in the unit square."""
+
+    def __init__(self, state: State) -> None:
+        self.control: Control = CONTROLS[state.x]
+        self.name, self.plot, self.marker = state.x, state.plot, state.value(state.x)
+        self.length = state.value("length")
+        self.x = self.control.spread(self.marker, POINTS)
+        # Two heights of the axis, for ordinary and for very long rows, rather than one that follows
+        # n: it would move under the curves while the slider does.
+        top = float(self.x[-1]) if state.x == "length" else self.length
+        self.scale = self.plot.scale(6 if top <= 1e6 else 12)  # decades of n
+
+    @functools.cached_property
+    def along(self) -> np.ndarray:
+        """The places of `x` along the horizontal axis."""
+        return self.u(self.x)
+
+    def u(self, x: Any) -> np.ndarray:
+        """Return the places of values along the horizontal axis."""
+        return self.control.place(np.asarray(x, dtype=np.float64), self.marker)
+
+    def n(self, x: Any, spec: Spec | None = None) -> Any:
+        """Return the row length at x, of a curve or else of the panel."""
+        if self.name == "length":
+            return x
+        return self.length if spec is None else dict(spec.values).get("length", self.length)
+
+    def v(self, value: Any, n: Any) -> np.ndarray:
+        """Return the height of a value of the quantity in rows of n."""
+        return self.scale.place(self.plot.shown(np.asarray(value, dtype=np.float64), n))
+
+    def marks(self) -> list[tuple[float, str]]:
+        """Return the ticks of the vertical axis as (height, label)."""
+        return [(float(self.scale.place(value)), label) for value, label in self.scale.ticks]
+
+    def floor(self) -> np.ndarray | None:
+        """Return the heights of rows with a single weight; None where the plot has no such line."""
+        if self.plot.one is None:
+            return None
+        n = np.broadcast_to(self.n(self.x), self.x.shape)
+        return self.v(np.full(n.shape, self.plot.one), n)
+
+    def moves(self, spec: Spec) -> bool:
+        """Tell whether a curve depends on x."""
+        return self.name in dict(spec.values)
+
+    def sampled(self, spec: Spec) -> list[float]:
+        """Return the values of x at which a curve is sampled."""
+        if not self.moves(spec):  # a level line: known once it is known at the marker
+            return [self.marker]
+        last = len(self.x) - 1
+        even = ((np.arange(_SAMPLED_POINTS) + 0.5) / _SAMPLED_POINTS * last).round().astype(int)
+        return [self.marker, *self.x[even].tolist()]
+
+
+def coarse_to_fine(count: int) -> list[int]:
+    """Return 0 … count−1 in the order in which the gaps are halved, again and again."""
+    # k & −k is the largest power of two that divides k: the multiples of a larger one come first.
+    by_power_of_two = sorted(range(1, count), key=lambda k: -(k & -k))
+    return [0, *by_power_of_two][:count]
+
+
+@functools.lru_cache(maxsize=64)
+def even_places(count: int) -> tuple[int, ...]:
+    """Return places of nodes that lie evenly among `count`, in the order they are computed in."""
+    places = np.unique(np.linspace(0, count - 1, NODES).round().astype(int)).tolist()
+    return tuple(places[k] for k in coarse_to_fine(len(places)))

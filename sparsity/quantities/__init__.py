@@ -7,7 +7,6 @@ import functools
 
 from sparsity.errors import InputError
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
-from sparsity.quantities.entropy import entropy
 from sparsity.quantities.largest import (
     gini,
     keys_for_mass,
@@ -16,25 +15,27 @@ from sparsity.quantities.largest import (
     support,
     top_k_mass,
 )
-from sparsity.quantities.needle import (
+from sparsity.quantities.marked import (
     needle_largest,
     needle_mass,
     needle_odds_above,
     needle_recall,
     needle_signal,
     needle_snr_above,
+    sink_mass,
+    sink_mass_above,
 )
 from sparsity.quantities.powers import (
     POWERS_OF_S_AND_N,
     S,
     abs_sum,
+    entropy,
     hoyer,
     n_eff,
     participation,
     power_sum,
     square_sum,
 )
-from sparsity.quantities.sinks import sink_mass, sink_mass_above
 from sparsity.reading import parse_number
 
 __all__ = [

@@ -1,7 +1,8 @@
-"""What powers of the weights add up to: S, n_eff, the participation ratio and their kin.
+"""What powers of the weights add up to: S, n_eff, the participation ratio and kin; and entropy.
 
 Each is a function of sums Σ|a|^p. The exact laws write x^(−s) as an integral of t^(s−1) e^(−tx)
-over t, since the mean of e^(−t Σ|a|^p) over independent tokens is a product.
+over t, since the mean of e^(−t Σ|a|^p) over independent tokens is a product. Entropy is what they
+come to at p → 1.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.quantities.base import Family, Integral, Linear, Quantity, RowSums
+from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RowSums
 
 S = Quantity(
     name="S",
@@ -164,4 +165,36 @@ power_sum = Family(
     admits=lambda order: 0.5 <= order <= 8 and order != 1,
     member=_power_sum,
     example="3",
+)
+
+
+def _most(seen: float, unit: bool) -> float:
+    """Return the largest entropy that m tokens can have.
+
+    m equal shares that sum to P have −Σp ln p = P ln(m/P). Without a unit P = 1; beside one, P may
+    be less, and where m < e the largest is m/e, at P = m/e.
+    """
+    return seen / math.e if unit and seen < math.e else math.log(seen)
+
+
+entropy = Quantity(
+    name="entropy",
+    symbol="E H",
+    title="Shannon entropy −Σp ln p in nats, 0 for one-hot",
+    average="E[−Σp_j ln p_j] over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), nonzero rows",
+    unit="nat",
+    of=lambda row: metric.entropy(row.weights, row.unit),
+    units=True,
+    whole=True,
+    limit=lambda rows: rows.entropy(),
+    # p ln(1/p) = ∫ a e^(−tZ) (−ln(ta) − γ_E) dt with Euler's γ_E, since ∫ e^(−v) ln v dv = −γ_E.
+    integral=Integral(
+        power=1,
+        moments=(1.0, LogMoment(1.0)),
+        sums=((lambda m1, log1: -log1 - np.euler_gamma * m1, "token"),),
+        combine=lambda scale, s: s,
+        units=True,
+        ends=lambda n, seen, unit: (0.0, _most(seen, unit)),
+        excess_of_abs=2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
+    ),
 )

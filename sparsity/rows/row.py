@@ -13,9 +13,9 @@ from sparsity.arguments import several
 from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import DIM, LENGTH, names_parameters
-from sparsity.rows.score_laws.laws import Scores
+from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
-from sparsity.rows.steps.needle import Needle
+from sparsity.rows.steps.marked import Needle
 from sparsity.rows.tokens import Step, Tokens
 
 Value = float | int | str

@@ -15,7 +15,7 @@ import pytest
 from browser.hand import burst, every_kernel
 from sparsity import Alibi, Row, Sink, Window, evaluate, exact
 from sparsity.panel import opened
-from sparsity.panel.axes import Axes
+from sparsity.panel.store import Axes
 
 pytestmark = pytest.mark.browser
 

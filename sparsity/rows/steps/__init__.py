@@ -12,9 +12,8 @@ from sparsity.rows import score_laws
 from sparsity.rows.steps import temperature
 from sparsity.rows.steps.bounded import QKNorm, SoftCap
 from sparsity.rows.steps.distance import Alibi, Chunk, Decay, Window
-from sparsity.rows.steps.needle import Needle, NeedleAbove
+from sparsity.rows.steps.marked import Gate, Needle, NeedleAbove, Sink, SinkLogit
 from sparsity.rows.steps.rope_and_coca import Coca, Rope
-from sparsity.rows.steps.sinks import Gate, Sink, SinkLogit
 from sparsity.rows.steps.temperature import (
     PUBLISHED_SCALE,
     FloorLog,

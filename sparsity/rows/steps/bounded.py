@@ -14,7 +14,7 @@ from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.parameters import DIM
 from sparsity.kernels.symbols import s
-from sparsity.rows.score_laws.laws import Scores
+from sparsity.rows.score_laws import Scores
 from sparsity.rows.tokens import AlikeStep, Step, Tokens
 
 # Lengths at which `refuse_after_cap` tries a step: a temperature changes nothing in short rows.

@@ -1,6 +1,7 @@
 """The laws of x in s_j = β_j + γ_j x_j: bounded, with heavy tails, of several kinds, or measured.
 
-`Scores` says what a law is; a row without one has x ~ N(0, 1).
+`Scores` says what a law is; a row without one has x ~ N(0, 1). `ALL` are the laws beyond the
+Gaussian.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity import arguments
+from sparsity import arguments, reading
 from sparsity.arguments import as_float64, number
 from sparsity.errors import InputError
 from sparsity.output import require_regular_file
@@ -323,3 +324,56 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         raise InputError("scores", str(path), error.fix) from None
     except ValueError:  # of other arrays, and of words that are no numbers
         raise InputError("scores", str(path), fix) from None
+
+
+__all__ = ["ALL", "Empirical", "Mixture", "Scores", "StudentT", "Uniform", "load", "parse"]
+
+ALL: tuple[type[Any], ...] = (Uniform, StudentT, Mixture, Empirical)
+
+_FILES = (".npy", ".txt", ".csv")
+_TYPED = "uniform, t:DEGREES, mixture:SHARE,MEAN,DEVIATION;…, or a file that ends in " + ", ".join(
+    _FILES
+)
+
+
+def known(text: str) -> bool:
+    """Return whether a text writes a law of scores."""
+    return text.partition(":")[0].strip() in {each.name for each in ALL} or text.endswith(_FILES)
+
+
+def parse(text: str) -> Scores:
+    """Return the law of scores that a text writes.
+
+    Args:
+        text: "uniform", "t:5", "mixture:0.9,0,1;0.1,3,0.5", or the path of a sample of scores.
+
+    Raises:
+        InputError: an unknown name, numbers that the law does not take, or a bad file.
+    """
+    arguments.text("scores", text, f"give {_TYPED}")
+    if text.endswith(_FILES):
+        return load(text)
+    name, _, rest = text.partition(":")
+    groups = [_numbers(part, text) for part in rest.split(";") if part.strip()]
+    try:
+        if name.strip() == Uniform.name and not groups:
+            return Uniform()
+        if name.strip() == StudentT.name and len(groups) == 1 and len(groups[0]) == 1:
+            return StudentT(groups[0][0])
+        if name.strip() == Mixture.name and groups:
+            return Mixture(tuple(groups))  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError("scores", text, f"{error.argument}: {error.fix}") from None
+    raise InputError("scores", text, f"give {_TYPED}")
+
+
+def _numbers(part: str, text: str) -> tuple[float, ...]:
+    try:
+        fix = f"give {_TYPED}"
+        return tuple(reading.parse_number(item, "scores", fix) for item in part.split(","))
+    except InputError as error:
+        raise InputError("scores", text, error.fix) from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
