@@ -21,7 +21,7 @@ from sparsity.claims_ledger import claims as claims
 from sparsity.crosscheck.verify import verify as verify
 from sparsity.derivation import derive as derive
 from sparsity.design_search import design as design
-from sparsity.design_search.monotone import sink_logit as sink_logit
+from sparsity.design_search.search import sink_logit as sink_logit
 from sparsity.errors import InputError as InputError
 from sparsity.errors import NoClosedForm as NoClosedForm
 from sparsity.errors import TooFine as TooFine

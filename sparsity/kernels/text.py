@@ -21,8 +21,6 @@ from sparsity.kernels.symbols import ALIASES, FUNCTIONS, s
 
 LONGEST = 400  # characters
 _DEEPEST = 24  # of nesting
-_PARENTHESES = 60  # in all, of the 400 characters; deeper than `_DEEPEST` is refused by itself
-_MOST_PARTS = 400  # of a syntax tree
 _MOST_NODES = 500  # of the expression, in which gelu(x) has x twice
 _LARGEST_EXPONENT = 64  # of a power by a whole number: moments need twice as many terms
 _LARGEST = 10**30  # of a number
@@ -74,7 +72,7 @@ class _Reader:
     """Builds the expression of one text; a mistake is raised with its place."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.parts = text, 0
+        self.text = text
 
     def refuse(self, node: Any, why: str) -> InputError:
         return refusal(self.text, getattr(node, "col_offset", 0), why)
@@ -103,8 +101,7 @@ class _Reader:
         return float(abs(value))
 
     def _built(self, node: ast.expr, depth: int) -> Any:
-        self.parts += 1
-        if depth > _DEEPEST or self.parts > _MOST_PARTS:
+        if depth > _DEEPEST:
             raise self.refuse(node, "this is too long a formula; write it with fewer parts")
         match node:
             case ast.Constant():
@@ -245,8 +242,6 @@ def parse(text: str) -> Expr:
     for place, character in enumerate(text):
         if not (character.isascii() and character.isprintable()) or character in "#\\":
             raise refusal(text, place, "write plain letters, digits and + - * / ** ( ) , < > =")
-        if text[: place + 1].count("(") > _PARENTHESES:
-            raise refusal(text, place, f"at most {_PARENTHESES} parentheses")
     if text in ALIASES:
         return ALIASES[text](s)
     try:

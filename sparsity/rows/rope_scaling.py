@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sparsity.arguments import as_float64, keep_checked, number, whole
+from sparsity.arguments import keep_checked, number, whole
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import angles
 
@@ -205,35 +205,3 @@ class Llama3Scaling:
         turns = self.trained * theta / (2 * math.pi)
         share = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
         return theta * share + theta / self.factor * (1 - share)
-
-
-@dataclass(frozen=True)
-class TabledScaling:
-    """Factors from a table: θ_i/f_i, as GGUF files of Llama 3 hold them in `rope_freqs.weight`.
-
-    Args:
-        factors: f_i > 0 of the d/2 planes.
-    """
-
-    by_length: ClassVar[bool] = False
-
-    factors: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        fix = "give one number > 0 for each plane"
-        found = as_float64(self.factors, "factors", fix, texts=False)
-        if found.ndim != 1 or not found.size or not np.all((found > 0) & np.isfinite(found)):
-            raise InputError("factors", f"array of shape {found.shape}", fix)
-        object.__setattr__(self, "factors", tuple(found.tolist()))
-
-    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
-        """Return θ_i/f_i.
-
-        Raises:
-            InputError: another number of planes than of factors.
-        """
-        theta = angles(dim, base)
-        if len(self.factors) != len(theta):
-            fix = f"give one number > 0 for each of {len(theta)} planes"
-            raise InputError("factors", f"{len(self.factors)} numbers", fix)
-        return theta / self.factors
