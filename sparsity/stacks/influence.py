@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from sparsity.arguments import as_float64, instance, number, reals
+from sparsity.arguments import as_float64, number, reals
 from sparsity.errors import InputError
 from sparsity.stacks.mixing import Layers, forward
 
@@ -77,7 +77,6 @@ def jacobian(layers: Layers) -> np.ndarray:
     Returns:
         float64 [n, n, d, d]: block [j, i] is ∂v_j^(L)/∂v_i^(0).
     """
-    instance("layers", layers, Layers, "give what sparsity.stacks.mixing.draw returns")
     return np.asarray(_jacobian(layers), dtype=np.float64).transpose(0, 2, 1, 3)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from sparsity import kernels
-from sparsity.arguments import check_seed, function, instance, number, whole
+from sparsity.arguments import check_seed, instance, number, whole
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
@@ -211,7 +211,6 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     Raises:
         InputError: float64 asked for while JAX has it disabled.
     """
-    instance("stack", stack, Stack, "give a Stack")
     seed = seed if isinstance(seed, Tracer) else check_seed(seed)
     name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
     key, (bare, numbers) = jax.random.key(seed, impl="threefry2x32"), _split(stack)
@@ -224,12 +223,7 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
 
 
 def forward(layers: Layers) -> jax.Array:
-    """Return the tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d].
-
-    Raises:
-        InputError: no drawn layers.
-    """
-    instance("layers", layers, Layers, "give what sparsity.stacks.mixing.draw returns")
+    """Return the tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d]."""
     return _forward(layers)
 
 
@@ -280,9 +274,7 @@ def sampled(
     Returns:
         What it gives, as float64 arrays [draws, L + 1, …].
     """
-    instance("stack", stack, Stack, "give a Stack")
     draws, seed = whole("draws", draws, 1), check_seed(seed)
-    function("measure", measure, "give a function of the tokens, such as collapse")
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
     bare, numbers = _split(stack)

@@ -139,7 +139,6 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
     Raises:
         InputError: a kernel with negative weights, or a token-wise branch, which has no such law.
     """
-    instance("stack", stack, Stack, "give a Stack")
     fix = f"give [{stack.length}, {stack.length}]"
     K = np.array(as_float64(start, "start", fix, texts=False))
     if K.shape != 2 * (stack.length,) or not np.all(np.isfinite(K)):
@@ -198,7 +197,6 @@ def average(stack: Stack) -> Collapse:
     Raises:
         InputError: as `gram`.
     """
-    instance("stack", stack, Stack, "give a Stack")
     n, r = stack.length, stack.common
     rows = []
     for K in gram(stack, (1 - r) * np.eye(n) + r):
@@ -223,7 +221,6 @@ def distances(stack: Stack) -> np.ndarray:
     Raises:
         InputError: as `gram`.
     """
-    instance("stack", stack, Stack, "give a Stack")
     n, r = stack.length, stack.common
     rows = []
     for K in gram(stack, (1 - r) * np.eye(n) + r):
@@ -245,7 +242,6 @@ def influence(stack: Stack, token: int) -> np.ndarray:
     Raises:
         InputError: no such token, or as `gram`.
     """
-    instance("stack", stack, Stack, "give a Stack")
     token = whole("token", token, 0, stack.length - 1)
     start = np.zeros((stack.length, stack.length))
     start[token, token] = 1.0
