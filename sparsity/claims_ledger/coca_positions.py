@@ -152,7 +152,7 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
     """Compare both bounds with scores, for random vectors at distances up to 32768."""
     rng = np.random.default_rng([seed, 23])
     theta = routes.angles(_DIM)
-    distance = np.unique(np.geomspace(1, 32768, 60).astype(int))
+    distance = np.unique(np.rint(np.geomspace(1, 32768, 60)).astype(int))
     # One pair of random vectors after another: a bound must hold for each at every distance. Above
     # the score by 1e-12 is rounding.
     ratios, holds_rope, holds_coca, rises = [], True, True, 0

@@ -22,7 +22,7 @@ from sparsity.series import Point, Series
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 # The figure `rope`.
 SLACK_AT = 4096
-DISTANCES = np.unique(np.geomspace(1, SLACK_AT + 1, 300).astype(int)) - 1
+DISTANCES = np.unique(np.rint(np.geomspace(1, SLACK_AT + 1, 300)).astype(int)) - 1
 SAMPLED_DISTANCES = (0, 3, 12, 60, 300, 1500)
 REL_ERROR_OF_KEYS = 1e-3  # of a sampled point at the least: a whole rotated key is one draw
 
