@@ -1,4 +1,4 @@
-"""Rows without their sinks, and the spread of tables over texts."""
+"""Rows without their sinks."""
 
 import dataclasses
 
@@ -194,39 +194,3 @@ def test_uniform_attention_has_no_sinks():
     found = measure(np.tri(45) / np.arange(1, 46)[:, None] * np.ones((2, 1, 1)))
     assert not sinks.find_sinks(found["key_importance"].values).any()
     assert sinks.find_sinks(found["key_importance"].values, 0.09).any()
-
-
-# Tables.
-
-
-def test_the_spread_over_texts_is_that_of_their_mean():
-    rng = np.random.default_rng(0)
-    figures = [{"S": x, "loss": np.nan} for x in rng.normal(2, 0.5, 40)]
-    found = tables.bootstrap_over_texts(figures, ("S", "loss"))
-    values = np.array([x["S"] for x in figures])
-    assert found["S"]["value"] == pytest.approx(values.mean())
-    assert found["S"]["stderr"] == pytest.approx(values.std() / np.sqrt(40), rel=0.05)
-    low, high = found["S"]["ci95"]
-    assert (high - low) / found["S"]["stderr"] == pytest.approx(3.92, rel=0.06)
-    assert found["S"]["count"] == 40
-    assert found["loss"]["count"] == 0
-    assert np.isnan(tables.bootstrap_over_texts(figures[:1], ("S",))["S"]["stderr"])
-
-
-def test_windows_of_a_text_are_not_drawn_apart():
-    """Windows that say the same are one text, not many: the interval does not shrink."""
-    rng = np.random.default_rng(1)
-    figures = [{"S": x} for x in rng.normal(2, 0.5, 40)]
-    alone = tables.bootstrap_over_texts(figures, ("S",))["S"]
-    windows_of = [x for x in figures for _ in range(9)]
-    names = [f"text{i}" for i in range(40) for _ in range(9)]
-    kept = tables.bootstrap_over_texts(windows_of, ("S",), names)["S"]
-    assert kept["count"] == 40
-    assert kept["value"] == pytest.approx(alone["value"])
-    assert kept["stderr"] == pytest.approx(alone["stderr"], rel=0.1)
-    apart = tables.bootstrap_over_texts(windows_of, ("S",))["S"]
-    assert apart["stderr"] < 0.4 * kept["stderr"]  # as if they were 360 texts
-    uneven = tables.bootstrap_over_texts(
-        [{"S": x} for x in (1.0, 1.0, 1.0, 2.0)], ("S",), list("aaab")
-    )
-    assert uneven["S"]["value"] == 1.25  # a window counts as a window

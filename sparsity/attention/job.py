@@ -42,13 +42,11 @@ class Job:
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in JSON's types."""
-        texts = tables.by_text(self.data)
         return {
             "model": self.data.attrs["model"],
             "files": [str(path) for path in self.files],
             "table": tables.summary(self.data),
-            "texts": texts,
-            "over texts": tables.bootstrap_over_texts(texts, tables.OVER_TEXTS),
+            "texts": tables.by_text(self.data),
             "passed_over": list(self.passed_over),
         }
 

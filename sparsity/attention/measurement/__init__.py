@@ -15,7 +15,7 @@ A model's q and k, or its weights, become a dataset this way:
     sinks                 the same rows with all sinks left out
     datasets              the limit law and the exact law of `row_laws` beside each row; labels
               │
-              └─ tables             a row for each context length, a bootstrap over texts
+              └─ tables             a row for each context length
 
 Models of `transformers` are measured by `sparsity.attention.torch.models`.
 """

@@ -1,13 +1,13 @@
 """A measurement in one table: focus, sinks and laws at each context length.
 
 Statistics are over rows of the second half of a context. Medians stand where a few rows would set
-the mean (n_eff, ratios to laws), means for S and for shares of the weight; errors are over texts.
+the mean (n_eff, ratios to laws), means for S and for shares of the weight.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     import xarray
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
-BOOTSTRAP_DRAWS = 2000  # the ends of a 95 % interval then lie on the 50th draw from either side
-OVER_TEXTS = (  # of `summarise_context`
-    "S", "n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "gamma_without_sinks",
-    "ratio_exact_without_sink_key", "ratio_exact_without_sinks",
-    "sink_rate_0.3", "any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3",
-)  # fmt: skip
 
 _TAGS = ("", "_without_sink_key", "_without_sinks")
 _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
@@ -115,31 +109,31 @@ def _sink_rates(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dic
 def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
     """Return one row of `summary`: medians and means over all rows of the second half of T."""
     rows = rows_at(data, context)
-    found: dict[str, Any] = {"T": int(context)}
+    row: dict[str, Any] = {"T": int(context)}
     for name in ("S", "sink_mass", "sinks_mass"):
-        found[name] = float(known_values(rows, name).mean())
+        row[name] = float(known_values(rows, name).mean())
     for name in ("n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "largest"):
-        found[name] = _median(rows, name)
-    found |= _sink_rates(data, context, rows)
+        row[name] = _median(rows, name)
+    row |= _sink_rates(data, context, rows)
     for name in requested_variables(data):
         values = known_values(rows, name)
-        found[name] = float(values.mean()) if len(values) else math.nan
+        row[name] = float(values.mean()) if len(values) else math.nan
     if "gamma" in rows:
         for name in ("gamma", "gamma_without_sink_key", "gamma_without_sinks"):
-            found[name] = _median(rows, name)
+            row[name] = _median(rows, name)
         gamma, n = (rows.variables[name] for name in ("gamma_without_sink_key", "length"))
         # In units of √(ln n) a spread is comparable between lengths: rows freeze at √2 of them.
         unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
-        found["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
+        row["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
             for law in ("limit", "exact"):
                 for tag in _TAGS:
                     middle = _median(rows, f"residual_{law}{tag}")
-                    found[f"ratio_{law}{tag}"] = float(np.exp(middle))
+                    row[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
             pair = (np.asarray(rows.variables[v], np.float64).ravel() for v in (x, y))
-            found[key] = sign * float(rank_correlation(*pair))
-    return found
+            row[key] = sign * float(rank_correlation(*pair))
+    return row
 
 
 def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
@@ -237,53 +231,3 @@ def text(rows: list[dict[str, Any]]) -> str:
         word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
         lines.append(" ".join([*([word] if bos else []), *cells]))
     return "\n".join([*lines, *NOTES])
-
-
-def bootstrap_over_texts(
-    figures: Sequence[Mapping[str, Any]],
-    names: Iterable[str],
-    texts: Sequence[str] | None = None,
-    seed: int = 0,
-) -> dict[str, dict[str, Any]]:
-    """Return the mean over texts of each figure, with what it would vary over other such texts.
-
-    Texts are drawn with replacement; windows, rows and heads of one text are not independent, and
-    are never drawn apart. Every window counts the same.
-
-    Args:
-        figures: of each text, or each of its windows, by name.
-        names: those wanted.
-        texts: of which text each is; None where each is of a text of its own.
-        seed: of the draws.
-
-    Returns:
-        By name the value, its standard error, its 95 % interval (percentiles of the draws), the
-        count of texts in which it is known, method and seed; NaN for fewer than two.
-    """
-    found, of = {}, np.arange(len(figures))
-    if texts is not None:
-        of = np.unique(np.asarray(texts), return_inverse=True)[1]
-    for name in names:
-        values = np.array([float(x.get(name, np.nan)) for x in figures])
-        known = np.isfinite(values)
-        # A text counts by its windows; their sums and numbers are drawn together, so that each draw
-        # is a ratio of sums over the texts that were drawn.
-        values = values[known]
-        own = np.unique(of[known], return_inverse=True)[1]
-        sizes, sums = np.bincount(own), np.bincount(own, values)
-        count = len(sizes)
-        stderr, ci95 = np.nan, (np.nan, np.nan)
-        if count > 1:
-            # The same seed for every figure: figures of one run are drawn over the same texts.
-            draws = np.random.default_rng(seed).integers(count, size=(BOOTSTRAP_DRAWS, count))
-            means = sums[draws].sum(1) / sizes[draws].sum(1)
-            stderr, ci95 = means.std(ddof=1), np.percentile(means, [2.5, 97.5])
-        found[name] = {
-            "value": float(values.mean()) if count else np.nan,
-            "stderr": float(stderr),
-            "ci95": [float(x) for x in ci95],
-            "count": count,
-            "method": f"bootstrap over texts, {BOOTSTRAP_DRAWS} draws",
-            "seed": seed,
-        }
-    return found
