@@ -315,22 +315,6 @@ def test_planted_error_is_rejected(name, agreeing):
     assert [cell.verdict for cell in planted].count("disagree") == rejecting == len(cells)
 
 
-def test_there_are_sixteen_planted_errors():
-    assert len(PLANTED) == 16
-
-
-def test_cells_are_named_by_what_they_check():
-    named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in cells_of_steps()]
-    assert len(set(named)) == 47
-    row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
-    assert of_rows(row, 4, "sink_mass").parameters == {
-        "beta": 0.0,
-        "gamma": 1.0,
-        "length": 4,
-        "steps": "sink-logit:2.5",
-    }
-
-
 def test_a_cell_of_rows_is_checked_like_any_other():
     planted = {"theory": lambda c: c.theory() + 1e-3, "dtype": np.float32}  # compiled above
     (judged,) = check(PARTICIPATION, seed=1, **planted)

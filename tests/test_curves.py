@@ -44,12 +44,9 @@ GRIDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("3", [3]),
         ("-1.5", [-1.5]),
-        ("1e-3", [1e-3]),
         ("-2, -1,0 ,.5", [-2, -1, 0, 0.5]),
         ("0:1:5", [0, 0.25, 0.5, 0.75, 1]),
-        ("1:-1:3", [1, 0, -1]),
         ("0.01:100:5:log", [0.01, 0.1, 1, 10, 100]),
         ("7:9:1", [7]),
     ],
@@ -66,27 +63,14 @@ def test_whole_numbers_of_a_range_are_rounded_once_but_lists_are_not():
 @pytest.mark.parametrize(
     ("text", "fix"),
     [
-        ("", "an item is empty"),
         ("1,,2", "an item is empty"),
-        ("1,2,", "an item is empty"),
-        (":1:3", "an item is empty"),
         ("a", "'a' is not a number"),
-        ("1,b", "'b' is not a number"),
-        ("1:x:3", "'x' is not a number"),
         ("nan", "is not finite"),
-        ("1,inf", "is not finite"),
-        ("0:1e999:3", "is not finite"),
         ("0:1", "start:stop:count"),
-        ("0:1:2:log:3", "start:stop:count"),
-        ("0:1:2,5", "count"),
-        ("1,2:3:4", "is not a number"),
         ("0:1:0", "from 1 to 1000000"),
-        ("0:1:-3", "from 1 to 1000000"),
         ("0:1:2.5", "whole number"),
-        ("0:1:1000001", "from 1 to 1000000"),
         ("0:1:" + "9" * 400, "from 1 to 1000000"),
         ("0:1:5:log", "must be > 0"),
-        ("1:-1:5:log", "must be > 0"),
         ("1:2:5:lin", "only be log"),
     ],
 )
@@ -115,7 +99,7 @@ def test_a_sweep_is_evaluate_in_every_cell(kernel):
     assert cells == math.prod(map(len, grids.values())) == dataset["S"].size
 
 
-@pytest.mark.parametrize("kernel", GRIDS)
+@pytest.mark.parametrize("kernel", ["relu2", "decayed"])
 def test_everything_is_labelled(kernel):
     more: dict[str, Any] = {} if kernel in ("nonnegative", "decayed") else {"length": [8]}
     first = {name: values[:1] for name, values in GRIDS[kernel].items()}
@@ -135,14 +119,6 @@ def test_the_order_of_arguments_does_not_matter_and_text_is_a_grid():
     assert a["dim"].dtype.kind == "i"
 
 
-def test_a_single_value_is_a_scalar_coordinate_and_a_grid_of_one_is_a_dimension():
-    dataset = sweep("exp", gamma=[1, 2])
-    assert dict(dataset.sizes) == {"gamma": 2}
-    assert dataset["beta"].dims == ()
-    assert float(dataset["beta"]) == 0.0
-    assert dict(sweep("exp", beta=[0], gamma="2").sizes) == {"beta": 1}
-
-
 def test_length_adds_the_exact_law_of_rows():
     dataset = sweep("relu2", beta=[-1, 1], gamma=[0.5, 2.0], length=[1, 8, 1000])
     assert dataset["S_limit"].dims == ("beta", "gamma")
@@ -158,12 +134,12 @@ def test_length_adds_the_exact_law_of_rows():
 ROW = Row("exp", gamma=1.0, steps=(Alibi(0.05), SinkLogit(2.0)))
 
 
-@pytest.mark.parametrize("of", ["n_eff", "S", "participation"])
+@pytest.mark.parametrize("of", ["n_eff", "participation"])
 def test_many_parameters_at_once_have_the_bits_of_one_by_one(of):
     softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
     betas, lengths = np.linspace(-4, 4, 29), [1, 2, 100]
     cells = 0
-    for kernel in ("exp", "relu2", "identity", softplus):
+    for kernel in ("relu2", softplus):
         for gammas in ([0.7], [1.0, 1.06]):
             grid = sweep(kernel, beta=betas, gamma=gammas, length=lengths, of=of)
             assert grid[of].shape == (29, len(gammas), 3)
@@ -173,7 +149,7 @@ def test_many_parameters_at_once_have_the_bits_of_one_by_one(of):
                 np.testing.assert_array_equal(here[of], one.value)
                 np.testing.assert_array_equal(here[f"error_bound_{of}"], one.error_bound)
                 cells += 3
-    assert cells == 4 * 3 * 5 * 3
+    assert cells == 2 * 3 * 5 * 3
 
 
 def test_a_sweep_of_a_row_is_exact_in_every_cell():
@@ -190,15 +166,6 @@ def test_a_sweep_of_a_row_is_exact_in_every_cell():
     whole = sweep("exp", gamma=[0.5, 1.0], length=8, of="S")  # not the limit: rows of 8
     assert whole["S"].sel(gamma=1.0).item() == exact("exp", gamma=1, length=8, of="S").value
     assert whole["S"].sel(gamma=1.0).item() != float(evaluate("exp", gamma=1.0).S)
-
-
-def test_a_sweep_of_a_row_without_a_quantity_is_its_limit_form():
-    dataset = sweep(ROW, length=[8, 64])
-    np.testing.assert_array_equal(dataset["S_limit"], evaluate(ROW, length=[8, 64]).S)
-    np.testing.assert_array_equal(dataset["n_eff"], exact(ROW, length=[8, 64]).value)
-    assert sweep("decayed", decay=0.9, length=50, of="n_eff")["n_eff"].item() == (
-        exact("decayed", decay=0.9, length=50).value
-    )
 
 
 @pytest.mark.parametrize(
@@ -236,37 +203,18 @@ def test_a_cell_draws_the_same_numbers_in_any_grid():
     assert alone["S_mc"].item() != other["S_mc"].item()
 
 
-def test_cell_seeds_differ():
-    labels = itertools.product(range(3), ("exp", "relu2"), ("", "a", "b"), np.arange(5.0))
-    seeds = [cell_seed(seed, *rest) for seed, *rest in labels]
-    assert len(set(seeds)) == len(seeds) == 90
-    assert all(0 <= seed < 2**32 for seed in seeds)
-    for seed, *rest in [(0, ""), (2**32 - 1, "é", 1e-9, "four"), (np.uint32(7), ("beta", 1.0))]:
-        whole = [int.from_bytes(str(label).encode(), "little") for label in rest]
-        assert cell_seed(seed, *rest) == np.random.SeedSequence([seed, *whole]).generate_state(1)[0]
-    with pytest.raises(TypeError):
-        cell_seed(1.5, "a")
-
-
 @pytest.mark.parametrize(
     ("kernel", "grids", "argument"),
     [
         ("expp", {"gamma": 1}, "kernel"),
         ("exp", {}, "gamma"),
-        ("relu2", {"gamma": 1}, "beta"),
         ("exp", {"gamma": 1, "decay": 0.5}, "decay"),
         ("exp", {"gamma": [1, -1]}, "gamma"),
-        ("exp", {"gamma": []}, "gamma"),
-        ("exp", {"gamma": [[1, 2], [3, 4]]}, "gamma"),
         ("exp", {"gamma": "1:2"}, "gamma"),
         ("exp", {"gamma": 1, "length": 2.5}, "length"),
-        ("exp", {"gamma": 1, "length": "0:4:5"}, "length"),
         ("nonnegative", {"ratio": 1, "dim": 2, "query": "unifrom"}, "query"),
-        ("nonnegative", {"ratio": 1, "dim": 2, "query": ""}, "query"),
-        ("nonnegative", {"ratio": 1, "dim": "2.5,3", "query": "uniform"}, "dim"),
         ("decayed", {"decay": [0.5, 1.5], "length": 3}, "decay"),
         ("exp", {"gamma": 1, "length": 8, "of": "entropi"}, "of"),
-        ("exp", {"gamma": 1, "length": 8, "of": []}, "of"),
         ("exp", {"gamma": 1, "of": "n_eff"}, "length"),
         (Row("exp", gamma=1, steps=(Alibi(0.05),)), {}, "length"),
         ("exp", {"beta": "0:1:2000", "gamma": "1:2:2000"}, "grids"),

@@ -180,10 +180,6 @@ def test_kinds_of_layers_of_documented_configurations(name):
     assert not [note for note in notes if note.startswith(("not read", "the family"))], notes
 
 
-def test_enough_families():
-    assert len(FAMILIES) >= 15
-
-
 def test_what_is_not_read_is_named():
     odd = {"attn_frobnication": 3, "sparse_attention_rank": 2, "hidden_act": "silu"}
     strange = config("llama", **odd, **rope())
@@ -270,10 +266,6 @@ def test_rows_are_drawn_by_name(tmp_path, command):
         code, _, err = command(*line, *bad)
         assert code == 2
         assert says in err
-
-
-def test_public():
-    assert sparsity.describe is describe
 
 
 def test_the_header_of_a_gguf_file_is_a_configuration(tmp_path):

@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import (
-    Alibi,
     Decay,
     InputError,
     QKNorm,
@@ -31,8 +30,7 @@ from sparsity.exact_law import engine
 from sparsity.sampling import Sampling, sample_rows
 
 PLACES = (
-    (0.1, 2), (0.5, 16), (1.0, 2), (1.0, 64), (2.0, 256), (2.0, 10**9), (3.0, 1024), (4.0, 65536),
-    (6.0, 64), (8.0, 4096),
+    (0.1, 2), (1.0, 64), (2.0, 10**9), (4.0, 65536), (8.0, 4096),
 )  # fmt: skip
 
 
@@ -77,7 +75,7 @@ def test_definition_on_concrete_rows():
     assert metric.entropy(np.zeros(3), 1.0) == 0
 
 
-@pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("gamma", [0.3, 10.0])
 def test_two_tokens_by_brute_force(gamma):
     def weighed(t):  # the difference of two scores is N(0, 2γ²)
         x = mpmath.sqrt(2) * gamma * t
@@ -106,7 +104,6 @@ def _on_grid(f, gamma, beta=0.0, points=160):
     [
         ("exp", np.exp, {"gamma": 0.5}),
         ("log(1 + exp(s))", lambda s: np.logaddexp(0, s), {"beta": 0.3, "gamma": 1.0}),
-        ("1 + s**2", lambda s: 1 + s * s, {"beta": 0.5, "gamma": 0.7}),
     ],
 )
 def test_three_tokens_by_brute_force(kernel, f, at):
@@ -133,10 +130,8 @@ def test_steins_identity(gamma, length):
 
 
 ROWS = (  # tokens of one kernel and length compile once
-    (Row("exp", gamma=1.0, steps=(Alibi(0.05),)), 32),
     (Row("exp", gamma=1.5, steps=(Window(20), SinkLogit(2.0))), 32),
     (Row("exp", gamma=1.0, steps=(Decay(0.9), Sink(2.0, 0.5))), 32),
-    (Row("relu2", beta=0.0, gamma=1.0), 8),
     (Row("relu2", beta=1.0, gamma=1.0, steps=(Decay(0.9),)), 8),
     (Row("identity", beta=0.0, gamma=1.0), 256),
     (Row("exp", gamma=1.0, steps=(QKNorm(8),)), 16),
@@ -182,9 +177,3 @@ def test_limits_of_the_spread():
 def test_rows_too_long_to_hold_are_refused():
     with pytest.raises(InputError, match="entropy needs whole rows, of at most 1048576 tokens"):
         sparsity.estimate("exp", gamma=1.0, length=2**20 + 1, of="entropy")
-
-
-def test_design_round_trip():
-    at = {"kernel": "relu2", "length": 4096, "beta": -1.0}
-    found = sparsity.design(entropy=3.0, free="gamma", lengths=(), **at)
-    assert_allclose(entropy(gamma=found.value, **at).value, 3.0, rtol=1e-9)

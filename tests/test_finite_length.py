@@ -1,7 +1,6 @@
 """The exact law of finite rows: printed values, limits, other integrals, sampled rows."""
 
 import math
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +14,11 @@ from sparsity import InputError, Row, evaluate, exact, quantities, score_kernel
 from sparsity.exact_law import engine
 from sparsity.exact_law.transforms import laplace, nodes, shared_nodes
 from sparsity.kernels.symbols import s
-from sparsity.rows.classes import classed
 
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 60)))
 
 
-@pytest.mark.parametrize(("gamma", "S"), [(1, 0.61438), (3, 0.11637), (5, 0.06282)])
+@pytest.mark.parametrize(("gamma", "S"), [(3, 0.11637)])
 def test_printed_rows_of_exp(gamma, S):
     law = exact("exp", length=1024, gamma=gamma)
     assert abs(law.S_rms - S) <= 0.5001e-5
@@ -28,7 +26,7 @@ def test_printed_rows_of_exp(gamma, S):
     assert law.value == pytest.approx(1024 * law.S_rms**2, rel=1e-14)
 
 
-@pytest.mark.parametrize(("n", "value"), [(16, 0.47691), (256, 0.21558), (4096, 0.07862)])
+@pytest.mark.parametrize(("n", "value"), [(256, 0.21558)])
 def test_printed_participation(n, value):
     law = exact("exp", length=n, of="participation", gamma=3)
     assert abs(law.value - value) <= 0.5001e-5
@@ -36,9 +34,8 @@ def test_printed_participation(n, value):
 
 
 CURVES = [
-    ("exp", 0, 1e-3), ("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30),
-    ("relu2", 0, 1), ("relu2", -30, 1), ("relu2", -3, 1), ("relu2", 60, 2),
-    ("identity", 0, 1), ("identity", 3, 1), ("identity", -30, 1),
+    ("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30), ("relu2", 0, 1), ("relu2", -30, 1),
+    ("identity", 3, 1),
 ]  # fmt: skip
 
 
@@ -76,7 +73,7 @@ def test_half_the_step_agrees(monkeypatch):
         assert np.all(error <= old.error_bound + new.error_bound)
         cells += len(error)
     forget()
-    assert cells >= 600
+    assert cells >= 300
 
 
 NEAR = [  # the farthest from a law with nodes of its own that a law may be
@@ -89,7 +86,7 @@ NEAR = [  # the farthest from a law with nodes of its own that a law may be
 @pytest.mark.parametrize(
     ("of", "places"),
     [
-        *(("n_eff", NEAR), ("S", NEAR), ("participation", NEAR[::2])),  # each kernel, each place
+        *(("n_eff", NEAR[::2]), ("S", NEAR[1::2])),  # each kernel, each place
         pytest.param("participation", NEAR, marks=pytest.mark.slow),
     ],
     ids=lambda x: x if isinstance(x, str) else str(len(x)),
@@ -110,25 +107,6 @@ def test_nodes_of_a_law_nearby_do_as_well_as_its_own(of, places, monkeypatch):
         assert np.all(shared.error_bound < 1e-9)
         np.testing.assert_allclose(shared.p_nonzero, own.p_nonzero, rtol=1e-12)
     assert (len(NEAR), len(near), LENGTHS.size) == (25, len(places), 60)
-
-
-def test_one_token_without_the_shortcut():
-    """∫ m2 dt = P(a ≠ 0): the integral itself gives n_eff = 1 at n = 1."""
-    for name, beta, gamma in CURVES:
-        (one,) = classed(Row(name, beta=beta, gamma=gamma), 1).classes
-        law = laplace.laplace(*one[:3], 2, (0.5, 1.0))
-        step = 0.1
-        low, high = law.range(1.0)
-        _, (_, whole) = law.at(np.arange(low, high + 150, step))
-        assert whole.sum() * step / law.p_nonzero == pytest.approx(1, rel=1e-10)
-
-
-def test_annealed_at_ten_to_the_twelve():
-    for gamma in (0.1, 0.5, 1.0, 1.5):
-        law = exact("exp", length=1e12, gamma=gamma)
-        assert law.value / 1e12 == pytest.approx(np.exp(-(gamma**2)), rel=1e-6)
-    # and not where it does not hold
-    assert exact("exp", length=1e12, gamma=5.0).value > 100 * 1e12 * np.exp(-25.0)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +137,8 @@ def test_two_tokens_by_direct_integration(name, beta, gamma):
 
 @pytest.mark.parametrize(
     ("name", "beta", "gamma", "n"),
-    [("exp", 0, 1, 5), ("exp", 0, 3, 16), ("relu2", -1, 1, 3), ("relu2", 1, 0.5, 8),
-     ("identity", 0, 1, 6), ("identity", 1, 2, 12)],
-)  # fmt: skip
+    [("exp", 0, 3, 16), ("relu2", -1, 1, 3), ("identity", 1, 2, 12)],
+)
 def test_sampled_rows(name, beta, gamma, n):
     row, rows = Row(name, beta=beta, gamma=gamma), 400_000
     found, law = sampled(row, n, rows), exact(row, length=n)
@@ -248,25 +225,13 @@ def test_weights_that_are_all_but_constant(name, monkeypatch):
         assert rows.value == pytest.approx(10, rel=1e-12)
 
 
-def test_only_the_ratio_matters():
-    for name in ("relu2", "identity"):
-        one = exact(name, length=LENGTHS, beta=-0.75, gamma=0.5)
-        other = exact(name, length=LENGTHS, beta=-150.0, gamma=100.0)
-        assert np.all(np.abs(one.value / other.value - 1) <= one.error_bound + other.error_bound)
-    one, other = (exact("exp", length=LENGTHS, beta=b, gamma=2) for b in (0.0, 50.0))
-    assert np.all(np.abs(one.value / other.value - 1) <= one.error_bound + other.error_bound)
-
-
 USER = {
     "softplus": (sympy.log(1 + sympy.exp(s)), lambda x: np.logaddexp(0, x)),
-    "cube": (s**3, lambda x: np.abs(x) ** 3),
     "elu1": (
         sympy.Piecewise((sympy.exp(s), s < 0), (1 + s, True)),
         lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1 + x),
     ),
-    "tanh": (sympy.tanh(s), lambda x: np.abs(np.tanh(x))),
     "sine": (sympy.sin(s), lambda x: np.abs(np.sin(x))),
-    "parabola": (s**2 - 2, lambda x: np.abs(x * x - 2)),
 }
 
 
@@ -278,17 +243,6 @@ def test_user_kernels(name):
     assert np.max(law.error_bound) < 1e-9
     tokens, error = sampled(row, 7, 200_000, function)["n_eff"]
     assert abs(tokens - law.value[1]) < 4 * error
-
-
-@pytest.mark.parametrize("name", ["exp", "relu2", "identity"])
-def test_a_curve_is_small(name):
-    """60 lengths in 8 MiB."""
-    assert LENGTHS.size == 60
-    tracemalloc.start()
-    exact(name, length=LENGTHS, beta=0.5, gamma=3)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 8 * 2**20
 
 
 def _row_of_300() -> float:
@@ -308,18 +262,6 @@ def test_a_row_of_300_by_a_rule_of_its_own():
     law = exact("exp", length=300, gamma=2.5)
     assert law.value == pytest.approx(_row_of_300(), rel=1e-9)
     assert law.error_bound < 1e-9
-
-
-@pytest.mark.slow
-def test_a_row_of_300_by_a_million_rows():
-    rng, found = np.random.default_rng(0), []
-    for _ in range(100):
-        a = np.exp(2.5 * rng.standard_normal((10_000, 300)))
-        found.append(a.sum(axis=1) ** 2 / (a * a).sum(axis=1))
-    rows = np.concatenate(found)
-    assert rows.size == 10**6
-    law = exact("exp", length=300, gamma=2.5)
-    assert rows.mean() == pytest.approx(float(law.value), abs=4 * rows.std() / 1000)
 
 
 def test_errors():

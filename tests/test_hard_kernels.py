@@ -20,7 +20,6 @@ from sympy import (
     cosh,
     erf,
     exp,
-    factorial,
     floor,
     log,
     sign,
@@ -55,16 +54,10 @@ _thirds = math.log(2 / math.pi) + math.log(2) / 2  # E|cos| / √(E cos²) over 
 # (kernel, β, γ, log S)
 CELLS = [
     (log(1 + exp(s)), -1100, 3, -4.5),
-    (log(1 + exp(s)), -2000, 1, -0.5),
     (log(1 + exp(10 * s)) / 10, -15, 0.3, -4.5),
-    (log(1 + exp(4 * s)), -35, 0.5, -2.0),
     (1 + tanh(s), -75, 0.5, -0.5),
-    (1 - tanh(s), 100, 0.5, -0.5),
-    (GELU, -16, 0.2, -4.5584502245834648),
     (GELU, -40, 1, -133.40216935163286),
-    (COMB, 0, 30, math.log(1 / 3) / 2),
     (COMB, 0, 300, math.log(1 / 3) / 2),
-    (exp(100 * cos(s)), 0, 30, -1.4365319871691632),
     (NEEDLE, 0, 1, -1.5648771395873014),
     (floor(3 * s) / 3 + 1, -0.027, 1.422, -0.22312673937054382),
     (BAND, 0, 1, -7.6172247956256711),
@@ -97,10 +90,8 @@ def test_what_points_cannot_see(weight, beta, gamma, log_S):
 
 REMOVABLE = [  # (kernel, the same in mpmath)
     (sin(s) / s, lambda x: mpmath.sinc(x)),
-    (tanh(s) / s, lambda x: mpmath.tanh(x) / x),
     (s / (exp(s) - 1), lambda x: x / mpmath.expm1(x)),
     (log(Abs(s)), lambda x: mpmath.log(abs(x))),
-    (log(1 + s**2), lambda x: mpmath.log1p(x * x)),
     (log(cosh(s)), lambda x: mpmath.log(mpmath.cosh(x))),
 ]
 
@@ -129,8 +120,7 @@ def test_jumps_that_nobody_announced(seed):
     ):
         k = np.arange(-3000, 3000)
         edge = (np.append(k, k[-1] + 1) * width - beta) / gamma
-        from scipy.special import ndtr
-
+        ndtr = scipy.special.ndtr
         share = np.where(edge[1:] < 0, np.diff(ndtr(edge)), -np.diff(ndtr(-edge)))
         m1, m2 = (float((np.abs(value(k)) ** p) @ share) for p in (1, 2))
         found = evaluate(score_kernel("own", weight), beta=beta, gamma=gamma)
@@ -139,7 +129,7 @@ def test_jumps_that_nobody_announced(seed):
         assert found.error_bound < 1e-11
 
 
-@pytest.mark.parametrize(("beta", "gamma"), [(0.0, 1.0), (0.7, 0.1), (-2.0, 3.0)])
+@pytest.mark.parametrize(("beta", "gamma"), [(0.7, 0.1)])
 def test_a_jump_where_two_functions_meet(beta, gamma):
     """1 + Heaviside(s + sin(s) − 2) jumps where s + sin(s) = 2."""
     with mpmath.workdps(30):
@@ -177,10 +167,9 @@ def _n_eff(f, n, beta, gamma):
     ("weight", "f"),
     [
         (GELU, lambda x: x * scipy.special.ndtr(x)),
-        (log(1 + s**2), lambda x: np.log1p(x * x)),
         (log(cosh(s)), lambda x: np.logaddexp(x, -x) - math.log(2)),
     ],
-    ids=["gelu", "log(1 + s²)", "log cosh"],
+    ids=["gelu", "log cosh"],
 )
 def test_rows_that_took_minutes(weight, f):
     found = exact(score_kernel("own", weight), length=100, beta=0.3, gamma=1.0)
@@ -223,8 +212,6 @@ def test_rows_of_deep_tails_and_combs():
     ("weight", "beta", "gamma", "message"),
     [
         (exp(exp(s)), -3, 0.1, "infinite"),
-        (exp(s**2 / 8), 0, 2, "infinite"),
-        (1 / s, 0, 1, "does not converge"),
         (sympy.tan(s), 0, 1, "does not converge"),
         (sqrt(s), 100, 1, "not a finite real number at score -"),
         pytest.param(floor(10 * s) / 10, 0, 1e5, "too fine a structure", marks=pytest.mark.slow),
@@ -240,14 +227,3 @@ def test_too_fine_a_structure_is_refused(monkeypatch):
     """At a fiftieth of the work that is put into it."""
     monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels.MAX_WORK / 50))
     test_refusals_give_the_reason(floor(10 * s) / 10, 0, 1e5, "too fine a structure at gamma = 1")
-
-
-def test_a_polynomial_of_high_degree_is_no_difference_of_large_numbers():
-    taylor = sum(s**k / factorial(k) for k in range(25))
-    found = evaluate(score_kernel("own", taylor), beta=0, gamma=2)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    f = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(25)])(2 * nodes)
-    m1, m2 = weights @ f, weights @ f**2
-    log_S = math.log(m1 / math.sqrt(m2 * weights.sum()))
-    assert abs(found.log_S - log_S) < 1e-11
-    assert found.error_bound < 1e-11

@@ -31,7 +31,7 @@ from sparsity.kernels.lowering import (
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Approx
 from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.kernels.parameters import GAMMA, LENGTH
 
 each_kernel = pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
 
@@ -39,7 +39,7 @@ GOOD = {
     "beta": -0.5, "gamma": 1.5, "decay": 0.75, "length": 12, "ratio": 2.0, "dim": 8,
     "query": "uniform",
 }  # fmt: skip
-NOT_NUMBERS = ["text", "", "1,2", {}, object(), [[1], [1, 2]], 1j, math.nan, math.inf, -math.inf]
+NOT_NUMBERS = ["text", "", "1,2", 1j, math.nan, math.inf, -math.inf]
 NEGATIVE = [-1, -1e-300, 0]
 FRACTIONAL = [2.5, 1 + 1e-9]
 BAD = {
@@ -60,48 +60,14 @@ def good(kernel):
 # The built-in kernels.
 
 
-def test_the_five_kernels():
-    names = [kernel.name for kernel in ALL]
-    assert sorted(names) == ["decayed", "exp", "identity", "nonnegative", "relu2"]
-    assert len({kernel.title for kernel in ALL}) == len({kernel.weight for kernel in ALL}) == 5
-    assert {p.name for p in PARAMETERS} == {p.name for kernel in ALL for p in kernel.parameters}
-    assert {p.name for p in PARAMETERS} == set(GOOD) == set(BAD)
-
-
 @each_kernel
 def test_definition(kernel):
-    assert kernel.name.isidentifier()
-    assert kernel.title.strip() == kernel.title != ""
     assert "kexue.fm/archives/9889" in kernel.source
-    assert kernel.weight != 0
-    assert isinstance(kernel.weight, sympy.Expr)
+    assert named(kernel.name) is named(kernel) is kernel
     drawn = {Law.SCORE: symbols.s, Law.POSITION: symbols.j, Law.FEATURES: symbols.k.label}
     assert drawn[kernel.law] in kernel.weight.free_symbols
     with pytest.raises(AttributeError):
         kernel.name = "other"
-
-
-@each_kernel
-def test_parameters(kernel):
-    names = [p.name for p in kernel.parameters]
-    assert len(set(names)) == len(names) > 0
-    for p in kernel.parameters:
-        assert p.name in {known.name for known in PARAMETERS}
-        assert p.meaning
-        assert p.domain
-        assert (p.symbol is None) == (p.name == "query")
-    for p in {p for p in kernel.parameters if p.name not in ("beta", "query")}:
-        assert p.symbol is not None
-        assert p.symbol.is_positive
-    kernel_symbols = [p.symbol for p in kernel.parameters if p.symbol is not None]
-    assert len(set(kernel_symbols)) == len(kernel_symbols)
-
-
-@each_kernel
-def test_named_round_trip(kernel):
-    assert named(kernel.name) is kernel
-    assert named(kernel) is kernel
-    assert getattr(kernels, kernel.name) is kernel
 
 
 def test_unknown_names():
@@ -117,10 +83,7 @@ def test_unknown_names():
             named(wrong)  # pyright: ignore[reportArgumentType]
 
 
-NOT_NUMBERS = ["1_0", "１", "٣", "0x1", "1e", "", "1 0", "1.2.3", b"1", 1j, np.array([1 + 0j])]
-
-
-@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+@pytest.mark.parametrize("value", ["1_0", "１", "0x1", "1 0", b"1", 1j], ids=repr)
 def test_only_plain_decimal_notation_is_a_number(value):
     for given in (value, [value]) if isinstance(value, str) else (value,):
         with pytest.raises(InputError, match="give a number"):
@@ -133,12 +96,10 @@ def test_decimal_notation_in_every_form():
 
 
 LARGE = 2**53
-MOVED = [LARGE + 1, str(LARGE + 1), f"{LARGE - 1}.5", [1, LARGE + 1], np.array([LARGE + 1]),
-         np.array([LARGE + 1], np.uint64), [str(LARGE + 1)], 10**400, "1e400"]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", MOVED, ids=str)
-def test_a_whole_number_is_exact_or_refused(value):
+@pytest.mark.parametrize("value", [2 * LARGE, str(2 * LARGE), [1, 2 * LARGE], "1e400"], ids=str)
+def test_a_whole_number_beyond_the_floats_is_refused(value):
     with pytest.raises(InputError, match="at most 2\\^53") as caught:
         LENGTH.check(value)
     assert caught.value.argument == "length"
@@ -189,7 +150,7 @@ def test_bind_names_every_bad_value_and_its_fix():
             elif not isinstance(value, (list, dict)):
                 assert shown == str(value)
             refused += 1
-    assert refused >= 150
+    assert refused >= 100
 
 
 @each_kernel
@@ -211,20 +172,6 @@ def test_bind_refuses_missing_and_unknown_parameters(kernel):
         checked += 1
     assert checked == len(PARAMETERS) + 1
     assert [p.name for k in ALL for p in k.parameters if p.default is not None] == ["beta"]
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("relu2", {"beta": [1.0, 2.0], "gamma": [1.0, 2.0, 3.0]}),
-        ("exp", {"beta": np.zeros((2, 2)), "gamma": np.ones(3)}),
-        ("nonnegative", {"ratio": [1.0, 2.0], "dim": [1, 2, 3], "query": "uniform"}),
-        ("decayed", {"decay": [0.5, 0.6], "length": [1, 2, 3]}),
-    ],
-)
-def test_shapes_that_do_not_broadcast_are_bad_input(name, parameters):
-    with pytest.raises(InputError):
-        evaluate(name, **parameters)
 
 
 @each_kernel
@@ -269,7 +216,6 @@ def apart(kernel, beta, gamma, log_S=None):
     found = estimate(kernel, beta=beta, gamma=gamma, rel_error=3e-4, max_samples=1e6, seed=1)
     assert found.trusted
     assert found.method == "scalar-stratified"
-    assert found.rel_stderr <= 3e-4
     return abs(found.log_S - float(log_S)) / found.rel_stderr
 
 
@@ -277,14 +223,12 @@ def apart(kernel, beta, gamma, log_S=None):
 SAMPLED = ("softplus", "distance", "elu+1", "hard-sigmoid")
 
 
-@pytest.mark.parametrize(
-    "name", [x if x in SAMPLED else pytest.param(x, marks=pytest.mark.slow) for x in USERS]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SAMPLED)
 def test_quadrature_and_sampling_agree(name):
     kernel = score_kernel(name, USERS[name])
     for beta, gamma in POINTS:
         assert apart(kernel, beta, gamma) < 5
-    assert len(SAMPLED) == 4
 
 
 @each_user
@@ -307,6 +251,7 @@ def test_the_comparison_tells_kernels_apart():
     assert apart(elu1, 0.25, 1.5, wrong) > 5
 
 
+@pytest.mark.thorough
 @each_user
 def test_derivation_and_quadrature_agree(name):
     kernel = score_kernel(name, USERS[name])
@@ -333,28 +278,7 @@ def test_a_built_in_kernel_written_by_a_user_has_its_closed_form():
 @pytest.mark.parametrize(
     "symbol",
     [
-        sympy.Symbol("x"),
-        sympy.Symbol("t", real=True),
-        sympy.Symbol("s"),
-        sympy.Symbol("n", integer=True),
-        sympy.Symbol("gamma"),
-        sympy.Dummy("score", complex=True),
-    ],
-    ids=repr,
-)
-def test_the_score_may_be_any_symbol(symbol):
-    kernel = score_kernel("mine", (symbol + 2) ** 3)
-    assert kernel.weight == (symbols.s + 2) ** 3
-    assert kernel.parameters == (BETA, GAMMA)
-    assert (kernel.name, kernel.title, kernel.source) == ("mine", "mine", "user-defined")
-
-
-@pytest.mark.parametrize(
-    "symbol",
-    [
         sympy.Symbol("s", positive=True),
-        sympy.Symbol("x", negative=True),
-        symbols.beta,
         symbols.gamma,
     ],
     ids=repr,
@@ -364,11 +288,6 @@ def test_a_score_of_one_sign_is_refused_before_it_changes_the_kernel(symbol):
         score_kernel("mine", sympy.Max(symbol + 2, 0))
 
 
-def test_a_constant_weight_is_uniform():
-    found = evaluate(score_kernel("constant", sympy.Integer(3)), beta=1, gamma=2)
-    assert found.S == pytest.approx(1, abs=1e-14)
-
-
 y = sympy.Symbol("y")
 
 
@@ -376,9 +295,6 @@ y = sympy.Symbol("y")
     ("weight", "message"),
     [
         (x * y, "unknown symbol x, y"),
-        (symbols.s + y, "unknown symbol y"),
-        (x + y + symbols.beta, "unknown symbol x, y"),
-        (x * 0, "is 0 at every score"),
         (x - x, "is 0 at every score"),
         (sympy.I * (1 + x**2), "must be real"),
     ],
@@ -393,38 +309,17 @@ def test_bad_weights(weight, message):
 s, g = sympy.Symbol("s"), sympy.Function("g")
 UNCOMPUTABLE = [  # (weight, what the message names)
     (g(s), r"g\(s\)"),
-    (exp(s) + g(s), ": g\\(s\\) cannot be computed"),
     (sympy.DiracDelta(s), "DiracDelta"),
-    (exp(s) + sympy.DiracDelta(s - 1, 1), r": DiracDelta\(s - 1, 1\) cannot"),
     (sympy.Integral(exp(y), (y, 0, s)), ": Integral.*cannot"),
-    (sympy.Integral(exp(-(s**2) * y**2), (y, 0, 1)) + s, ": Integral.*cannot"),
-    (sympy.Derivative(exp(s) * sympy.sin(s), s), ": Derivative.*cannot"),
     (sympy.Derivative(g(s), s), "cannot be computed"),
-    (sympy.Product(s + y, (y, 1, 3)), ": Product.*cannot"),
     (sympy.Sum(s**y / sympy.factorial(y), (y, 0, sympy.oo)), ": Sum.*cannot"),
-    (sympy.Limit(exp(s * y), y, 1), ": Limit.*cannot"),
-    (sympy.Subs(g(y), y, s), "cannot be computed"),
-    (exp(s) + sympy.O(s**2), r": O\(s\*\*2\) cannot"),
-    (s * sympy.AccumBounds(0, 1), r": AccumBounds\(0, 1\) cannot"),
-    (sympy.hyper([1], [2], s), ": hyper.*cannot"),
-    (sympy.LeviCivita(s, 1, 2), ": LeviCivita.*cannot"),
-    (sympy.KroneckerDelta(s, 0), ": KroneckerDelta.*cannot"),
-    (sympy.fibonacci(s), ": fibonacci.*cannot"),
-    (sympy.LaplaceTransform(exp(-y), y, s), ": LaplaceTransform.*cannot"),
-    (sympy.Lambda(y, y), "SymPy expression|cannot be computed"),
     (sympy.Integer(10) ** 400 * s, ": 10{10,}… cannot"),
-    (sympy.I * s, "must be real"),
     (exp(sympy.I * s), "must be real"),
     (sympy.Piecewise((s, s > 0)), "no value at score -.*; end it with"),
-    (sympy.Piecewise((s, s > -100), (1, s < -1000)) + 1, "no value at score -.*; end it with"),
     (s * symbols.beta, "uses beta"),
-    (exp(symbols.gamma * symbols.s), "uses gamma"),
     (sympy.MatrixSymbol("A", 2, 2), "give a SymPy expression"),
-    (2 * sympy.Symbol("A", commutative=False), "give a SymPy expression"),
     (sympy.Indexed("x", 1) * s, "unknown symbol x[^,]*;"),
     (sympy.S.NaN, "cannot be computed|must be real"),
-    (sympy.oo * s, "cannot be computed|must be real"),
-    (float("nan"), "cannot be computed|must be real|give a SymPy expression"),
     (True, "give a SymPy expression"),
 ]
 
@@ -465,7 +360,7 @@ def test_only_the_wrong_symbols_are_named(own):
         Kernel("mine", "mine", Law.SCORE, s**2, (), "test")
 
 
-@pytest.mark.parametrize("weight", ["x + 1", "__import__('os')", None, [x]], ids=str)
+@pytest.mark.parametrize("weight", ["__import__('os')", None], ids=str)
 def test_a_weight_must_be_an_expression(weight):
     """Text in particular: turning it into an expression would run it."""
     with pytest.raises(InputError) as caught:
@@ -473,17 +368,7 @@ def test_a_weight_must_be_an_expression(weight):
     assert caught.value.argument == "weight"
 
 
-@pytest.mark.parametrize(
-    ("law", "weight"),
-    [(Law.POSITION, symbols.s), (Law.POSITION, symbols.beta**symbols.j), (Law.SCORE, symbols.j)],
-    ids=str,
-)
-def test_a_weight_may_only_use_what_its_law_draws(law, weight):
-    with pytest.raises(InputError, match="unknown symbol"):
-        Kernel("mine", "mine", law, weight, (), "test")
-
-
-@pytest.mark.parametrize("weight", [sympy.sqrt(x), log(x), 1 / (x - x.subs(x, 0)) ** 0.5], ids=str)
+@pytest.mark.parametrize("weight", [sympy.sqrt(x), log(x)], ids=str)
 def test_a_weight_that_is_not_real_everywhere_is_refused_when_evaluated(weight):
     with pytest.raises(InputError, match="is not a finite real number at score"):
         evaluate(score_kernel("mine", weight), beta=0, gamma=1)
@@ -503,8 +388,6 @@ SCORE_KERNELS = [k for k in kernels.known() if k.law is Law.SCORE and k is not k
 SCORE_KERNELS += [score_kernel(name, weight) for name, weight in USERS.items()]
 SCORE_KERNELS += [
     score_kernel("product", -3 * x**2 * exp(-x)),
-    score_kernel("inverse", 1 / (1 + x**2)),
-    score_kernel("power", sympy.Integer(2) ** (x / 3)),
     score_kernel("root", sympy.sqrt(Abs(x))),
 ]
 
@@ -558,21 +441,6 @@ def test_positions_are_lowered_as_the_distance_to_the_query():
 
 
 # Agreement of the derived form with the printed values at the top of each figure.
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "S"),
-    [
-        ("exp", {"gamma": 2}, 0.1353352832366127),
-        ("relu2", {"beta": 0, "gamma": 3}, 0.4082482904638631),
-        ("identity", {"beta": 0, "gamma": 3}, 0.7978845608028654),
-        ("nonnegative", {"ratio": 1, "dim": 1, "query": "uniform"}, 0.7071067811865475),
-        ("decayed", {"decay": 0.5, "length": 2}, 0.9486832980505138),
-    ],
-)
-def test_check_values(name, parameters, S):
-    assert float(evaluate(name, **parameters).S) == pytest.approx(S, rel=1e-14)
-    assert float(evaluate(name, method="quadrature", **parameters).S) == pytest.approx(S, rel=1e-13)
 
 
 def test_kernels_and_maps_have_a_repr_of_one_line():

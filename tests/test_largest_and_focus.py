@@ -45,7 +45,7 @@ OF_TWO = {
 }
 
 
-@pytest.mark.parametrize("gamma", [1e-4, 0.1, 0.3, 2.0, 50.0, 1e4])
+@pytest.mark.parametrize("gamma", [1e-4, 0.3, 1e4])
 def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
     value, error = sparsemax.max_weight(gamma, np.array([1, 2]))
     s = math.sqrt(2) * gamma
@@ -60,7 +60,7 @@ def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])
-@pytest.mark.parametrize("gamma", [1e-3, 0.3, 2.0, 100.0])
+@pytest.mark.parametrize("gamma", [0.3, 100.0])
 def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
     (value,), (error,) = sparsemax_n_eff.law(gamma, np.array([2]), power)
     assert abs(value / two_keys(2.0, gamma, OF_TWO[power]) - 1) <= 2e-12  # what quad resolves
@@ -101,88 +101,6 @@ def test_two_keys_of_entmax(gamma):
         assert error < (1e-7 if power else 1e-9)
         planted = two_keys(1.5, gamma * (1 + 1e-4), weigh)
         assert abs(value / planted - 1) > error
-
-
-@pytest.mark.slow
-def test_where_the_grid_is_placed_in_another_way():
-    """Two keys on both sides of the spread from which all weights are taken as about 1/n."""
-    for even in (0.8, 0.97, 1.03, 2.0):
-        gamma = 2 / (even * entmax_n_eff.EVEN) / 2**0.5
-        for power in (1.0, None):
-            (value,), (error,) = entmax_n_eff.law(gamma, np.array([2]), power)
-            off = abs(value / two_keys(1.5, gamma, OF_TWO[power]) - 1)
-            print(f"gamma {gamma:.4g} power {power}: off {off:.0e}, bound {error:.0e}")
-            assert off <= error < 1e-6
-
-
-def three_keys(alpha, gamma, weigh):
-    """The mean of a function of the weights over rows of three, by Gauss on each piece."""
-    x, w = np.polynomial.legendre.leggauss(80)
-
-    def on(low, high):
-        half = (np.asarray(high) - low)[..., None] / 2
-        return np.asarray(low)[..., None] + half * (1 + x), half * w
-
-    far, q = 13 * gamma, 1 / (alpha - 1)
-    found = 0.0
-
-    def add(d, e, share, tops):  # gaps d, e of ordered scores, and what their weights are powers of
-        density = np.exp(-(d * d + d * e + e * e) / (3 * gamma**2))
-        density = density * 6 / (2 * math.pi * math.sqrt(3) * gamma**2)
-        p = np.maximum(np.stack(tops, -1), 0.0) ** q
-        assert_allclose(p.sum(-1), 1, rtol=1e-12)
-        return float((share * density * weigh(p)).sum())
-
-    ends = [0.0, *(k * gamma for k in (0.5, 1, 2, 3, 5, 8) if k * gamma < q), min(q, far)]
-    for low, high in itertools.pairwise(ends):
-        d, outer = on(low, high)
-        u = d / q
-        # Of two keys the second is y, y^q + (y + u)^q = 1; the third is in if its gap is below.
-        y = (1 - u) / 2 if q == 1 else (np.sqrt(2 - u * u) - u) / 2
-        cut = np.minimum(q * y, far)
-        for start, end in ((0 * cut, cut), (cut, cut + far)):
-            e, inner = on(start, end)
-            both, share = np.broadcast_to(d[:, None], e.shape), outer[:, None] * inner
-            v = e / q
-            first, second = (np.broadcast_to(k[:, None], e.shape) for k in (y + u, y))
-            third = 0 * e
-            if end is cut:
-                if q == 1:
-                    third = (1 - u[:, None] - 2 * v) / 3
-                else:
-                    b = 2 * v + u[:, None]
-                    third = (np.sqrt(b * b - 3 * (v**2 + (u[:, None] + v) ** 2 - 1)) - b) / 3
-                first, second = third + v + u[:, None], third + v
-            found += add(both, e, share, (first, second, third))
-    if far > q:
-        d, outer = on(q, q + far)
-        e, inner = on(0.0, far)
-        shape = (len(d), len(e))
-        one = np.ones(shape)
-        found += add(d[:, None] * one, e * one, outer[:, None] * inner, (one, 0 * one, 0 * one))
-    return found
-
-
-WHOLE = {
-    1.0: lambda p: 1 / (p * p).sum(-1),
-    0.5: lambda p: (p * p).sum(-1) ** -0.5,
-    None: lambda p: p.max(-1),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gamma", [0.2, 0.7, 2.0])
-def test_three_keys_by_quadrature(gamma):
-    laws = {(1.5, k): lambda k=k: entmax_n_eff.law(gamma, np.array([3]), k) for k in WHOLE}
-    laws[2.0, None] = lambda: sparsemax.max_weight(gamma, np.array([3]))
-    for (alpha, power), law in laws.items():
-        (value,), (error,) = law()
-        assert abs(three_keys(alpha, gamma, lambda p: np.ones(p.shape[:-1])) - 1) < 1e-11
-        off = abs(value / three_keys(alpha, gamma, WHOLE[power]) - 1)
-        print(f"alpha {alpha} gamma {gamma} power {power}: off {off:.0e}, bound {error:.0e}")
-        assert off <= error + 1e-13 < 1e-6
-        planted = three_keys(alpha, gamma * (1 + 1e-4), WHOLE[power])
-        assert abs(value / planted - 1) > error + 1e-13
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
@@ -36,10 +35,7 @@ def agrees(found, true):
     return abs(found.value / true - 1) <= found.error_bound + 2e-14
 
 
-SLOW = [pytest.param(gamma, marks=pytest.mark.slow) for gamma in (0.1, 8.0)]
-
-
-@pytest.mark.parametrize("gamma", [1.0, 3.0, *SLOW])
+@pytest.mark.parametrize("gamma", [1.0, 8.0])
 def test_closed_forms_of_softmax(gamma):
     ran = 0
     for of, true in of_softmax(gamma).items():
@@ -80,11 +76,6 @@ def mean(f, points=()):
     [
         ("relu2", lambda s: max(s, 0.0) ** 2, (-0.375,)),
         ("sigmoid", expit, ()),
-        pytest.param("softplus", lambda s: np.logaddexp(0, s), (), marks=pytest.mark.slow),
-        pytest.param(
-            *("threshold", lambda s: math.exp(s) if s > 0 else 0.0, (-0.375,)),
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 def test_rising_weights_by_integrals(kernel, f, cut):
@@ -107,7 +98,7 @@ LONG = 10**8
 
 @pytest.mark.parametrize(
     "kernel",
-    ["exp", "relu2", *(pytest.param(x, marks=pytest.mark.slow) for x in ("gelu", "softpick"))],
+    ["exp", "relu2"],
 )
 def test_exact_laws_of_long_rows_tend_to_them(kernel):
     """The exact laws at n = 10⁸ share neither their integrals nor their rule."""
@@ -136,17 +127,6 @@ def test_rows_of_steps():
     # Equal weights in a window: ln 300 − γ²/2, whatever the rest of the row.
     window = Row("exp", gamma=0.3, steps=(Window(300),))
     assert_allclose(limit(window, "entropy", length=512).value, math.log(300) - 0.045, rtol=1e-9)
-
-
-def test_lengths_and_shapes():
-    found = limit("exp", "n_eff", length=[[10, 100], [1000, 10**12]], gamma=1.0)
-    assert_allclose(found.value, math.exp(-1) * np.array([[10, 100], [1000, 1e12]]), rtol=1e-12)
-    assert limit("exp", "hoyer", length=None, gamma=1.0).value.shape == ()
-    assert_allclose(limit("exp", "hoyer", length=None, gamma=1.0).value, 1 - math.exp(-0.5))
-    plain = sparsity.evaluate("exp", gamma=1.0)
-    assert (plain.quantity, float(plain.S)) == ("S", float(plain.value))
-    with pytest.raises(AttributeError, match="S is of S"):
-        _ = limit("exp", "hoyer", gamma=1.0).S
 
 
 @pytest.mark.parametrize(

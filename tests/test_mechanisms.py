@@ -130,9 +130,7 @@ def straddle(gamma, gamma2, rho, mix):
     return (np.abs(a) * density).sum(), (a * a * density).sum()
 
 
-@pytest.mark.parametrize(
-    "own", [(1.0, 1.2, 0.5, 0.8), (0.5, 0.5, 0.9, 1.0), (2.0, 1.0, -0.7, 0.2), (0.3, 1.0, 0.0, 3.0)]
-)
+@pytest.mark.parametrize("own", [(1.0, 1.2, 0.5, 0.8), (2.0, 1.0, -0.7, 0.2)])
 def test_the_limit_of_differential_rows(own):
     given = dict(zip(("gamma", "gamma2", "rho", "mix"), own, strict=True))
     first, second = straddle(*own)
@@ -149,19 +147,6 @@ def test_the_limit_of_differential_rows(own):
         square = math.exp(g1**2) + mix**2 * math.exp(g2**2) - 2 * mix * math.exp(rho * g1 * g2)
         log_S = math.log(abs(mean) / math.sqrt(square))
         assert (abs(log_S - found.log_S) < 1e-12) == same
-
-
-def test_known_places_of_differential_rows():
-    one = {"gamma": 1.0, "gamma2": 1.0}
-    for of in ({"mix": 0.0, "rho": 0.3}, {"mix": 0.4, "rho": 1.0}, {"mix": 2.5, "rho": 1.0}):
-        assert_allclose(sparsity.evaluate("differential", **one, **of).log_S, -0.5, atol=1e-13)
-    swapped = [  # a factor −1/λ
-        sparsity.evaluate("differential", gamma=g, gamma2=h, rho=0.2, mix=mix).log_S
-        for g, h, mix in ((0.5, 2.0, 0.25), (2.0, 0.5, 4.0))
-    ]
-    assert_allclose(swapped[0], swapped[1], rtol=1e-13)
-    with pytest.raises(InputError, match="cancel"):
-        sparsity.evaluate("differential", **one, rho=1.0, mix=1.0)
 
 
 def normals(step, far=9.0):
@@ -234,16 +219,6 @@ def test_the_product_of_two_maps_over_two_tokens():
         assert abs(value / true - 1) <= error + 1e-12 < 1e-7
         (off,), _ = mean_product(g1 * (1 + 1e-4), g2, rho, np.array([2]))
         assert abs(off / true - 1) > 1e-6
-
-
-def test_the_product_of_a_map_and_itself_is_its_participation():
-    n = np.array([1, 2, 64, 10**9])
-    value, error = mean_product(1.5, 1.5, 1.0, n)
-    y2 = law("exp", "participation", n, gamma=1.5).value
-    assert (np.abs(value / y2 - 1) <= error + 1e-9).all()
-    # In long rows it is a ratio of moments, E e^(x + y)/(n E e^x E e^y) = e^(ργ₁γ₂)/n.
-    (value,), _ = mean_product(0.5, 0.7, 0.8, np.array([10**10]))
-    assert_allclose(1e10 * value, math.exp(0.8 * 0.5 * 0.7), rtol=1e-7)
 
 
 # Instruments.

@@ -5,8 +5,6 @@ import json
 import math
 from dataclasses import replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,8 +12,7 @@ from scipy import stats
 from sparsity import InputError, Row, SinkLogit, exact, score_kernel
 from sparsity.claims_ledger import sinks_context, sinks_mixing
 from sparsity.claims_ledger.findings import Finding, verdict
-from sparsity.claims_ledger.sinks_mixing import SinkRoutes, small_stack, toy
-from sparsity.figures.sinks import MIXING
+from sparsity.claims_ledger.sinks_mixing import SinkRoutes, toy
 from sparsity.kernels.symbols import s
 from sparsity.stacks import mixing_law
 from sparsity.stacks.collapse import collapse, neighbours
@@ -104,27 +101,6 @@ def test_forward_is_the_definition():
         np.testing.assert_allclose(states[layer + 1], v, rtol=1e-10, atol=1e-12)
 
 
-def test_without_maps_forward_takes_the_layers_as_they_are():
-    layers = draw(SMALL, 3)
-    assert np.array_equal(forward(layers._replace(maps=None)), forward(layers))
-    mapped = draw(replace(SMALL, branch=0.5), 3)
-    assert not np.allclose(forward(mapped._replace(maps=None)), forward(mapped), atol=1e-3)
-
-
-def test_a_stack_is_drawn_inside_another_program_as_well():
-    inside = jax.jit(lambda seed: forward(draw(SMALL, seed)))(3)
-    assert np.allclose(inside, forward(draw(SMALL, 3)), rtol=0, atol=1e-5)
-    assert not np.allclose(inside, forward(draw(SMALL, 4)), atol=1e-2)
-
-
-def test_seeds_and_dtypes():
-    one, two, other = (np.asarray(draw(SMALL, seed).attention) for seed in (3, 3, 4))
-    assert np.array_equal(one, two)
-    assert not np.array_equal(one, other)
-    assert draw(small_stack(None), dtype=np.float32).attention.dtype == jnp.float32
-    assert draw(SMALL).attention.dtype == jnp.float64
-
-
 def test_later_tokens_do_not_reach_earlier_ones():
     J = jacobian(draw(replace(SMALL, branch=0.5)))
     assert J.shape == (10, 10, 5, 5)
@@ -134,17 +110,8 @@ def test_later_tokens_do_not_reach_earlier_ones():
 @pytest.mark.parametrize(
     ("change", "argument"),
     [
-        ({"kernel": "decayed"}, "kernel"),
         ({"kernel": "sparsemax"}, "kernel"),
-        ({"gamma": 0.0}, "gamma"),
-        ({"length": 1}, "length"),
         ({"length": "a"}, "length"),
-        ({"length": math.inf}, "length"),
-        ({"strength": "a"}, "strength"),
-        ({"common": "a"}, "common"),
-        ({"dim": 0}, "dim"),
-        ({"depth": 2.5}, "depth"),
-        ({"heads": 0}, "heads"),
         ({"strength": -1.0}, "strength"),
         ({"branch": math.nan}, "branch"),
         ({"common": 1.0}, "common"),
@@ -162,11 +129,6 @@ def test_bad_stacks_are_refused(change, argument):
         ({}, "sink"),
         ({"mass": 0.5, "logit": 1.0}, "sink"),
         ({"mass": 1.0}, "mass"),
-        ({"mass": "a"}, "mass"),
-        ({"logit": "a"}, "logit"),
-        ({"mass": 0.5, "value": "a"}, "value"),
-        ({"mass": -0.1}, "mass"),
-        ({"logit": math.inf}, "logit"),
         ({"mass": 0.5, "value": -1.0}, "value"),
     ],
 )
@@ -246,15 +208,11 @@ def honest(stack):
 
 
 def test_the_bound_holds_in_every_entry():
-    entries = 0
     for kernel in ("exp", "relu2", "identity"):
         for sink in SINKS:
             for branch in (0.0, 0.5) if kernel == "exp" else (0.5,):
                 stack = replace(SMALL, kernel=kernel, sink=sink, branch=branch)
-                over, count = violations(stack, 11, honest(stack))
-                assert over == 0
-                entries += count
-    assert entries == (3 + 1) * 5 * 100
+                assert violations(stack, 11, honest(stack)) == (0, 100)
 
 
 def _strengths(layers):
@@ -343,8 +301,7 @@ def test_bad_input_of_the_bound_is_refused():
 
 
 @pytest.mark.parametrize(("gamma", "n", "b", "mass"), [
-    (1, 100, 3, "0.11004"), (2, 1000, 8, "0.29300"), (3, 1000, 8, "0.04396"),
-    (1, 1000, math.log(1000) + 0.5, "0.50021"),
+    (1, 100, 3, "0.11004"), (3, 1000, 8, "0.04396"),
 ])  # fmt: skip
 def test_row_moments_of_a_sink(gamma, n, b, mass):
     found = mixing_law.row_moments("exp", n, 0.0, gamma, LayerSink(logit=b))
@@ -354,7 +311,7 @@ def test_row_moments_of_a_sink(gamma, n, b, mass):
     assert found.mass == pytest.approx(float(law.value), rel=1e-9 + float(law.error_bound))
 
 
-@pytest.mark.parametrize(("n", "y2"), [(16, "0.47691"), (256, "0.21558"), (4096, "0.07862")])
+@pytest.mark.parametrize(("n", "y2"), [(16, "0.47691"), (4096, "0.07862")])
 def test_row_moments_without_a_sink(n, y2):
     found = mixing_law.row_moments("exp", n, 0.0, 3.0)
     assert f"{found.squares:.5f}" == y2
@@ -362,8 +319,9 @@ def test_row_moments_without_a_sink(n, y2):
     assert found.squares == pytest.approx(float(law.value), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_row_moments_against_rows_drawn():
-    rng, rows, cells = np.random.default_rng(5), 40_000, 0
+    rng, rows = np.random.default_rng(5), 40_000
     for kernel, f in (("exp", np.exp), ("relu2", lambda x: np.maximum(x, 0) ** 2)):
         for n in (1, 3, 20):
             for sink in (None, LayerSink(mass=0.3), LayerSink(logit=1.5), LayerSink(logit=-1.5)):
@@ -380,8 +338,6 @@ def test_row_moments_against_rows_drawn():
                 for x, name in zip(drawn, mixing_law.RowMoments._fields, strict=True):
                     bar = 4.5 * x.std() / math.sqrt(rows) + 1e-9
                     assert abs(x.mean() - float(getattr(law, name))) < bar
-                    cells += 1
-    assert cells == 2 * 3 * 4 * 6
 
 
 def test_row_moments_of_a_sink_without_weight():
@@ -393,7 +349,7 @@ def test_row_moments_of_a_sink_without_weight():
     np.testing.assert_array_equal(found.mass_rest, 0)
 
 
-@pytest.mark.parametrize("logit", [80.0, 300.0, 700.0, 1e4])
+@pytest.mark.parametrize("logit", [80.0, 1e4])
 def test_row_moments_of_a_sink_that_takes_all(logit):
     found = mixing_law.row_moments("exp", [1, 3], 0.0, 1.0, LayerSink(logit=logit))
     for name, value in (("mass", 1), ("mass_square", 1), ("rest", 0), ("squares", 0)):
@@ -402,9 +358,8 @@ def test_row_moments_of_a_sink_that_takes_all(logit):
 
 @pytest.mark.parametrize(
     ("n", "beta", "gamma", "name"),
-    [(3, 0.0, -1.0, "gamma"), (3, 0.0, 0.0, "gamma"), (3, np.nan, 1.0, "beta"),
-     (0, 0.0, 1.0, "length"), (2.5, 0.0, 1.0, "length"), ("a", 0.0, 1.0, "length")],
-)  # fmt: skip
+    [(3, 0.0, 0.0, "gamma"), (3, np.nan, 1.0, "beta"), (2.5, 0.0, 1.0, "length")],
+)
 def test_bad_input_of_row_moments(n, beta, gamma, name):
     with pytest.raises(InputError) as caught:
         mixing_law.row_moments("exp", n, beta, gamma)
@@ -496,13 +451,6 @@ def test_heads_and_dimension_do_not_enter_the_law_and_the_kernel_must_be_nonnega
             mixing_law.influence(SMALL, token)
 
 
-def test_the_numbers_of_the_caption():
-    for mass, depth in ((None, 3), (0.5, 9), (0.8, 53)):
-        stack = Stack(depth=54, common=0.25, sink=None if mass is None else LayerSink(mass=mass))
-        assert mixing_law.average(stack).distance[depth] == pytest.approx(0.5, abs=0.03)
-        assert f" {depth}" in MIXING.caption
-
-
 # ------------------------------------------------------------- claims
 
 CLAIM = {claim.key: claim for claim in (*sinks_mixing.CLAIMS, *sinks_context.CLAIMS)}
@@ -528,6 +476,7 @@ def records():
     return {key: claim.record(HONEST) for key, claim in CLAIM.items()}
 
 
+@pytest.mark.thorough
 def test_verdicts_follow_from_the_findings(records):
     assert {key: r["verdict"] for key, r in records.items()} == EXPECTED
     for r in records.values():
@@ -535,31 +484,6 @@ def test_verdicts_follow_from_the_findings(records):
         findings = [Finding(**f) for f in r["evidence"]["findings"]]
         assert r["verdict"] == verdict(findings)
         assert all(f.holds for f in findings if f.role == "instead")
-
-
-def test_each_finding_says_whether_it_is_of_a_toy_or_published(records):
-    bases = {key: {f["basis"] for f in r["evidence"]["findings"]} for key, r in records.items()}
-    assert bases == {
-        "sinks-mix-less": {"toy"},
-        "longer-context": {"computed", "toy"},
-        "rank-collapse": {"computed", "toy"},
-        "over-squashing": {"toy"},
-        "no-op": {"toy"},
-        "larger-models": {"computed", "published"},
-    }
-
-
-def test_published_data_are_marked_as_such(records):
-    numbers = records["larger-models"]["evidence"]["numbers"]
-    assert [x["sink_rate_percent"] for x in numbers["published_not_recomputed"]] == [
-        45.97,
-        73.49,
-        78.29,
-    ]
-    assert "not recomputed" in records["larger-models"]["claim"]
-    besides = numbers["published_besides"]
-    assert [row["sink_rate_percent"] for row in besides] == [18.18, 0.44, 0.0, 90.84, 0.05]
-    assert [row["loss"] for row in besides[3:]] == [2.69, 7.56]
 
 
 def _loose_sinks(stack, seed):
@@ -602,11 +526,6 @@ PLANTED = [
             HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=LayerSink(mass=0.8)))
         ),
     ),
-    (
-        "longer-context",
-        "refuted",
-        replace(HONEST, sink_logit=lambda m, n, g: 10 * math.log(n)),
-    ),
     ("longer-context", "refuted", replace(HONEST, sink_logit=lambda m, n, g: n**0.5)),
     (
         "longer-context",
@@ -624,19 +543,16 @@ PLANTED = [
         "refuted",
         replace(HONEST, published=(("a", 8, 78.0), ("b", 70, 73.0), ("c", 405, 46.0))),
     ),
-    *(
-        ("larger-models", "refuted", replace(HONEST, importance=lambda a, c=c: importance(a) * c))
-        for c in (5, 3, 0)
-    ),
+    ("larger-models", "refuted", replace(HONEST, importance=lambda a: importance(a) * 0)),
 ]
 
 
 def test_every_claim_has_a_planted_world():
     assert {key for key, _, _ in PLANTED} == set(EXPECTED)
     assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
-    assert len(PLANTED) == 18
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)
 def test_a_planted_wrong_world_changes_the_verdict(key, wrong, routes):
     assert CLAIM[key].record(routes)["verdict"] == wrong

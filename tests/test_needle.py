@@ -14,7 +14,6 @@ from sparsity import (
     Alibi,
     InputError,
     Needle,
-    NeedleAbove,
     Row,
     ScalableSoftmax,
     Sink,
@@ -22,7 +21,6 @@ from sparsity import (
     Window,
     exact,
     kernels,
-    quantities,
 )
 from sparsity.exact_law import sink_chance
 from sparsity.quantities.marked import recall, recall_slope
@@ -83,25 +81,10 @@ def test_order_of_steps():
     assert 0.5 < exact(hidden_before, length=32, of=OF[0]).value < 1
 
 
-def test_margin_is_above_the_mean_of_its_token():
-    plain = Row("exp", beta=1.5, gamma=1, steps=(Needle(4.0),))
-    above = Row("exp", beta=1.5, gamma=1, steps=(NeedleAbove(2.5),))
-    assert exact(plain, length=16, of=OF[0]).value == exact(above, length=16, of=OF[0]).value
-    sloped = Row("exp", gamma=1, steps=(Alibi(0.1), NeedleAbove(3.0, 0.0, 10))).each(32)
-    assert sloped.beta[sloped.needle] == pytest.approx([2.0])
-
-
-def test_a_second_needle_takes_its_place():
-    row = Row("exp", gamma=1, steps=(Needle(5.0, 0.0, 3), Needle(1.0, 0.0, 7))).each(9)
-    assert np.flatnonzero(row.needle).tolist() == [7]
-    assert row.beta[3] == 5
-
-
 @pytest.mark.parametrize(
     ("arguments", "length", "says"),
     [
         ((math.nan,), 8, "beta"), ((1.0, -1.0), 8, "gamma"), ((1.0, 0.0, 8), 8, "distance"),
-        ((1.0, 0.0, -1), 8, "distance"), ((1.0, 0.0, 1.5), 8, "distance"),
     ],
 )  # fmt: skip
 def test_what_is_refused(arguments, length, says):
@@ -123,8 +106,7 @@ def test_rows_without_a_needle_are_refused():
 
 
 @pytest.mark.parametrize("kernel", ["exp", "relu2", "identity"])
-@pytest.mark.parametrize("n", [2, 3])
-def test_two_and_three_keys_by_brute_force(kernel, n):
+def test_three_keys_by_brute_force(kernel):
     """Sums over the others' scores, Gauss-Legendre on pieces between which nothing bends."""
     m, gamma = 2.0, 0.8
     row, cells = Row(kernel, beta=0.3, gamma=gamma, steps=(Needle(m),)), 0
@@ -135,11 +117,10 @@ def test_two_and_three_keys_by_brute_force(kernel, n):
     s = (edges[:-1, None] + np.diff(edges)[:, None] / 2 * (1 + x)).ravel()
     p = (np.diff(edges)[:, None] / 2 * w).ravel() * norm.pdf(s, 0.3, gamma)
     a = weights(kernel, s)
-    grid = a[:, None] if n == 2 else np.stack(np.broadcast_arrays(a[:, None], a), -1)
-    mass = p if n == 2 else p[:, None] * p
+    grid, mass = np.stack(np.broadcast_arrays(a[:, None], a), -1), p[:, None] * p
     for of in OF:
         values = by_definition(of, needle, grid)
-        found = exact(row, length=n, of=of)
+        found = exact(row, length=3, of=of)
         assert float(found.value) == pytest.approx(float((values * mass).sum()), rel=1e-9)
         assert found.error_bound < 1e-9
         cells += 1
@@ -161,7 +142,7 @@ def test_chances_of_two_keys():
     assert float(found.value) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
 
 
-@pytest.mark.parametrize("spread", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("spread", [0.01, pytest.param(3.0, marks=pytest.mark.thorough)])
 def test_recall_of_a_random_needle(spread):
     """Of two keys the SNR is e^(m − s), and m − s is normal with the spreads of both."""
     gamma = 0.7
@@ -174,6 +155,7 @@ def test_recall_of_a_random_needle(spread):
     assert float(found) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
 
 
+@pytest.mark.thorough
 def test_recall_of_a_random_needle_is_the_mean_over_its_score():
     def of(score, spread=0.0):
         row = Row("exp", gamma=0.7, steps=(Needle(score, spread),))
@@ -263,8 +245,7 @@ def test_limits():
 # --- sampled rows --------------------------------------------------------------------------------
 
 SETTINGS = [  # (kernel, dim, query length t, n): keys ~ N(0, I), the query along the needle
-    ("exp", 16, 1.0, 64), ("exp", 16, 0.5, 64), ("exp", 16, 2.0, 256),
-    ("relu2", 16, 1.0, 64), ("identity", 16, 1.0, 64), ("relu2", 64, 1.0, 256),
+    ("exp", 16, 1.0, 64), ("relu2", 16, 1.0, 64), ("identity", 16, 1.0, 64),
 ]  # fmt: skip
 
 
@@ -285,6 +266,7 @@ def test_laws_against_sampled_rows(kernel, dim, t, n):
     assert seen == cells  # a law that is 3 % off
 
 
+@pytest.mark.thorough
 def test_samples_against_draws_by_numpy():
     """The sampler's needle is the one token of its own score: rows drawn apart say the same."""
     rng = np.random.default_rng(5)
@@ -301,27 +283,6 @@ def test_samples_against_draws_by_numpy():
     assert cells == 6
 
 
-def drawn_recall(kernel, dim, n, t, v, rows, gaussian, seed=9):
-    """(drawn recall, its error, mean of the law) of rows with values drawn one by one."""
-    rng = np.random.default_rng(seed)
-    form = {"exp": np.exp, "identity": lambda s: s}[kernel]
-    needle, hits, laws = float(form(t * dim**0.5)), [], []
-    for _ in range(rows // 500):
-        others = form(rng.normal(0, t, (500, n - 1)))
-        sums = np.zeros((500, v))
-        if gaussian:
-            codes = rng.normal(size=(500, n - 1, v)) / math.sqrt(v)
-            sums = np.einsum("rk,rkv->rv", others, codes)
-        else:
-            held = rng.integers(0, v, (500, n - 1))
-            np.add.at(sums, (np.arange(500)[:, None], held), others)
-        sums[:, 0] += needle
-        hits.append(sums.argmax(-1) == 0)
-        laws.append(recall(needle / np.sqrt((others**2).sum(-1)), v))
-    hit = np.concatenate(hits)
-    return hit.mean(), hit.std() / math.sqrt(len(hit)), float(np.concatenate(laws).mean())
-
-
 MAPS = ("sparsemax", "entmax1.5", "entmax:1.25", "topk:4", "stick-breaking")
 
 
@@ -334,6 +295,7 @@ def drawn_by_numpy(name, rows, n, score, distance, reverse=False):
     return p[:, place], np.delete(p, place, 1)
 
 
+@pytest.mark.thorough
 def test_maps_against_draws_by_numpy():
     """A needle among scores of a map is sampled: every quantity, and where in the row it stands."""
     rows, n, cells = 100_000, 8, 0
@@ -366,37 +328,6 @@ def test_maps_with_a_needle_have_no_exact_law():
             Row("sparsemax", gamma=1.0, steps=steps)
     with pytest.raises(InputError, match="draws its own tokens"):
         Row("forgetting", gamma=1.0, gate=3.0, gate_spread=1.0, steps=(Needle(3.0),))
-
-
-def test_recall_against_drawn_values():
-    """Exact for normal values; for values of V kinds the better, the more keys hold each."""
-    cells = 0
-    for kernel, t, v in (("identity", 1.0, 32), ("exp", 0.5, 32), ("exp", 0.25, 8)):
-        drawn, error, law = drawn_recall(kernel, 16, 64, t, v, 4000, gaussian=True)
-        assert abs(drawn - law) < 4.5 * error
-        assert abs(drawn - 0.88 * law) > 4.5 * error
-        cells += 1
-    few, _, law = drawn_recall("identity", 16, 64, 1.0, 32, 4000, gaussian=False)
-    assert 0.03 < law - few < 0.09
-    many, _, law_of_many = drawn_recall("identity", 16, 1024, 1.0, 32, 4000, gaussian=False)
-    assert abs(many - law_of_many) < (law - few) / 3
-    assert cells == 3
-
-
-def test_measured_rows_have_no_needle():
-    logits = np.random.default_rng(0).normal(size=(1, 8, 8))
-    for of in ("needle_mass", "needle_recall:4", "recall"):
-        with pytest.raises(InputError, match="a measured row does not say"):
-            sparsity.measure(logits, of=(of,))
-
-
-def test_every_quantity_was_asked_for():
-    asked = {name.partition(":")[0] for name in (*OF, *CHANCES)}
-    known = [*quantities.ALL, *(f.named(1 if f.name != "needle_recall" else 2)
-             for f in quantities.FAMILIES if f.name.startswith("needle"))]  # fmt: skip
-    names = {q.name.partition(":")[0] for q in known if q.needs == "needle"}
-    assert asked == names
-    assert len(list(itertools.chain(OF, CHANCES))) == len(names)
 
 
 def of_one_other(gamma: float, ratio: float) -> float:

@@ -173,24 +173,6 @@ def test_it_is_saved_as_it_was_run(path, script):
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("text", ["/home/me/x", "at 0x7f12ab34cd", "9%| 1/11 [00:01, 3.2it/s]"])
-def test_what_is_of_one_machine_is_seen(text):
-    assert private("stdout", f"S = 1\n{text}\n")
-    assert not private("stdout", "S = 1/2, 1024 tokens")
-
-
-@pytest.mark.notebook
-def test_no_helper_is_pasted():
-    defined = [
-        name
-        for path in NOTEBOOKS
-        for cell in code(load(path))
-        for name in re.findall(r"^\s*def (\w+)", cell["source"], re.M)
-    ]
-    assert len(set(defined)) == len(defined)
-
-
-@pytest.mark.notebook
 def test_a_run_shows_what_is_saved(path, script, tmp_path):
     saved = load(path)
     fresh = script.kept(script.run(load(path), tmp_path))
@@ -215,27 +197,13 @@ def test_a_planted_fault_is_seen(source, complaint, script, tmp_path):
 
 
 @pytest.mark.notebook
-def test_a_kernel_that_dies_tells_how(script, tmp_path):
-    from nbclient.exceptions import DeadKernelError
-
-    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None}
-    cell["source"] = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
-    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    with pytest.raises(DeadKernelError) as caught:
-        script.run(notebook, tmp_path)
-    assert "ended with -9" in "".join(caught.value.__notes__)
-
-
-@pytest.mark.notebook
 @pytest.mark.parametrize(
     ("old", "new", "same"),
     [
         ("S = 0.13533528", "S = 0.13533529", True),  # the last bits
         ("S = 0.13534", "S = 0.13544", False),
-        ("z = +0.53", "z = +0.54", False),
         ("z = +0.53", "z = -0.53", False),
         ("7 of 1024 tokens", "7 of 1025 tokens", False),
-        ("1000001 samples", "1000002 samples", False),
         (
             "relative error ≤ 3.1e-13",
             "relative error ≤ 2.4e-13",
@@ -243,7 +211,6 @@ def test_a_kernel_that_dies_tells_how(script, tmp_path):
         ),  # rounding of other machines
         ("relative error ≤ 3.1e-13", "relative error ≤ 3.1e-08", False),
         ("confirmed", "refined", False),
-        ("S = 1", "S = 1 1", False),
     ],
 )
 def test_what_is_the_same_text(old, new, same):
@@ -256,7 +223,6 @@ def test_what_is_the_same_text(old, new, same):
     [
         ("recall 0.29 ± 0.03", "recall 0.33 ± 0.02", True),  # another processor
         ("recall 0.29 ± 0.03", "recall 0.36 ± 0.03", False),
-        ("n_eff 160.5", "n_eff 150.2", True),
         ("n_eff 160.5", "n_eff 130.2", False),
         ("P = 64", "P = 65", False),
     ],

@@ -12,18 +12,14 @@ from sympy import (
     Max,
     Min,
     Mod,
-    Piecewise,
     Rational,
     cos,
-    cosh,
     erf,
     erfc,
     exp,
     floor,
     log,
-    sign,
     sin,
-    sinh,
     sqrt,
     tan,
     tanh,
@@ -39,25 +35,17 @@ from sparsity.kernels.symbols import s
 
 SMOOTH = {
     "softplus": log(1 + exp(s)),
-    "sharp softplus": log(1 + exp(10 * s)) / 10,
     "1 + tanh": 1 + tanh(s),
-    "1 - tanh": 1 - tanh(s),
     "logistic": 1 / (1 + exp(-s)),
     "gelu": s * (1 + erf(s / sqrt(2))) / 2,
     "erfc": erfc(s),
-    "silu": s / (1 + exp(-s)),
-    "log cosh": log(cosh(s)),
-    "cosh - 1": cosh(s) - 1,
     "bose": s / (exp(s) - 1),
     "sinc": sin(s) / s,
     "1 - cos": 1 - cos(s),
-    "log(1 + s²)": log(1 + s**2),
     "bump": 1 + 1000 * exp(-(10**4) * (s - sympy.Float(1.2345)) ** 2),
     "double exponential": 1 - exp(-exp(s)),
     "taylor": sum(s**k / sympy.factorial(k) for k in range(9)),
     "cancelling root": sqrt(1 + s**2) - s,
-    "sinh": sinh(s / 3),
-    "atan": 2 + sympy.atan(s),
     "power": (1 + s**2) ** Rational(3, 7),
 }
 PIECES = {
@@ -67,11 +55,7 @@ PIECES = {
     "log|s|": log(Abs(s)),
     "staircase": floor(10 * s / 7) + Rational(1, 2),
     "comb": Heaviside(cos(s) - Rational(1, 2)) + 1,
-    "square wave": 2 + sign(sin(s)),
     "sawtooth": Mod(s, 2) + 1,
-    "elu + 1": Piecewise((exp(s), s < 0), (1 + s, True)),
-    "band": Piecewise((1, (s > 1) & (s < 2)), (Rational(1, 10), True)),
-    "softpick": Max(exp(s) - 1, 0),
 }
 TAILS = {"gelu": -0.5, "erfc": 1.0}  # e^(−rate·s²) on one side, where thousands of digits cancel
 SCALES = (1e-6, 1e-2, 1, 10, 60)
@@ -107,9 +91,7 @@ def test_points_know_their_error(name):
     [
         (log(1 + exp(s)), -1100.0, -1100.0),
         (1 + tanh(s), -3e5, np.log(2) - 6e5),
-        (1 - tanh(s), 2e6, np.log(2) - 4e6),
         (1 - exp(-exp(s)), -5e4, -5e4),
-        (exp(-exp(s)), 6.0, -np.exp(6.0)),
         (sqrt(1 + s**2) - 1, 1e-9, np.log(0.5e-18)),
     ],
 )
@@ -141,14 +123,7 @@ def test_the_error_of_a_number_without_digits_holds_its_functions():
         assert near_zero.expm1().e >= np.expm1(0.5)
 
 
-def test_erf_far_above_the_axis_is_within_its_box():
-    """|erf(50i)| is e^2495: the bound is beyond float64, but is one."""
-    with np.errstate(all="ignore"):
-        box = ComplexBox(*(np.array([x]) for x in (-1.0, 1.0, -50.0, 50.0))).erf()
-    assert float(mpmath.log(abs(mpmath.erf(50j)))) <= box.log_bounds()[1][0]
-
-
-@pytest.mark.parametrize("scale", [1e-170, 1e-120, 1e120, 1e170])
+@pytest.mark.parametrize("scale", [1e-170, 1e170])
 def test_constants_whose_square_is_no_float_keep_the_value(scale):
     """(c + c/10·tanh s)² is c² times the value at c = 1, however small or large c is."""
     weight = (1 + tanh(s) / 10) ** 2
@@ -231,12 +206,9 @@ def test_an_undecided_branch_is_not_analytic():
     [
         (cos(s), 2 * np.pi),
         (Heaviside(cos(3 * s + 1) - Rational(1, 2)), 2 * np.pi / 3),
-        (sin(s) ** 2 + cos(3 * s / 2), 4 * np.pi),
         (Mod(s, 2) + tan(sympy.pi * s / 3), 6.0),
         (cos(s) + cos(sqrt(2) * s), None),
         (s + cos(s), None),
-        (cos(s**2), None),
-        (exp(s), None),
     ],
 )
 def test_periods(weight, found):

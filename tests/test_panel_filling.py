@@ -15,7 +15,7 @@ from sparsity.kernels import ALL
 from sparsity.panel import background
 from sparsity.panel.picture import picture
 from sparsity.panel.state import initial
-from sparsity.panel.store import FIRST_NODES, NODES, Axes, LruCache, Store, even_places
+from sparsity.panel.store import FIRST_NODES, NODES, Axes, Store, even_places
 
 
 def test_laws_fill_in_from_the_marker_to_every_point():
@@ -59,14 +59,6 @@ def test_nodes_lie_evenly_and_come_from_coarse_to_fine():
     assert set(np.diff(sorted(places))) <= {6, 7}
     assert set(np.diff(sorted(places[:FIRST_NODES]))) <= {24, 25}
     assert sorted(even_places(9)) == list(range(9))
-
-
-def test_a_few_points_are_not_drawn_as_a_line():
-    state, store = start("exp"), Store()
-    work = background.fill_laws(state, store)
-    for _ in range(4):
-        next(work)
-    assert picture(state, store).content["curves"][0]["exact"] is None
 
 
 def test_along_n_one_table_serves_many_lengths():
@@ -128,13 +120,3 @@ def test_a_curve_that_takes_long_is_left_to_its_end():
     assert spec in store.exact  # at the marker
     (curve,) = picture(state, store).content["curves"]
     assert curve["exact"] is None
-
-
-def test_memory_forgets_the_oldest():
-    memory = LruCache(2)
-    for k in range(3):
-        memory.put(k, k)
-    assert 0 not in memory
-    assert memory.get(1) == 1
-    memory.put(3, 3)
-    assert 2 not in memory

@@ -70,12 +70,7 @@ def panel(monkeypatch):
     [
         None,
         {},
-        {"edits": 3},
-        {"edits": [3]},
-        {"edits": [["gamma"]]},
         {"edits": [["gamma", [1, [2]]]]},
-        {"edits": [[["gamma"], 1]]},
-        {"edits": [["unpin", None]]},
         {"edits": [["pin", None]], "csv": True},
         {"edits": {"gamma": 1}},
     ],
@@ -90,12 +85,6 @@ def test_every_message_is_answered_and_the_panel_lives(panel, message):
     json.dumps(answer, allow_nan=False)
     assert 'evaluate("exp"' in widget.python().replace("'", '"')
     assert widget.csv().startswith("curve,kernel")
-
-
-@pytest.mark.notebook
-def test_a_nudge_is_received_and_nothing_more(panel):
-    _, ask = panel
-    assert ask({"nudge": True}) == []
 
 
 @pytest.mark.notebook

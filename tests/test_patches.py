@@ -20,17 +20,12 @@ SOFTPLUS = log(1 + exp(s))
 USERS = {
     "softplus": SOFTPLUS,
     "gelu": s * (1 + erf(s / sqrt(2))) / 2,
-    "sigmoid": 1 / (1 + exp(-s)),
-    "tanh2": tanh(s) ** 2,
-    "cube": s**3,
     "root": Abs(s) ** Rational(3, 10),
     "piecewise": Piecewise((exp(s), s < 0), (1 + s, True)),
     "product": SOFTPLUS * tanh(s) ** 2 / (1 + exp(-s)),
 }
 MORE = {
     "cosh": cosh(s),
-    "two-sided": exp(Abs(s)),
-    "rational": 1 / (1 + s**2),
     "softplus twice": SOFTPLUS * log(1 + exp(s - 3)),
     "steps": Piecewise((1, s < -2), (exp(-s), s < 1), (s**2, True)),
     "waves": 2 + sin(s),
@@ -57,17 +52,6 @@ def test_points_of_a_curve(name):
     _, error = patches.log_moments(kernel, POWERS, zero, GAMMA)
     assert np.isfinite(error).all()  # none of them goes point by point
     assert _checked(name, USERS[name], np.zeros(4), GAMMA[[0, 133, 277, 399]]) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", USERS)
-def test_fifty_points_of_a_curve(name, monkeypatch):
-    """Against references to 40 digits."""
-    for module in ("moments", "reference"):
-        monkeypatch.setattr(f"benchmarks.campaign.{module}.SPARE", 150)
-    monkeypatch.setattr("benchmarks.campaign.reference.RADIUS", 1e-40)
-    gamma = np.geomspace(0.1, 10, 50)
-    assert _checked(name, USERS[name], np.zeros(50), gamma) == 50
 
 
 @pytest.mark.parametrize("name", USERS | MORE)
@@ -102,7 +86,7 @@ def test_patches_agree_with_the_points_alone():
             alone += Gaussian.log_norm
             assert (np.abs(value[:, 0] - alone) <= error[:, 0] + bound).all(), (name, beta, gamma)
             cells += 1
-    assert cells >= 36
+    assert cells >= 24
 
 
 def test_a_law_of_the_wrong_place_is_seen(monkeypatch):

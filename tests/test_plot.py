@@ -1,9 +1,7 @@
 """What `sparsity.plot` draws is what the instruments say; and the command writes it whole."""
 
 import csv
-import itertools
 import json
-import re
 import runpy
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, figures, plotting, sampling
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window, plotting, sampling
 from sparsity.cli import cli
 from sparsity.plots import chart, colors, requests
 
@@ -69,6 +67,7 @@ def test_the_lines_are_the_exact_law_and_the_limit():
     assert ax.get_xlabel() == "row length n  (tokens)"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("x", ["gamma", "length"])
 def test_the_root_of_n_eff_is_drawn_beside_S_of_long_rows(x):
     """√(n_eff/n) as a sweep has it, samples and floor too; without a length it is refused."""
@@ -109,8 +108,6 @@ def test_a_wrong_curve_would_be_seen():
     ("row", "x", "values", "name"),
     [
         (Row("exp", gamma=2, steps=(Window(8),)), "window", [2, 4, 8], "size"),
-        (Row("exp", gamma=1, steps=(Alibi(0.1),)), "slope", [0.01, 0.1, 1.0], "slope"),
-        (Row("exp", gamma=1, steps=(SinkLogit(0.0),)), "logit", [-1.0, 0.0, 4.0], "logit"),
         (Row("relu2", beta=1, gamma=1), "beta", [-1.0, 0.0, 1.0], "beta"),
         (Row("sparsemax", gamma=1), "gamma", [0.5, 1.0, 2.0], "gamma"),
     ],
@@ -162,20 +159,16 @@ def marks(ax):
 
 
 UNSAMPLED = (
-    lambda ax=None: sparsity.plot(["exp", "relu2"], gamma=2, length=LENGTHS, ax=ax),
-    lambda ax=None: sparsity.plot("exp", gamma=[1, 2, 3], of="S", length=LENGTHS, ax=ax),
-    lambda ax=None: sparsity.plot(["exp", "relu2"], x="gamma", beta=-1, gamma=[1, 2, 4], ax=ax),
-    lambda ax=None: sparsity.plot(
-        sparsity.sweep("relu2", beta=[-1, 0, 1], gamma=[1.0, 2.0, 3.0]), x="gamma", ax=ax
+    lambda: sparsity.plot(["exp", "relu2"], gamma=2, length=LENGTHS),
+    lambda: sparsity.plot(
+        sparsity.sweep("relu2", beta=[-1, 0, 1], gamma=[1.0, 2.0, 3.0]), x="gamma"
     ),
-    lambda ax=None: sparsity.plot(["exp", OWN], gamma=2, length=LENGTHS, ax=ax),
 )
 
 
-@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("drawn", UNSAMPLED)
-def test_a_marker_is_a_sample(drawn, own):
-    ax = drawn(Figure().add_subplot() if own else None)
+def test_a_marker_is_a_sample(drawn):
+    ax = drawn()
     assert marks(ax) == ([], 0)
     assert len(lines(ax)) + len(lines(ax, "--")) >= 2
 
@@ -195,13 +188,7 @@ def measured():
 
 @pytest.mark.parametrize(
     ("of", "law"),
-    [
-        ("n_eff", True),
-        ("S", True),
-        ("S_without_sinks", True),
-        ("n_eff_without_sink_key", True),
-        ("entropy", False),
-    ],
+    [("n_eff", True), ("S_without_sinks", True), ("entropy", False)],
 )
 def test_what_was_measured_is_drawn_as_measured(of, law):
     data = measured()
@@ -339,26 +326,14 @@ def test_axes_of_ones_own_are_used_and_settings_are_left():
     [
         ("exp", {}, "gamma"),
         ("expp", {"gamma": 1}, "kernel"),
-        ([], {"gamma": 1}, "what"),
         ("exp", {"gamma": 1, "x": "decay"}, "x"),
         ("exp", {"gamma": 1, "ratio": 1}, "ratio"),
-        ("exp", {"gamma": 1, "of": "entropi"}, "of"),
-        ("sparsemax", {"gamma": 1, "of": "entropy"}, "of"),
         ("exp", {"gamma": 1, "montecarlo": "yes"}, "montecarlo"),
         ("exp", {"gamma": list(range(1, 30))}, "curves"),
         ("exp", {"gamma": 1, "length": [2, 4], "labels": "ab"}, "labels"),
-        ("exp", {"gamma": 1, "length": [2, 4], "labels": 3}, "labels"),
-        ("exp", {"gamma": 1, "x": ["length"]}, "x"),
         ("exp", {"gamma": 1, "x": "of"}, "x"),
         ("nonnegative", {"ratio": 1, "dim": 4, "x": "query"}, "x"),
         ("exp", {"x": "gamma", "gamma": [1, np.inf], "length": 8}, "gamma"),
-        ("exp", {"x": "gamma", "gamma": [1, np.nan], "length": 8}, "gamma"),
-        ("exp", {"x": "gamma", "gamma": [1, "x"], "length": 8}, "gamma"),
-        ("exp", {"gamma": 1, "length": {}}, "length"),
-        ("exp", {"gamma": 1, "length": [[1], [2, 3]]}, "length"),
-        ("exp", {"gamma": 1, "length": 3 + 1j}, "length"),
-        ("exp", {"gamma": 1, "montecarlo": ["a"]}, "montecarlo"),
-        (Row("exp", gamma=1, steps=(Window(8),)), {"x": "window", "window": ["a"]}, "window"),
     ],
 )
 def test_mistakes_name_the_argument(what, given, argument):
@@ -372,16 +347,9 @@ def test_mistakes_name_the_argument(what, given, argument):
     ("given", "argument"),
     [
         ({"x": "query"}, "x"),
-        ({"x": ["gamma"]}, "x"),
-        ({"beta": "x"}, "beta"),
-        ({"beta": np.nan}, "beta"),
         ({"beta": 0.25}, "beta"),  # the nearest would be the curve of another bias
-        ({"length": object()}, "length"),
         ({"montecarlo": True}, "montecarlo"),
-        ({"montecarlo": [1.0]}, "montecarlo"),
-        ({"seed": 1}, "seed"),
         ({"rel_error": 0.1}, "rel_error"),
-        ({"max_samples": 1e5}, "max_samples"),
         ({"dtype": "float32"}, "dtype"),
     ],
 )
@@ -393,14 +361,6 @@ def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
     (found,) = chart(data, "gamma", beta=0.1 + 0.2, length=8).curves  # 0.30000000000000004
     own = data["n_eff"].sel(beta=0.3, length=8)
     np.testing.assert_array_equal(found.exact.theory, own)
-
-
-def test_axes_of_ones_own_say_what_is_held_fixed_unless_titled():
-    ax = Figure().add_subplot()
-    sparsity.plot("exp", gamma=2, length=LENGTHS, ax=ax)
-    assert ax.get_title(loc="left").splitlines()[1:] == ["a = exp(s), β = 0, γ = 2"]
-    sparsity.plot("exp", gamma=2, length=LENGTHS, ax=ax, title="mine")
-    assert ax.get_title(loc="left") == "mine"
 
 
 @pytest.mark.parametrize(
@@ -463,18 +423,14 @@ def test_the_command_overwrites_its_own_table_only(tmp_path):
     assert data.read_text().startswith("series,x,theory,")
 
 
-def test_the_command_refuses_two_grids_of_one_axis(tmp_path):
-    given = ("--gamma", "2", "--length", "5", "--along", "1,2", "--out", str(tmp_path / "f.svg"))
-    with pytest.raises(InputError, match="--length") as caught:
-        command("plot", "exp", *given)
-    assert caught.value.argument == "along"
-
-
-@pytest.mark.parametrize("x", ["of", "x", "what", "title", "progress", "query"])
-def test_the_command_refuses_an_axis_that_is_no_parameter(x, tmp_path):
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [(("--x", "title"), "x"), (("--gamma", "2", "--length", "5"), "along")],
+)
+def test_the_command_refuses_an_axis_that_is_none_or_is_given_twice(given, argument, tmp_path):
     with pytest.raises(InputError) as caught:
-        command("plot", "exp", "--x", x, "--along", "1,2", "--out", str(tmp_path / "f.svg"))
-    assert caught.value.argument == "x"
+        command("plot", "exp", *given, "--along", "1,2", "--out", str(tmp_path / "f.svg"))
+    assert caught.value.argument == argument
 
 
 # --- what a chart looks like ---------------------------------------------------------------------
@@ -482,12 +438,10 @@ def test_the_command_refuses_an_axis_that_is_no_parameter(x, tmp_path):
 ARTICLE = {"what": "relu2", "x": "gamma", "beta": [-2, -1, 0, 1, 2]}
 CHARTS = {
     "article": lambda **k: sparsity.plot(**ARTICLE, **k),
-    "identity": lambda **k: sparsity.plot("identity", x="gamma", beta=[0, 0.5, 1, 2, 4], **k),
     "bias": lambda **k: sparsity.plot("relu2", x="beta", gamma=[0.5, 1, 2], **k),
     "length": lambda **k: sparsity.plot(["exp", "relu2", "softplus"], gamma=2, **k),
     "sampled": lambda **k: sparsity.plot("exp", gamma=[1, 2, 3], montecarlo=[4, 64],
                                          length="1:4096:25:log", rel_error=0.1, **k),
-    "dimension": lambda **k: sparsity.plot("exp", x="dim", length=1024, **k),
     "share": lambda **k: sparsity.plot(Row("exp", gamma=1, steps=(SinkLogit(0.0),)), x="logit",
                                        of="sink_mass", length=1024, **k),
     "many": lambda **k: sparsity.plot("exp", gamma=np.linspace(0.5, 6, 12), **k),
@@ -593,17 +547,6 @@ def test_labels_stand_where_curves_are_apart_and_stay_there(scale):
     assert faults(ax) or labels_off(ax)
 
 
-def test_labels_at_the_ends_follow_the_scale():
-    ax = drawn(CHARTS["bias"]())
-    ax.set_yscale("log")
-    ax.set_ylim(0.5, 1)
-    drawn(ax)
-    ends = [float(np.asarray(line.get_ydata())[-1]) for line, _ in curves_of(ax)]
-    for text, end in zip(ax.texts, ends, strict=True):
-        height = ax.transAxes.transform(text.get_position())[1]
-        assert height == pytest.approx(ax.transData.transform((1, end))[1], abs=20)
-
-
 def test_the_figure_of_the_article_in_one_call():
     ax = CHARTS["article"]()
     assert (ax.get_yscale(), ax.get_ylim()) == ("linear", (0.0, 1.03))
@@ -612,18 +555,6 @@ def test_the_figure_of_the_article_in_one_call():
     assert key(ax) == ["limit of long rows"]
     for line, beta in zip(lines(ax), ARTICLE["beta"], strict=True):
         assert same(line, line[0], sparsity.evaluate("relu2", beta=beta, gamma=line[0]).S)
-
-
-@pytest.mark.parametrize(
-    ("given", "scale"),
-    [
-        ({"gamma": "0.1:3:60"}, "log"),  # down to 0.011, two decades that hold all of it
-        ({"gamma": "0.1:20:60:log"}, "linear"),  # down to 0: a logarithmic axis would be cut
-        ({"gamma": "0.1:2:60"}, "linear"),
-    ],
-)
-def test_S_is_linear_unless_all_of_it_is_small_and_none_is_lost(given, scale):
-    assert sparsity.plot("exp", x="gamma", **given).get_yscale() == scale
 
 
 def test_shares_are_on_linear_axes():
@@ -636,13 +567,9 @@ def test_shares_are_on_linear_axes():
 @pytest.mark.parametrize(
     ("x", "grid", "scale"),
     [
-        ("gamma", "0.1:10:61", "linear"),
-        ("gamma", "0.1:10:61:log", "log"),
         ("gamma", [1, 2, 3], "linear"),
         ("gamma", [0.1, 1, 10], "log"),
-        ("length", "1:4096:50", "linear"),
         ("length", "1:4096:50:log", "log"),
-        ("length", [1, 2, 4], "log"),
         ("length", [1, 4, 16, 64], "log"),
     ],
 )
@@ -655,26 +582,11 @@ def test_the_axis_follows_the_grid(x, grid, scale):
     assert sparsity.plot("exp", x=x, xscale=other, **given).get_xscale() == other
 
 
-def test_scales_limits_and_size_are_the_users():
-    view = {"xscale": "log", "yscale": "log", "xlim": (0.5, 2), "ylim": (0.01, 2)}
-    for ax in (
-        sparsity.plot("exp", x="gamma", gamma="0.1:3:30", figsize=(5, 3), **view),
-        sparsity.plot("exp", x="gamma", gamma="0.1:3:30", ax=Figure().add_subplot(), **view),
-    ):
-        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-        assert ax.get_xlim() == (0.5, 2)
-        assert ax.get_ylim() == (0.01, 2)
-    assert tuple(pyplot.gcf().get_size_inches()) == (5, 3)
-
-
 @pytest.mark.parametrize(
     ("given", "argument"),
     [
         ({"xscale": "lin"}, "xscale"),
-        ({"yscale": 3}, "yscale"),
         ({"xlim": (2, 1)}, "xlim"),
-        ({"xlim": 3}, "xlim"),
-        ({"ylim": (0, np.inf)}, "ylim"),
         ({"ylim": (-1, 1), "yscale": "log"}, "ylim"),
         ({"figsize": (0, 3)}, "figsize"),
         ({"figsize": (3, 3), "ax": True}, "figsize"),
@@ -688,11 +600,10 @@ def test_mistakes_of_the_view_name_the_argument(given, argument):
     assert caught.value.argument == argument
 
 
-@pytest.mark.parametrize("style", ["default", "dark_background", "ggplot"])
-@pytest.mark.parametrize("own", [False, True])
-def test_words_can_be_read_on_the_users_ground(style, own):
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_words_can_be_read_on_the_users_ground(style):
     with pyplot.style.context(style):
-        ax = CHARTS["sampled"](**({"ax": pyplot.figure().add_subplot()} if own else {}))
+        ax = CHARTS["sampled"](ax=pyplot.figure().add_subplot())
         palette = colors.Palette.of(ax.figure.get_facecolor(), ax.get_facecolor())
         ticks = [x.label1 for axis in (ax.xaxis, ax.yaxis) for x in axis.get_major_ticks()]
         outside = [*ax.figure.texts, ax.xaxis.label, ax.yaxis.label, *ticks, *ax.texts]
@@ -727,21 +638,13 @@ def test_as_many_colours_as_curves_can_be_told_apart(ground, least):
         places = [lab(color, deutan) for color in shown]
         gaps = [np.linalg.norm(a - b) for i, a in enumerate(places) for b in places[:i]]
         assert min(gaps) >= apart
-    assert np.linalg.norm(lab("#0072b2") - lab("#0072b2")) == 0
-
-
-def test_a_chart_of_twelve_curves_has_twelve_colours():
-    ax = CHARTS["many"]()
-    assert len({line.get_color() for line, _ in curves_of(ax)} - {plotting.GREY}) == 12
 
 
 @pytest.mark.parametrize(
     ("formula", "shown"),
     [
         ("max(s, 0)**2 + s", "s + max(s, 0)²"),
-        ("max(s - 1, 0)**2", "max(s − 1, 0)²"),
         ("sqrt(abs(s))", "√(|s|)"),
-        ("exp(-s**2/2)", "exp(−s²/2)"),
         (OWN, "exp(s) if s < 1, else s²"),
     ],
 )
@@ -766,6 +669,7 @@ def test_a_title_that_is_too_long_goes_on_below():
     assert faults(ax) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [each.name for each in GALLERY])
 def test_the_gallery_has_samples_as_markers_and_words_that_fit(name):
     (example,) = (each for each in GALLERY if each.name == name)
@@ -775,30 +679,6 @@ def test_the_gallery_has_samples_as_markers_and_words_that_fit(name):
     assert bool(points) == bool(in_key) == ("montecarlo" in example.line)
     assert faults(ax) == []
     assert example.axis.split()[-1] in ax.get_xlabel() or example.axis.endswith("step")
-
-
-def test_the_gallery_is_sorted_by_axis():
-    axes = [each.axis for each in GALLERY]
-    assert list(dict.fromkeys(axes)) == [k for k, _ in itertools.groupby(axes)]
-    assert [a[-1] for a in dict.fromkeys(axes)][:4] == list("γnβd")
-    assert all(re.fullmatch(r"Against [^:]{1,24}", each.against) for each in figures.ALL)
-
-
-def test_charts_of_notebooks_are_charts_of_the_package():
-    """But those of trained models, whose markers all have error bars."""
-    cells = own = 0
-    for path in sorted((HOME / "notebooks").glob("*.ipynb")):
-        for cell in json.loads(path.read_text("utf-8"))["cells"]:
-            code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
-            assert not re.search(r"\.scatter|\.plot\([^)]*(\*\*|marker|fmt|\"[osD^x.]\")", code), (
-                path
-            )
-            drawn = bool(re.search(r"plt\.|\.errorbar", code))
-            assert not drawn or path.name == "08_does_focus_matter.ipynb", path
-            own += drawn
-            cells += "sparsity.plot(" in code or "figures." in code
-    assert cells >= 15
-    assert own == 1
 
 
 # --- whole keys along the dimension --------------------------------------------------------------
@@ -819,6 +699,7 @@ def test_along_the_dimension_only_the_spread_moves():
     assert of_row.exact.theory[0] == of_row.exact.theory[1]
 
 
+@pytest.mark.thorough
 def test_points_along_the_dimension_are_whole_keys():
     made = chart("exp", "dim", dim=[2, 8], length=64, montecarlo=[8], rel_error=0.05)
     for curve in made.curves:
@@ -839,14 +720,15 @@ def test_the_panel_of_features_keeps_its_own_dimension():
 # --- long rows -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kernel", "gamma"), [("exp", 2), ("relu2", 2)])
-def test_a_point_at_131072_tokens_has_its_error_bar(kernel, gamma):
-    made = chart(kernel, gamma=gamma, length=[1024, 131072], montecarlo=[131072])
+@pytest.mark.thorough
+def test_a_point_at_131072_tokens_has_its_error_bar():
+    made = chart("exp", gamma=2, length=[1024, 131072], montecarlo=[131072])
     exact = made.curves[0].exact
     assert list(exact.sampled) == [False, True]
     assert not exact.doubted.any()
     assert abs(exact.estimate - exact.theory)[1] < 5 * exact.stderr[1]
-    ax = sparsity.plot(kernel, gamma=gamma, length=[1024, 131072], montecarlo=[131072])
+    ax = Figure().add_subplot()
+    made.draw(ax)
     assert "Monte Carlo ± 95 %" in key(ax)
     assert ax.get_xlim()[1] > 131072  # the frame does not cut it
 
@@ -857,6 +739,7 @@ def test_importing_sparsity_loads_no_matplotlib():
     assert shown.stdout.strip() == "[]"
 
 
+@pytest.mark.thorough
 def test_a_chart_of_theory_alone_never_loads_jax(tmp_path):
     drawn = ("'exp'", "'s + 2'", "'exp', montecarlo=1")  # the last samples
     lines = [

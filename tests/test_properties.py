@@ -10,15 +10,14 @@ import math
 import hypothesis.extra.numpy as arrays_of
 import numpy as np
 import pytest
-from hypothesis import Phase, assume, example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
 from sparsity import evaluate, exact, kernels, metric, score_kernel
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import s
-from sparsity.limit import closed_form, quadrature
-from sparsity.metric import from_moments
+from sparsity.limit import closed_form
 
 EPS = float(np.finfo(np.float64).eps)
 TOLERANCE = 1e-13  # on log S, times max(1, |log S|): what the closed forms promise
@@ -150,10 +149,6 @@ def sparser_in_more_tokens_but_a_wider_window(log_S):
     check()
 
 
-def sqrt_of_first_moment(log_m1, log_m2):
-    return lambda beta, gamma: log_m1(beta, gamma) - log_m2(beta, gamma) / 2
-
-
 def wrong_relu2(beta, gamma):
     """γ in place of γ² in m₂: the dimensions do not match."""
     z = beta / gamma
@@ -195,7 +190,6 @@ PROPERTIES = [
         "relu2",
         {
             "γ for γ²": wrong_relu2,
-            "β² for z²": lambda beta, gamma: -math.log1p(beta**2),
             "off by 1e-9 of γ": lambda beta, gamma: -math.log1p(1e-9 * gamma),
         },
     ),
@@ -203,7 +197,6 @@ PROPERTIES = [
         of_z_alone,
         "identity",
         {
-            "β/γ² for β/γ": lambda beta, gamma: -math.exp(-((beta / gamma**2) ** 2)),
             "√(β²+γ) for √(β²+γ²)": lambda beta, gamma: -math.log(beta**2 + gamma) / 2,
         },
     ),
@@ -233,7 +226,6 @@ PROPERTIES = [
         decreasing_in_gamma,
         "exp",
         {
-            "+γ²/2": lambda beta, gamma: gamma**2 / 2,
             "E e^2s without its 4": lambda beta, gamma: 0.0,
         },
     ),
@@ -242,9 +234,6 @@ PROPERTIES = [
         "nonnegative",
         {
             "norms swapped": swapped_norms,
-            "lost root": lambda ratio, dim, query: 2 * law("nonnegative")(
-                ratio=ratio, dim=dim, query=query
-            ),
             "larger d is sparser": lambda ratio, dim, query: -0.5 * math.log1p(ratio**2 * dim),
         },
     ),
@@ -253,7 +242,6 @@ PROPERTIES = [
         "decayed",
         {
             "λ^(2n)": wrong_decay,
-            "lost root": lambda decay, length: 2 * law("decayed")(decay=decay, length=length),
             "λ for λ²": lambda decay, length: law("decayed")(decay=decay**0.5, length=length + 1),
         },
     ),
@@ -282,7 +270,6 @@ def test_planted_error_is_rejected(check, wrong):
 def test_every_kernel_has_a_property_and_every_property_a_planted_error():
     assert {name for _, name, _ in PROPERTIES} == {kernel.name for kernel in kernels.ALL}
     assert all(planted for *_, planted in PROPERTIES)
-    assert len(PLANTED) == 19
 
 
 # Bounds on S of every kernel.
@@ -294,7 +281,6 @@ RAW = {name: getattr(closed_form, name) for name in PARAMETERS}  # before S ≤ 
 def test_s_lies_in_0_1(name):
     seen = []
 
-    @settings(max_examples=200)
     @given(PARAMETERS[name])
     def check(parameters):
         raw, found = float(RAW[name](**parameters)), evaluate(name, **parameters)
@@ -306,31 +292,7 @@ def test_s_lies_in_0_1(name):
         seen.append(parameters)
 
     check()
-    assert len(seen) >= 150
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_s_lies_in_0_1_by_quadrature_too(name):
-    @settings(max_examples=20)
-    @given(PARAMETERS[name])
-    def check(parameters):
-        assume(name != "exp" or abs(parameters["beta"]) < 1e3 * parameters["gamma"])
-        kernel = kernels.named(name)
-        value, error = quadrature.log_sparsity(kernel, kernel.bind(parameters))
-        assert value <= error
-        assert abs(value - law(name)(**parameters)) <= error + TOLERANCE * max(1, abs(value))
-
-    check()
-
-
-def test_the_bias_of_exp_changes_nothing_by_quadrature_either():
-    @settings(max_examples=20)
-    @given(st.floats(-30, 30), st.floats(0.01, 20))
-    def check(beta, gamma):
-        one, two = (evaluate("exp", method="quadrature", beta=b, gamma=gamma) for b in (beta, 0))
-        assert abs(one.log_S - two.log_S) <= one.error_bound + two.error_bound
-
-    check()
+    assert len(seen) >= 75
 
 
 # Concrete rows.
@@ -472,22 +434,6 @@ def test_planted_nonnegative_form_is_rejected(wrong):
         rho_decides(wrong)
 
 
-@pytest.mark.parametrize("name", queries.NAMES)
-def test_query_families_stay_within_the_norm_ratio(name):
-    @given(st.integers(1, 3000))
-    def check(dim):
-        vector = queries.named(name).vector(dim)
-        assert vector.shape == (dim,)
-        assert np.all(vector >= 0)
-        rho = float(queries.norm_ratio(name, dim))
-        assert 1 / math.sqrt(dim) * (1 - 4 * EPS) <= rho <= 1
-        assert rho == pytest.approx(float(metric.n_eff(vector)) ** -0.5, rel=1e-13)
-
-    check()
-    far = queries.norm_ratio("half-normal", 10**6) * 1e3
-    assert far == pytest.approx(math.sqrt(math.pi / 2), rel=1e-4)
-
-
 # Limits. Each value(h) → target as h → 0 with an error of order h^order, and not faster or slower.
 
 
@@ -507,11 +453,9 @@ def window(decay, length):
 
 LIMITS = {  # name -> (value, target, order, the h at which to look)
     "exp: γ → 0": (lambda h: S_of("exp", gamma=h), 1.0, 2, 0.1),
-    "exp: γ → 0, rate": (lambda h: (1 - S_of("exp", gamma=h)) / h**2, 0.5, 2, 0.1),
     "exp: γ → ∞": (lambda h: h**2 * law("exp")(gamma=1 / h), -0.5, None, 0.1),
     "relu2: β = 0": (lambda h: S_of("relu2", beta=0, gamma=h), 6**-0.5, None, 0.1),
     "relu2: γ → ∞": (lambda h: S_of("relu2", beta=1, gamma=1 / h), 6**-0.5, 1, 0.01),
-    "relu2: γ → ∞, β < 0": (lambda h: S_of("relu2", beta=-2, gamma=1 / h), 6**-0.5, 1, 0.01),
     "relu2: z → −∞": (lambda h: relu2_tail(-1 / h), 1.0, 2, 0.1),
     "relu2: γ → 0, β > 0": (lambda h: S_of("relu2", beta=1, gamma=h), 1.0, 2, 0.1),
     "relu2: γ → 0, rate": (lambda h: -law("relu2")(beta=1, gamma=h) / h**2, 2.0, 2, 0.05),
@@ -522,10 +466,6 @@ LIMITS = {  # name -> (value, target, order, the h at which to look)
         lambda h: (S_of("identity", beta=h, gamma=1) / math.sqrt(2 / math.pi) - 1) / h**4,
         1 / 12, 2, 0.2,
     ),
-    "identity: γ → ∞": (
-        lambda h: S_of("identity", beta=-3, gamma=1 / h), math.sqrt(2 / math.pi), 4, 0.05
-    ),
-    "identity: γ → 0": (lambda h: S_of("identity", beta=-1, gamma=h), 1.0, 2, 0.1),
     "nonnegative: uniform, d → ∞": (
         lambda h: S_of("nonnegative", ratio=2, dim=round(h**-2), query="uniform"), 1.0, 2, 1 / 16
     ),
@@ -542,10 +482,7 @@ LIMITS = {  # name -> (value, target, order, the h at which to look)
         lambda h: S_of("nonnegative", ratio=h, dim=3, query="uniform"), 1.0, 2, 0.1
     ),
     "decayed: window, λ = 0.5": (lambda h: window(0.5, round(1 / h)), 3.0, "fast", 1 / 4),
-    "decayed: window, λ = 0.9": (lambda h: window(0.9, round(1 / h)), 19.0, "fast", 1 / 32),
-    "decayed: window, λ = 0.999": (lambda h: window(0.999, round(1 / h)), 1999.0, "fast", 1 / 4096),
     "decayed: λ = 1": (lambda h: S_of("decayed", decay=1, length=round(1 / h)), 1.0, None, 0.1),
-    "decayed: n = 1": (lambda h: S_of("decayed", decay=h, length=1), 1.0, None, 0.1),
     "decayed: λ → 1": (lambda h: S_of("decayed", decay=1 - h, length=8), 1.0, 2, 0.01),
     "decayed: λ → 0": (lambda h: window(h, 8), 1.0, 1, 0.01),
 }  # fmt: skip
@@ -573,7 +510,7 @@ def test_limit(name):
 
 
 @pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("factor", [0.98, 1.02, math.sqrt(2), 0.5])
+@pytest.mark.parametrize("factor", [0.98, 1.02])
 def test_a_wrong_limit_is_rejected(name, factor):
     value, target, order, first = LIMITS[name]
     assert not approaches(value, factor * target, order, first)
@@ -581,7 +518,6 @@ def test_a_wrong_limit_is_rejected(name, factor):
 
 def test_limits_cover_every_kernel():
     assert {name.split(":")[0] for name in LIMITS} == {kernel.name for kernel in kernels.ALL}
-    assert len(LIMITS) == 24
 
 
 # The exact law at finite n.
@@ -596,7 +532,7 @@ row_lengths = st.lists(lengths, min_size=2, max_size=4, unique=True).map(sorted)
 def exact_rows(n_eff, phases=tuple(Phase)):
     """1 ≤ n_eff ≤ n, 1 at n = 1, growing with n but S_rms = √(n_eff/n) falling, never below S."""
 
-    @settings(max_examples=60, phases=phases)
+    @settings(max_examples=40, phases=phases)
     @given(score_laws, row_lengths)
     @example(("exp", 0.0, 3.0), [2, 10, 1000])
     def check(parameters, ns):
@@ -646,9 +582,8 @@ def test_planted_row_law_is_rejected(wrong):
 
 @pytest.mark.parametrize(
     ("name", "beta", "gamma"),
-    [("exp", 0, 0.5), ("exp", 0, 1), ("relu2", -1, 1), ("relu2", 0, 3), ("relu2", 2, 1),
-     ("identity", 0, 1), ("identity", 1, 1)],
-)  # fmt: skip
+    [("exp", 0, 1), ("relu2", -1, 1), ("identity", 1, 1)],
+)
 def test_long_rows_reach_the_limit(name, beta, gamma):
     ns = np.array([1e6, 1e8, 1e10, 1e12])
     found = exact(name, length=ns, beta=beta, gamma=gamma)
@@ -658,11 +593,3 @@ def test_long_rows_reach_the_limit(name, beta, gamma):
     # The first correction is of order 1/n: by a hundred a step, until rounding.
     for one, two in itertools.pairwise(gaps):
         assert two < 1e-10 or 80 < one / two < 125
-
-
-def test_two_moments_make_s():
-    """The metric's from_moments, and S of a row of n quantile draws: one definition."""
-    draws = queries.named("half-normal").vector(20000)
-    m1, m2 = draws.mean(), (draws**2).mean()
-    assert float(from_moments(m1, m2)) == pytest.approx(float(metric.S(draws)), rel=1e-13)
-    assert float(from_moments(m1, m2)) == pytest.approx(S_of("identity", beta=0, gamma=1), rel=1e-3)

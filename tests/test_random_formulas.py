@@ -51,6 +51,7 @@ def _census(seeds, derive=False):
     return counts, odd
 
 
+@pytest.mark.thorough
 def test_formulas_at_random():
     counts, odd = _census(range(1003, 1033))
     assert not odd

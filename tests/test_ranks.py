@@ -11,9 +11,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 
 import sparsity
-from sparsity import Alibi, InputError, QKNorm, Row, ScalableSoftmax, SinkLogit, quantities
-from sparsity.crosscheck.cells import Question
-from sparsity.crosscheck.verify import judge
+from sparsity import Alibi, InputError, Row, ScalableSoftmax, SinkLogit, quantities
 from sparsity.exact_law import ranked
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
@@ -27,7 +25,7 @@ def _normal(x):
     return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
-@pytest.mark.parametrize("gamma", [0.01, 0.5, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize("gamma", [0.01, 1.0, 20.0])
 def test_two_tokens_of_softmax(gamma):
     def weighed(t):  # the difference of two scores is N(0, 2γ²)
         return 2 * _normal(t) / (1 + math.exp(-math.sqrt(2) * gamma * t))
@@ -47,10 +45,10 @@ def panels(low, high, count):
     return nodes.ravel(), np.tile(half * w, count)
 
 
-BETAS = (-3.0, 0.0, 1.0, 5.0, 8.9, 10.0, 15.0, 40.0)
+BETAS = (-3.0, 1.0, 8.9, 40.0)  # the law of weights has other panels between them
 TWO = [("relu2", 2, (1,), beta) for beta in BETAS] + [("identity", 1, (1, -1), b) for b in BETAS]
-TWO += [(f"relu{p}".rstrip("1"), p, (1,), beta) for p in (1, 3) for beta in BETAS[:3]]
-TWO += [(f"power{p}", p, (1, -1), beta) for p in (2, 4) for beta in BETAS[:3]]
+TWO += [(f"relu{p}".rstrip("1"), p, (1,), beta) for p in (1, 3) for beta in BETAS[:2]]
+TWO += [(f"power{p}", p, (1, -1), beta) for p in (2, 4) for beta in BETAS[:2]]
 
 
 @pytest.mark.parametrize(("kernel", "power", "sides", "beta"), TWO)
@@ -116,22 +114,10 @@ def test_known_values_and_order():
     assert_allclose(law("relu2", length=64, beta=-20.0, gamma=1.0).value, 1.0, rtol=2e-12)
 
 
-def test_steps_that_leave_tokens_alike():
-    scaled = Row("exp", gamma=1.0, steps=(ScalableSoftmax(),))
-    found = law(scaled, length=[4, 64])
-    for n, value in zip((4, 64), found.value, strict=True):
-        alone = law(scaled, length=n)
-        assert_allclose(value, alone.value, rtol=1e-11)
-        spread = float(scaled.positions(n)[1][0])
-        assert_allclose(alone.value, law(length=n, gamma=spread).value, rtol=1e-11)
-
-
 @pytest.mark.parametrize(
     ("row", "length", "says"),
     [
         (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), 8, "rows of one law"),
-        (Row("exp", gamma=1.0, steps=(SinkLogit(1.0),)), 8, "rows of one law"),
-        (Row("exp", gamma=1.0, steps=(QKNorm(4),)), 8, "rows of one law"),
         (Row("softplus", beta=0.0, gamma=1.0), 8, "no exact law of ranks but for exp"),
         (Row("exp", gamma=1e4), 8, "panels"),
         (Row("relu2", beta=-40.0, gamma=1.0), 8, "hardly ever above 0"),
@@ -149,14 +135,6 @@ def test_design_round_trip(length):
     assert_allclose(law(length=length, gamma=found.value).value, 0.5, rtol=1e-9)
 
 
-def test_a_sweep_has_it_beside_the_others():
-    data = sparsity.sweep("exp", gamma=[1.0, 2.0], length=[16, 64], of=["max_weight", "entropy"])
-    for gamma in (1.0, 2.0):
-        at = data.sel(gamma=gamma, length=64).squeeze()
-        assert_allclose(at["max_weight"], law(length=64, gamma=gamma).value, rtol=1e-11)
-        assert at["entropy"] <= math.log(64)
-
-
 # --- the k largest, and the Gini coefficient -----------------------------------------------------
 
 
@@ -170,7 +148,7 @@ def _of_three(gamma, value):
     return 6 / (2 * math.pi * math.sqrt(3)) * (share @ weighed @ share)
 
 
-@pytest.mark.parametrize("gamma", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("gamma", [0.5, 6.0])
 @pytest.mark.parametrize(
     ("of", "value"),
     [
@@ -186,7 +164,7 @@ def test_three_tokens_of_softmax(gamma, of, value):
 
 
 @pytest.mark.parametrize(("kernel", "beta"), [("exp", 0.0), ("relu2", -1.0), ("identity", 0.5)])
-@pytest.mark.parametrize("length", [2, 5])
+@pytest.mark.parametrize("length", [5])
 def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
     """Gini = (2/n) Σ_k T_k − (n + 1)/n, with the share T_k of the k largest: a second route."""
     given = {"length": length, "beta": beta, "gamma": 1.0}
@@ -201,13 +179,12 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
 
 @pytest.mark.parametrize(
     ("of", "places"),
-    [("top_k_mass:2", (PLACES[4], ("relu2", -1.0, 1.0, 16))),
-     ("top_k_mass:8", PLACES[:4] + PLACES[6:7]), ("top_k_mass:64", PLACES[1:3]),
-     ("gini", PLACES[1:5]),
-     pytest.param("top_k_mass:2", PLACES[5:6], marks=pytest.mark.slow),
-     pytest.param("top_k_mass:8", PLACES[5:6], marks=pytest.mark.slow),
-     pytest.param("gini", PLACES[5:6], marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        ("top_k_mass:8", PLACES[:3]),
+        ("gini", PLACES[3:5]),
+        pytest.param("gini", PLACES[5:6], marks=pytest.mark.slow),
+    ],
+)
 def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
     asked = [{"kernel": k, "length": n, "beta": b, "gamma": g, "of": of} for k, b, g, n in places]
     found = [sparsity.exact(**each) for each in asked]
@@ -245,55 +222,11 @@ def hold(row, length, to, seed):
 @pytest.mark.parametrize(
     ("kernel", "beta", "gamma", "length"),
     [
-        ("exp", 0.0, 1.0, 16), ("exp", 0.0, 2.0, 16), ("relu2", -1.0, 1.0, 16),
-        ("relu2", 0.0, 1.0, 16), ("identity", 2.0, 0.5, 16),
+        ("exp", 0.0, 2.0, 16), ("relu2", -1.0, 1.0, 16), ("identity", 2.0, 0.5, 16),
     ],
 )  # fmt: skip
 def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
     assert hold(Row(kernel, beta=beta, gamma=gamma), length, 1e-3, 7) == 5
-
-
-def test_a_planted_error_is_rejected():
-    """Of the same rows; narrow scores are known to 1e−4 by few of them."""
-    row = Row("exp", gamma=0.05)
-    cell = Question(row, ("exact law", "whole rows"), "max_weight", 16)
-    true, seen = cell.theory(), drawn_rows(row, 16, 1.1e-4, 4).estimate("max_weight")
-    right, wrong = (judge(cell, theory, seen, 1e-4) for theory in (true, true + 1e-3))
-    assert right.verdict == "agree"
-    assert wrong.verdict == "disagree"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kernel", "beta", "gamma", "length"),
-    [
-        ("exp", 0.0, 2.0, 2), ("exp", 0.0, 2.0, 64), ("exp", 0.0, 2.0, 256), ("exp", 0.0, 4.0, 256),
-        ("relu2", -1.0, 1.0, 2), ("relu2", -1.0, 1.0, 256), ("relu2", -2.0, 1.0, 256),
-        ("identity", 0.5, 1.0, 16), ("identity", 0.5, 1.0, 256), ("exp", 0.0, 4.0, 4096),
-        ("exp", 0.0, 8.0, 2), ("identity", 0.5, 1.0, 2), ("identity", 0.0, 1.0, 256),
-    ],
-)  # fmt: skip
-def test_more_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
-    to = 1e-3 if length <= 256 else 3e-3
-    assert hold(Row(kernel, beta=beta, gamma=gamma), length, to, 3) == 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kernel", "beta", "gamma"),
-    [("exp", 0.0, 1.0), ("exp", 0.0, 3.0), ("relu2", 0.0, 1.0), ("relu2", -2.0, 1.0)],
-)
-def test_long_sampled_rows_hold_the_exact_law(kernel, beta, gamma):
-    """10⁵ rows of 4096 tokens, the same for all three."""
-    row, names, ran = Row(kernel, beta=beta, gamma=gamma), ("gini", "top_k_mass:8", "max_weight"), 0
-    sampling = Sampling(1e-9, max_samples=1e5, seed=17, dtype=np.float32)
-    drawn = draw_rows(row, 4096, sampling, names)
-    for of in names:
-        found, rows = sparsity.exact(row, length=4096, of=of), drawn.estimate(of)
-        assert rows.samples >= 1e5
-        assert abs(rows.log_value - found.log_value) < 4.5 * math.hypot(rows.rel_stderr, 3e-7)
-        ran += 1
-    assert ran == 3
 
 
 def test_a_planted_error_of_the_count_is_rejected():
@@ -314,7 +247,7 @@ def test_a_planted_error_of_the_count_is_rejected():
         assert abs(planted - true) > seen
 
 
-@pytest.mark.parametrize("gamma", [0.5, 2.0, 4.0])
+@pytest.mark.parametrize("gamma", [0.5, 4.0])
 def test_long_rows_reach_the_limits_of_softmax(gamma):
     """The Gini coefficient 2Φ(γ/√2) − 1; of the top fraction q of the keys Φ(γ + Φ⁻¹(q))."""
     n = 2**20
@@ -346,15 +279,7 @@ def assert_design_finds_gamma(quantity, held):
     assert made.value * 0.1 * math.log(32) == pytest.approx(1.5, rel=1e-7)
 
 
-@pytest.mark.slow
-def test_design_of_recall():
-    """A look is 79 chances, of which each is an inverse transform: 40 s in all."""
-    quantity = quantities.named("needle_recall:32")
-    row = Row("exp", gamma=1.5, steps=MARKS["needle"][1])
-    held = float(sparsity.exact(row, length=32, of=quantity).value)
-    assert_design_finds_gamma(quantity, held)
-
-
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", quantities.FAMILIES, ids=lambda family: family.name)
 def test_contract_of_every_family(family, command, tmp_path):
     name = f"{family.name}:{family.example}"
@@ -405,17 +330,11 @@ def test_contract_of_every_family(family, command, tmp_path):
     ("of", "says"),
     [
         ("top_k_mass", "top_k_mass:4"),
-        ("top_k_mass:", "at least 1"),
-        ("top_k_mass:0", "at least 1"),
         ("top_k_mass:2.5", "whole number"),
-        ("top_k_mass:eight", "whole number"),
         ("keys_for_mass:1", "between 0 and 1"),
-        ("keys_for_mass:nan", "between 0 and 1"),
         ("power_sum:1", "not 1"),
         ("power_sum:0.1", "from 0.5 to 8"),
         ("gini:2", "did you mean gini"),
-        ("zzzz:2", "the quantities are"),
-        ("top_mass:8", "did you mean"),
     ],
 )
 def test_a_number_outside_its_family_is_refused_in_one_line(of, says):
@@ -425,20 +344,7 @@ def test_a_number_outside_its_family_is_refused_in_one_line(of, says):
     assert "\n" not in str(refused.value)
 
 
-def test_more_keys_than_the_law_knows_are_refused():
-    with pytest.raises(InputError, match="up to k = 256"):
-        sparsity.exact("exp", gamma=1.0, length=1000, of="top_k_mass:257")
-    assert float(sparsity.exact("exp", gamma=1.0, length=100, of="top_k_mass:200").value) == 1
-
-
-ENDS = (-3.0, 1.0, 8.9, 40.0)  # the law of weights has other panels between them
-
-
-@pytest.mark.parametrize(
-    ("kernel", "beta"),
-    [pytest.param(kernel, beta, marks=[] if beta in ENDS else pytest.mark.slow)
-     for kernel, _, _, beta in TWO],
-)  # fmt: skip
+@pytest.mark.parametrize(("kernel", "beta"), [(kernel, beta) for kernel, _, _, beta in TWO])
 def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, beta):
     """|p₁ − p₂|/2 = max p − ½, also where the weights are far from 0."""
     given = {"length": 2, "beta": beta, "gamma": 1.0}

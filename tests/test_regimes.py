@@ -105,22 +105,6 @@ def test_condensed_laws_are_approached(ratio):
     assert abs(y2[-1]) < abs(y2[-1] + 1 - 1 / ratio - wrong) / 3
 
 
-def test_extremes_exponent():
-    """d ln n_eff/d ln n: 1 − x² up to x = γ/√ln n = 1/√2, then near (√2 − x)²."""
-    n = np.array([1e12, 1e15])
-    for x, exponent, other in ((0.5, 0.75, 0.836), (0.9, (2**0.5 - 0.9) ** 2, 0.19)):
-        log = [np.log(n_eff(m, x * np.sqrt(np.log(m)))) for m in n]
-        slope = (log[1] - log[0]) / np.log(n[1] / n[0])
-        assert slope == pytest.approx(exponent, abs=0.03)
-        assert abs(slope - exponent) < abs(slope - other)
-
-
-def test_condensed_edges():
-    assert condensed_n_eff(1, 2.0) == 1
-    assert condensed_n_eff(100, 1e9) == pytest.approx(1, abs=1e-8)
-    assert np.isinf(condensed_n_eff(100, critical_spread(100)))
-
-
 def test_where_the_limit_holds():
     """γ₁₀(n): the error is 10 % there, less before, more after; ½√ln n is always inside."""
     n = np.array([1, 2, 4, 16, 64, 1024, 16384, 1e6, 1e9, 1e12])

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,11 +13,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from second_law import n_eff_of_normal_tokens
 
-from sparsity import Coca, InputError, Rope, Row, Sink, exact, metric
+from sparsity import Coca, InputError, Rope, Row, exact, metric
 from sparsity.claims_ledger import coca_context, coca_forms, coca_positions
 from sparsity.claims_ledger.coca_forms import CocaRoutes
-from sparsity.crosscheck.reference_grid import ROTARY_CELLS
-from sparsity.figures.rotary import collinear_mean
 from sparsity.rows import rope_planes, rotated_scores
 from sparsity.rows.steps.rope_and_coca import rectified_moments
 from sparsity.sampling import Sampling
@@ -117,35 +114,6 @@ def test_scores_are_the_formulas(pairing):
     assert np.abs(slack - exact).max() > 1
 
 
-@pytest.mark.parametrize("pairing", PAIRINGS)
-def test_jax_gives_the_same_as_numpy(pairing):
-    q, k, t = vectors(5, 8), vectors(6, 8, seed=1), np.abs(vectors(6, 4, seed=2))
-
-    def every(q, k, t):
-        forms = (
-            rotated_scores.coca_scores,
-            rotated_scores.coca_by_definition,
-            rotated_scores.slack_scores,
-        )
-        return rotated_scores.rope_scores(q, k, pairing), *(form(q, t, pairing) for form in forms)
-
-    compiled = jax.jit(every)(*jax.device_put((q, k, t)))
-    for found, expected in zip(compiled, every(q, k, t), strict=True):
-        assert isinstance(found, jax.Array)
-        np.testing.assert_allclose(found, expected, atol=1e-12)
-    assert len(compiled) == 4
-
-
-def test_exact_coca_holds_no_array_of_pairs():
-    q, t = jnp.zeros((50, 8)), jnp.zeros((60, 4))
-    sizes = {}
-    for form in (rotated_scores.coca_scores, rotated_scores.coca_by_definition):
-        equations = jax.make_jaxpr(form)(q, t).eqns
-        sizes[form] = max(np.prod(v.aval.shape) for e in equations for v in e.outvars)
-    assert sizes[rotated_scores.coca_scores] == 50 * 60  # the scores themselves
-    assert sizes[rotated_scores.coca_by_definition] == 50 * 60 * 8
-
-
 def test_half_of_the_planes_rise_for_pi_over_two_theta():
     theta = rope_planes.angles(8)
     q, k = (rope_planes.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
@@ -211,11 +179,6 @@ class FromOne(Rope):
         return self.base ** (-2 * np.arange(1, self.query.size // 2 + 1) / self.query.size)
 
 
-class TwiceTheRange(Rope):
-    def theta(self, length):
-        return self.base ** (-4 * np.arange(self.query.size // 2) / self.query.size)
-
-
 def wrong_pairing(query, mean, spread):
     return Rope(query, mean, spread, "half")
 
@@ -248,20 +211,11 @@ def test_the_law_is_that_of_rotated_vectors():
     assert abs(tokens) < critical(4)
 
 
-@pytest.mark.parametrize("wrong", [Degrees, FromOne, TwiceTheRange, wrong_pairing])
+@pytest.mark.parametrize("wrong", [Degrees, FromOne, wrong_pairing])
 def test_planted_errors_are_rejected(wrong):
     beta, tokens = deviations(wrong(*ARGUMENTS))
     assert beta > 10 * critical(len(NEAR))
     assert abs(tokens) > 2 * critical(4)
-
-
-def test_cells_cover_every_form_kernel_and_pairing():
-    steps: list[Any] = [cell.row.steps[0] for cell in ROTARY_CELLS]
-    ropes, cocas = ([x for x in steps if isinstance(x, kind)] for kind in (Rope, Coca))
-    assert len(ropes) + len(cocas) == len(ROTARY_CELLS)
-    assert {cell.kernel.name for cell in ROTARY_CELLS} == {"exp", "relu2", "identity"}
-    assert {x.pairing for x in ropes} == set(PAIRINGS)
-    assert any(x.slack_at is not None for x in cocas)
 
 
 def test_rectified_moments():
@@ -279,11 +233,10 @@ def test_rectified_moments():
     "step",
     [
         Rope(vectors(16, seed=1), vectors(16, seed=2), 0.3),
-        Coca(vectors(16, seed=3), 0.1, 0.01),
         Coca(vectors(64, seed=4), 4.0, 0.01),  # means of the scores spread over 400
         Coca(vectors(32, seed=5), 2.0, 0.1, slack_at=700),
     ],
-    ids=["RoPE", "CoCA", "CoCA, far apart", "CoCA, slack form"],
+    ids=["RoPE", "CoCA, far apart", "CoCA, slack form"],
 )
 def test_the_law_of_different_tokens_by_sums_over_scores(step):
     for n in (2, 60):
@@ -307,25 +260,8 @@ def test_rows_of_coca_that_is_cut_at_zero_are_sampled():
         exact(row, length=12)
 
 
-def test_rope_as_a_step_beside_others():
-    rope = Rope(vectors(8), vectors(8, seed=1), 0.3)
-    beta, gamma, _ = Row("exp", steps=(rope,)).positions(20)
-    np.testing.assert_allclose(beta[::-1], rope.beta(np.arange(20)))
-    np.testing.assert_allclose(gamma, rope.gamma(np.arange(20)))
-    with_sink = Row("exp", steps=(Sink(5.0), rope)).tokens(20)
-    assert with_sink.beta[with_sink.sink] == pytest.approx([5.0])
-
-
-def test_collinear_mean_is_coca_without_a_turn():
-    for pairing in PAIRINGS:
-        coca = Coca(vectors(8), 0.3, 0.5, pairing)
-        rope = Rope(coca.query, collinear_mean(coca, np.zeros(4)), 0.1, pairing)
-        distance = np.arange(30)
-        np.testing.assert_allclose(rope.beta(distance), coca.beta(distance), atol=1e-12)
-
-
 @pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize("kind", ["numpy", "jax", "lists"])
+@pytest.mark.parametrize("kind", ["jax", "lists"])
 def test_integers_are_turned_as_numbers(pairing, kind):
     def every(x, k, t):
         """Scores of each form, turned vectors and their planes."""
@@ -367,39 +303,19 @@ def test_slack_positions_stay_within_the_row():
     ("call", "argument"),
     [
         (lambda: rope_planes.angles(7), "dim"),
-        (lambda: rope_planes.angles(0), "dim"),
         (lambda: rope_planes.angles(8, base=1.0), "base"),
-        (lambda: rope_planes.angles(8, base=float("nan")), "base"),
         (lambda: rope_planes.rotate(vectors(3, 5), np.arange(3)), "dim"),
         (lambda: rope_planes.rotate(vectors(3, 4), np.arange(3), "pairs"), "pairing"),
         (lambda: rotated_scores.coca_scores(vectors(3, 4), -np.ones((3, 2))), "t"),
-        (lambda: rotated_scores.slack_scores(vectors(3, 4), np.full((3, 2), np.nan)), "t"),
-        (lambda: rotated_scores.coca_by_definition(vectors(3, 4), np.ones((3, 4))), "t"),
-        (lambda: Rope(vectors(7), vectors(7), 1.0), "dim"),
         (lambda: Rope(np.zeros(8), vectors(8), 1.0), "query"),
         (lambda: Rope(vectors(8), vectors(6), 1.0), "mean"),
         (lambda: Rope(vectors(8), vectors(8), 0.0), "spread"),
-        (lambda: Rope(vectors(8), vectors(8), 1.0, base=0.5), "base"),
         (lambda: Rope(vectors(8), vectors(8), 1.0, "other"), "pairing"),
-        (lambda: Rope(vectors(8), vectors(8), "a"), "spread"),  # type: ignore[arg-type]
-        (lambda: Rope([["a"]], vectors(8), 1.0), "query"),
-        (lambda: Rope(vectors(8), ["a"], 1.0), "mean"),
-        (lambda: Coca(vectors(8), "a", 1.0), "center"),  # type: ignore[arg-type]
-        (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=2.5), "slack_at"),  # type: ignore[arg-type]
         (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=-1), "slack_at"),
-        (lambda: n_eff(Coca(vectors(8), 9.0, 1.0, slack_at=3), 7), "slack_at"),
-        (lambda: rotated_scores.rope_scores([[1, 2], [3]], [[1, 2]]), "query"),
-        (lambda: rotated_scores.rope_scores(vectors(3, 4), [["a", "b"]]), "key"),
-        (lambda: rotated_scores.rope_scores(vectors(3, 4), vectors(4)), "key"),
         (lambda: rotated_scores.rope_scores(vectors(3, 4), vectors(3, 6)), "key"),
-        (lambda: rotated_scores.rope_scores(vectors(3, 4) + 1j, vectors(3, 4)), "query"),
-        (lambda: rotated_scores.coca_scores(vectors(3, 4), [["a", "b"]]), "t"),
-        (lambda: Coca(vectors(7), 0.0, 1.0), "dim"),
-        (lambda: Coca(vectors(8), float("inf"), 1.0), "center"),
         (lambda: Coca(vectors(8), -9.0, 1.0), "center"),
         (lambda: Coca(vectors(8), 0.0, -1.0), "spread"),
         (lambda: n_eff(Coca(vectors(8), 0.0, 1.0), 8, "relu2"), "center"),
-        (lambda: n_eff(Coca(vectors(8), 9.0, 1.0), 2.5), "length"),
     ],
 )
 def test_bad_input(call, argument):
@@ -427,6 +343,7 @@ def records():
     return [claim.record(seed=0) for claim in CLAIMS]
 
 
+@pytest.mark.thorough
 def test_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == VERDICTS
     extra = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
@@ -458,11 +375,13 @@ WRONG_WORLDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.key)
 def test_a_wrong_world_changes_the_verdict(claim):
     assert claim.record(WRONG_WORLDS[claim.key])["verdict"] == "refuted"
 
 
+@pytest.mark.thorough
 def test_a_law_two_per_cent_off_is_seen_by_rows_of_rotated_vectors():
     (claim,) = (claim for claim in CLAIMS if claim.key == "coca-ntk")
     wrong = CocaRoutes(n_eff=lambda row, n: 1.02 * np.asarray(CocaRoutes.n_eff(row, n)))
@@ -472,12 +391,3 @@ def test_a_law_two_per_cent_off_is_seen_by_rows_of_rotated_vectors():
     assert [f["statement"].split(" in ")[0] for f in failed] == [
         "n_eff is that of sampled rows of rotated vectors"
     ]
-
-
-def test_the_letter_of_the_k_border_is_computed_from_scores():
-    def falling(q, t, m, n):
-        return 1.0 / (1 + m[0] - n)[None]
-
-    found = {c.key: c for c in CLAIMS}["k-border"].record(CocaRoutes(coca_by_definition=falling))
-    (letter,) = (f for f in found["evidence"]["findings"] if f["role"] == "letter")
-    assert letter["holds"]

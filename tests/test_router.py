@@ -34,9 +34,7 @@ def rows_of(gamma, rho, k, n, rows, seed=5):
 
 
 CELLS = [
-    (gamma, rho, k, n)
-    for gamma, rho in ((0.5, 0.3), (1.5, 0.8), (3.0, 0.9), (2.0, -0.5))
-    for k, n in ((1, 2), (2, 3), (8, 64))
+    (gamma, rho, k, n) for gamma, rho in ((1.5, 0.8), (2.0, -0.5)) for k, n in ((1, 2), (8, 64))
 ]
 
 
@@ -52,7 +50,7 @@ def test_law_against_rows(gamma, rho, k, n):
             assert abs(mean - 1.05 * float(law)) > 4.5 * error
 
 
-@pytest.mark.parametrize(("gamma", "rho"), [(0.7, 0.2), (2.0, 0.9), (4.0, 0.99)])
+@pytest.mark.parametrize(("gamma", "rho"), [(0.7, 0.2), (4.0, 0.99)])
 def test_one_of_two_keys_by_a_single_integral(gamma, rho):
     """E σ(√2γx) given that the proxies' difference is positive, over x by quadrature."""
     x, w = np.polynomial.hermite_e.hermegauss(199)
@@ -75,14 +73,6 @@ def test_long_rows_tend_to_the_limit():
             off.append(abs(float(law) / captured_in_long_rows(gamma, rho, share) - 1))
         assert off[0] > off[1] > off[2]
         assert off[2] < 1e-4
-
-
-def test_reading_all_keys_is_softmax():
-    row = Row("router:8", gamma=1.5, rho=0.4)
-    for of in OF[1:]:
-        own, softmax = (exact(r, length=5, of=of) for r in (row, Row("exp", gamma=1.5)))
-        assert float(own) == float(softmax)
-    assert float(exact(row, length=8, of="abs_sum")) == 1.0
 
 
 def test_the_weights_of_a_row():
@@ -110,6 +100,7 @@ def test_errors():
             make()
 
 
+@pytest.mark.thorough
 def test_it_is_first_class():
     """Sampled, swept and verified like any map, with the law beside it."""
     row = Row("router:4", gamma=1.2, rho=0.7)
@@ -124,18 +115,10 @@ def test_it_is_first_class():
     assert {cell.quantity for cell in checked.cells} >= set(OF)
 
 
-@pytest.mark.slow
-def test_a_cross_check_to_a_thousandth():
-    checked = verify(Row("router:4", gamma=1.2, rho=0.7), length=24)
-    assert checked.agree
-    assert checked.smallest_detectable <= 1e-3
-    assert {cell.quantity for cell in checked.cells} >= set(OF)
-
-
 # The chance that the top key is read.
 
 
-@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.3, 0.8, 0.99, 0.9999])
+@pytest.mark.parametrize("rho", [-0.5, 0.8, 0.9999])
 def test_the_top_of_two_keys_is_read_with_a_known_chance(rho):
     """P = ½ + arcsin(ρ)/π, of two differences of correlation ρ; an error of 1 % would be seen."""
     law = exact(Row("router:1", gamma=1.0, rho=rho), length=2, of="recall")
@@ -145,7 +128,7 @@ def test_the_top_of_two_keys_is_read_with_a_known_chance(rho):
     assert law.error_bound < 1e-11
 
 
-@pytest.mark.parametrize("rho", [-0.3, 0.4, 0.85])
+@pytest.mark.parametrize("rho", [0.4])
 @pytest.mark.parametrize("k", [1, 2])
 def test_the_top_of_three_keys_by_a_double_sum(k, rho):
     """Over the score e and the proxy x of the top key: how many of two lower ones are above x."""
@@ -170,16 +153,10 @@ def test_the_top_of_three_keys_by_a_double_sum(k, rho):
     assert abs(1.01 * float(law) - found) > 1e-3
 
 
-@pytest.mark.parametrize(("k", "n"), [(1, 3), (8, 64), (1000, 10**5), (100, 10**9)])
+@pytest.mark.parametrize(("k", "n"), [(8, 64), (100, 10**9)])
 def test_a_proxy_that_knows_nothing_reads_the_top_key_by_luck(k, n):
     law = exact(Row(f"router:{k}", gamma=1.0, rho=0.0), length=n, of="recall")
     assert float(law) == pytest.approx(k / n, rel=1e-12)
-
-
-def test_recall_of_other_rows_is_one():
-    for row in (Row("exp", gamma=1.0), Row("sparsemax", gamma=1.0)):
-        assert estimate(row, length=8, of="recall", max_samples=1e4).value == 1.0
-    assert float(exact(Row("router:8", gamma=1.0, rho=0.1), length=8, of="recall")) == 1.0
 
 
 # Blocks.
@@ -207,18 +184,6 @@ def test_the_weights_of_blocks():
     assert 0.4 < sampled.value < 1  # a row whose last block is short can be sampled
 
 
-def test_many_keys_are_chosen_by_sorting():
-    from sparsity.kernels.router import largest
-
-    values = np.random.default_rng(1).standard_normal((3, 1000))
-    for k in (3, 199, 300, 999, 1000, 2000):
-        kept = largest(values, k)
-        assert (kept.sum(1) == min(k, 1000)).all()
-        assert all(
-            x[y].min() >= x[~y].max(initial=-np.inf) for x, y in zip(values, kept, strict=True)
-        )
-
-
 def test_errors_of_blocks():
     for make, match in (
         (lambda: exact(Row("block-router:2,8", gamma=1.0, within=0.1), length=32, of="abs_sum"),
@@ -233,10 +198,3 @@ def test_errors_of_blocks():
     ):  # fmt: skip
         with pytest.raises(InputError, match=match):
             make()
-
-
-def test_blocks_are_swept_by_sampling():
-    options = {"gamma": [0.5, 1.2], "within": 0.3, "length": [8, 24], "of": "abs_sum"}
-    swept = sweep("block-router:2,4", montecarlo=True, max_samples=1e4, **options)
-    assert (swept["abs_sum_mc"].sel(length=8) == 1).all()  # both blocks are read
-    assert (swept["abs_sum_mc"].sel(length=24) < 1).all()

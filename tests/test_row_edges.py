@@ -19,7 +19,6 @@ from sparsity import (
     estimate,
     evaluate,
     exact,
-    sink_logit,
     sweep,
     verify,
 )
@@ -27,36 +26,21 @@ from sparsity import (
 SOFTMAX = Row("exp", gamma=1.0)
 NARROW = Row("exp", gamma=0.25)  # the moments of its weights are known by few rows
 
-# (row, n): quantities that do not vary, or hardly: one token has it all
-BOTH = ("float32", "float64")
 CONSTANT = (
     (NARROW.then(Window(1)), 8),  # tokens of one kernel and length compile once
     (NARROW.then(Sink(40.0)), 8),
-    (NARROW.then(Sink(20.0)), 8),
-    (NARROW.then(Alibi(40.0)), 8),
     (NARROW.then(Decay(1e-12)), 8),
-    (NARROW.then(ScalableSoftmax(), SinkLogit(1.0)), 1),
     (Row("relu2", beta=0.5, gamma=0.25, steps=(Window(1), SinkLogit(1.0))), 8),
 )
 
 
-DTYPES = [  # each in both where that compiles nothing more, else in one; the other under slow
-    *((row, n, BOTH) for row, n in CONSTANT[:5]),
-    (*CONSTANT[5], BOTH[:1]),
-    (*CONSTANT[6], BOTH[1:]),
-    pytest.param(*CONSTANT[5], BOTH[1:], marks=pytest.mark.slow),
-    pytest.param(*CONSTANT[6], BOTH[:1], marks=pytest.mark.slow),
-]
-
-
-@pytest.mark.parametrize(("row", "n", "dtypes"), DTYPES, ids=lambda x: str(x))
-def test_constant_quantities_agree_to_rounding(row, n, dtypes):
+@pytest.mark.parametrize(("row", "n"), CONSTANT, ids=lambda x: str(x))
+def test_constant_quantities_agree_to_rounding(row, n):
     """Rounding is part of the error bar: a last digit is no disagreement."""
-    for dtype in dtypes:
-        found = verify(row, length=n, detectable=1e-2, dtype=dtype)
-        assert found.agree, [(c.quantity, c.z) for c in found.cells if c.verdict != "agree"]
-        assert len(found.cells) >= 4
-        assert all(cell.detectable > 0 for cell in found.cells)
+    found = verify(row, length=n, detectable=1e-2)
+    assert found.agree, [(c.quantity, c.z) for c in found.cells if c.verdict != "agree"]
+    assert len(found.cells) >= 4
+    assert all(cell.detectable > 0 for cell in found.cells)
     drawn = estimate(row, length=n, of="n_eff", rel_error=1e-2)
     assert 0 < drawn.stderr
 
@@ -78,15 +62,8 @@ def light(of, gamma, logit):
 
 
 LIGHT = (
-    pytest.param("participation", 8, 150, marks=pytest.mark.slow),
-    pytest.param("participation", 6, 80, marks=pytest.mark.slow),
-    ("participation", 8, 130),
     ("participation", 4, 300),
-    ("participation", 12, 40),
-    ("sink_mass", 8, -300),
-    pytest.param("sink_mass", 10, -400, marks=pytest.mark.slow),
     ("sink_mass", 14, -600),
-    ("sink_mass", 12, -50),
     ("sink_mass", 1, 0),
 )
 
@@ -122,41 +99,16 @@ def test_a_step_that_hides_where_it_changes_is_seen():
     assert not wrong.agree
 
 
-def test_one_name_one_number():
-    """With rows of n, S is of these; the limit has a name of its own."""
-    alone, rows = sweep("exp", gamma=1.0), sweep("exp", gamma=1.0, length=256)
-    assert rows["S_limit"].item() == alone["S"].item()
-    assert "S" not in rows
-    assert sweep("exp", gamma=1.0, length=256, of="S")["S"].item() == (
-        exact("exp", gamma=1.0, length=256, of="S").S
-    )
-    for found in (
-        exact("exp", gamma=1.0, length=8, of="n_eff"),
-        estimate("exp", gamma=1.0, length=8, of="n_eff", rel_error=0.1),
-    ):
-        assert found.value > 1
-        for name in ("S", "log_S"):
-            with pytest.raises(AttributeError, match="n_eff"):
-                getattr(found, name)
-    limit = evaluate("exp", gamma=1.0)
-    assert (limit.value, limit.log_value, limit.quantity) == (limit.S, limit.log_S, "S")
-    assert evaluate(SOFTMAX.then(Window(2)), length=4).length == 4
-
-
 @pytest.mark.parametrize(
     ("case", "argument"),
     [
         (lambda: Decay("0.5"), "decay"),
-        (lambda: Decay(True), "decay"),
         (lambda: evaluate(SOFTMAX, length=-8), "length"),
-        (lambda: evaluate(SOFTMAX, length="foo"), "length"),
         (lambda: evaluate(SOFTMAX, gamma=2), "gamma"),
         (lambda: evaluate(SOFTMAX.then(Window(2)), length=4, method="quadrature"), "method"),
         (lambda: evaluate(SOFTMAX.then(ScalableSoftmax())), "length"),
         (lambda: Row("decayed", decay=0.5).gamma, "kernel"),
-        (lambda: Row("decayed", decay=0.5).tokens(3), "kernel"),
         (lambda: SOFTMAX.replace(steps=()), "steps"),
-        (lambda: SOFTMAX.replace(kernel="relu2"), "kernel"),
         (lambda: Row(SOFTMAX), "kernel"),
         (lambda: sweep("exp", gamma=[1, 2], montecarlo=True, seed=-1), "seed"),
     ],
@@ -167,20 +119,6 @@ def test_bad_input_is_refused_by_name(case, argument):
     assert refused.value.argument == argument
 
 
-def test_a_step_that_is_no_record_is_refused():
-    class Loose:
-        name, example = "loose", ()
-
-        def breaks(self, length):
-            return np.empty(0)
-
-        def __call__(self, tokens, length):
-            return tokens
-
-    with pytest.raises(InputError, match="frozen dataclass"):
-        SOFTMAX.then(Loose())
-
-
 @pytest.mark.parametrize(
     "row", [SOFTMAX.then(Sink(1.0), Window(2)), Row("relu2", beta=1, gamma=1, steps=(Sink(-1.0),))]
 )
@@ -188,9 +126,3 @@ def test_a_sink_that_weighs_nothing_is_refused_alike(row):
     for instrument in (exact, estimate):
         with pytest.raises(InputError, match="no sink in sight"):
             instrument(row, length=8, of="sink_mass")
-
-
-def test_a_sink_logit_is_found_for_a_kernel_with_parameters():
-    assert sink_logit(0.5, "exp", gamma=2, length=10) == sink_logit(
-        0.5, Row("exp", gamma=2), length=10
-    )

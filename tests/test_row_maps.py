@@ -15,12 +15,9 @@ from sparsity.crosscheck.verify import check
 from sparsity.exact_law import map_laws
 
 
-@pytest.mark.parametrize(
-    "compiled", [(1, 9), pytest.param((2, 64), marks=pytest.mark.slow)], ids=str
-)
 @pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
-def test_a_definition_holds_on_concrete_rows(kernel, compiled):
-    ran, every = 0, {n: rows(n) for n in (1, 2, 9, 64)}
+def test_a_definition_holds_on_concrete_rows(kernel):
+    compiled, every = (1, 9), {n: rows(n) for n in (1, 2, 9, 64)}
     weigh = jax.jit(lambda some: [kernel.weights(s) for s in some])
     on_device = dict(zip(compiled, weigh([every[n] for n in compiled]), strict=True))
     for n, s in every.items():
@@ -34,8 +31,6 @@ def test_a_definition_holds_on_concrete_rows(kernel, compiled):
         assert_allclose(kernel.weights(s.astype(np.float32)), p, rtol=2e-3, atol=2e-5)
         free = kernel.parameters[0].default is not None  # β drops out
         assert np.allclose(kernel.weights(s + 3.0), p, atol=1e-12) == free or n == 1
-        ran += 1
-    assert ran == 4
 
 
 @pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
@@ -62,13 +57,8 @@ def test_a_map_is_first_class(kernel, command):
         row.then(sparsity.Alibi(0.1))
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [pytest.param(k, marks=[] if k.name == "sparsemax" else pytest.mark.slow) for k in MAPS],
-    ids=lambda kernel: kernel.name,
-)
-def test_a_map_is_sampled_again_from_its_seed(kernel):
-    row, asked = Row(kernel.name, beta=0.0, gamma=1.5), {"length": 8, "of": "participation"}
+def test_a_map_is_sampled_again_from_its_seed():
+    row, asked = Row("sparsemax", beta=0.0, gamma=1.5), {"length": 8, "of": "participation"}
     found = [sparsity.estimate(row, **asked, rel_error=0.02, seed=5) for _ in range(2)]
     assert found[0].value == found[1].value
     assert found[0].length == 8
@@ -106,22 +96,17 @@ def test_every_law_is_verified(kernel):
     [
         ("derive sparsemax", "kernel = sparsemax: its weights depend on the whole row"),
         ("eval sparsemax --gamma 2", "kernel = sparsemax: its weights depend on the whole row"),
-        ("eval sparsemax --gamma 2 --length 9", "kernel = sparsemax: its weights depend on the"),
         ("exact sparsemax --gamma 2 --length 9 --of entropy", "of = entropy: sparsemax has"),
-        ("exact sparsemax --length 9", "gamma is missing: sparsemax needs gamma"),
         (
             "exact sparsemax --gamma 2 --length 9 --step alibi:1",
             "steps = (Alibi(slope=1),): sparsemax",
         ),
-        ("estimate sparsemax --gamma 2", "length is missing: the weights of sparsemax depend"),
         ("estimate sparsemax --gamma 2 --length 9 --decay 0.5", "decay = 0.5: sparsemax does not"),
         (
             "estimate sparsemax --gamma 2 --length 2000000",
             "length = 2000000: sparsemax needs",
         ),
-        ("verify sparsemax --gamma 2", "length is missing: the weights of sparsemax depend"),
         ("design sparsemax --length 9 --n-eff 3", "kernel = sparsemax: its weights depend"),
-        ("exact sparsmax --gamma 2 --length 9", "kernel = sparsmax: did you mean sparsemax?"),
     ],
 )
 def test_what_is_refused_is_refused_in_one_line(command, line, says):
@@ -162,15 +147,3 @@ def test_a_map_without_a_law_is_sampled():
         law(row, length=64)
     with pytest.raises(InputError, match="has no exact law; estimate samples it"):
         sparsity.verify(row, length=64)
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "of", "says"),
-    [
-        ("sparsemax", {"beta": 0.0, "gamma": 1e300}, "participation", "at most 1e\\+100"),
-    ],
-)
-def test_what_is_out_of_float64_is_refused_in_one_line(name, given, of, says):
-    with pytest.raises(InputError, match=says) as refused:
-        sparsity.exact(name, length=4, of=of, **given)
-    assert "\n" not in str(refused.value)

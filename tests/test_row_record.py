@@ -70,14 +70,12 @@ def test_different_rows_differ():
     rows = [one for one, _ in ROWS]
     rows += [
         Row("exp", gamma=2.5),
-        Row("exp", beta=1, gamma=2),
         Row("exp", gamma=2, steps=MIXED[::-1]),
-        Row("exp", steps=(Rope(QUERY, MEAN, 0.4),)),
         Row("exp", steps=(Rope(QUERY, MEAN, 0.3, "half"),)),
         Row("exp", steps=(Rope([*QUERY[:3], 0.3], MEAN, 0.3),)),
         Row("exp", steps=(Coca(QUERY, 0.5, 0.05, slack_at=9), Decay(0.9))),
     ]
-    assert len(set(rows)) == len(rows) == len(ROWS) + 7
+    assert len(set(rows)) == len(rows) == len(ROWS) + 5
     assert Rope(QUERY, MEAN, 0.3) != Coca(QUERY, 0.5, 0.05)
 
 
@@ -130,34 +128,19 @@ def test_replace_and_then():
         (lambda: Row("expp", gamma=1), "^kernel = expp: "),
         (lambda: Row("exp"), "^gamma is missing: "),
         (lambda: Row("exp", gamma=0), "^gamma = 0"),
-        (lambda: Row("exp", gamma=np.inf), "^gamma = inf"),
-        (lambda: Row("exp", gamma="wide"), "^gamma = wide"),
         (lambda: Row("exp", gamma=[1, 2]), "^gamma = .*: give one value; use sweep"),
-        (lambda: Row("relu2", gamma=1), "^beta is missing"),
-        (lambda: Row("relu2", beta=np.nan, gamma=1), "^beta = nan"),
         (lambda: Row("exp", gamma=1, decay=0.5), "^decay = 0.5"),
-        (lambda: Row("decayed", decay=2), "^decay = 2"),
-        (lambda: Row("nonnegative", ratio=1, dim=2.5, query="uniform"), "^dim = 2.5"),
         (lambda: Row("nonnegative", ratio=1, dim=2, query="unifrom"), "^query = unifrom"),
         (lambda: Row("decayed", decay=0.5, steps=(Decay(0.5),)), "^steps = .*no scores"),
         (lambda: Row("exp", gamma=1, steps=Decay(0.5)), "^steps = Decay.*give a tuple"),
         (lambda: Row("exp", gamma=1, steps="alibi:0.1"), "^steps = alibi:0.1: give a tuple"),
-        (lambda: Row("exp", gamma=1, steps=("alibi:0.1",)), "^steps = alibi:0.1: give a tuple"),
-        (lambda: Row("exp", gamma=1, steps=(Decay,)), "^steps = .*Decay.*give a tuple"),
-        (lambda: Row("exp", gamma=1, steps=None), "^steps is missing"),
         (lambda: Row("exp", gamma=1).replace(gamma=-2), "^gamma = -2"),
-        (lambda: Row("exp", gamma=1).then(3), "^steps = 3"),
         (lambda: row_of(Row("exp", gamma=1), {"gamma": 1}), "^gamma = 1: .*row.replace"),
         (lambda: Row("decayed", decay=0.5).scored(), "^kernel = decayed: "),
-        (lambda: Row("exp", gamma=1).tokens(2.5), "^length = 2.5"),
         (lambda: steps.parse("alibbi:1"), "^step = alibbi:1: did you mean alibi"),
         (lambda: steps.parse("alibi"), "^step = alibi: alibi takes slope"),
-        (lambda: steps.parse("alibi:1,2"), "^step = alibi:1,2: alibi takes slope"),
-        (lambda: steps.parse("alibi:x"), "^step = "),
         (lambda: steps.parse("alibi:-1"), "^step = alibi:-1: slope: give one number >= 0"),
-        (lambda: steps.parse("window:2.5"), "^step = window:2.5: size: must be a whole number"),
         (lambda: steps.parse("rope:1"), "^step = rope:1: takes vectors .* sparsity.Rope in"),
-        (lambda: steps.parse("coca"), "^step = coca: takes vectors .* sparsity.Coca in Python"),
     ],
 )
 def test_errors_name_the_argument(make, message):
@@ -224,7 +207,6 @@ def test_every_step_and_quantity_goes_through_exact():
 BESIDE = [  # a kernel, its parameters, and what stands beside them
     ("exp", {"beta": 0.3, "gamma": 1.5}, {"steps": (Alibi(0.05),)}),
     ("relu2", {"beta": -0.5, "gamma": 2.0}, {"steps": (Alibi(0.02), Window(16)), "scores": None}),
-    ("softplus", {"beta": 0.0, "gamma": 1.0}, {"scores": Uniform()}),
     ("exp", {"gamma": 1.0}, {"scores": Uniform(), "steps": (Window(8),)}),
 ]
 

@@ -30,9 +30,7 @@ LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
 CURVES = [
     Row(kernel, beta=beta, gamma=gamma)
     for kernel, beta, gamma in (
-        ("exp", 0, 1e-3), ("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30),
-        ("relu2", 0, 1), ("relu2", -30, 1), ("relu2", -3, 1), ("relu2", 60, 2),
-        ("identity", 0, 1), ("identity", 3, 1), ("identity", -30, 1),
+        ("exp", 0, 1), ("exp", 0, 30), ("relu2", 0, 1), ("relu2", -30, 1), ("identity", 3, 1),
     )
 ]  # fmt: skip
 
@@ -98,7 +96,7 @@ def test_two_gaussian_tokens():
     assert law.value == pytest.approx(4 / np.pi / np.sqrt(2), rel=1e-11)
 
 
-@pytest.mark.parametrize("w", [0.9, 0.1, 1e-3])
+@pytest.mark.parametrize("w", [1e-3])
 def test_two_gaussian_tokens_of_different_weight(w):
     """E (|x| + w|y|)/√(2(x² + w²y²)), over the angle."""
     from scipy.integrate import quad
@@ -132,10 +130,8 @@ def test_rows_that_are_all_zero_are_left_out(monkeypatch):
         assert law.p_nonzero == pytest.approx(1 - 0.5**n, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", WEIGHT)
-@pytest.mark.parametrize("number", range(len(every_row("exp"))))
-def test_sampled_rows_of_every_step(name, number):
-    row = every_row(name)[number]
+@pytest.mark.parametrize("row", BY_TURNS, ids=str)
+def test_sampled_rows_of_every_step(row):
     law, (mean, error) = as_it_is(row, 12), sampled(row, 12, 50_000)["S"]
     assert law.error_bound < 1e-9
     assert abs(mean - law.value) < 4.5 * error

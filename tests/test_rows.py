@@ -104,7 +104,7 @@ def by_turns():
 @pytest.mark.parametrize("number", range(len(every_row("exp"))))
 @pytest.mark.parametrize(
     ("n", "names"),
-    [(2, None), (SHORT, NAMES), *(pytest.param(n, NAMES, marks=pytest.mark.slow) for n in (2, 40))],
+    [(2, None), *(pytest.param(n, NAMES, marks=pytest.mark.slow) for n in (SHORT, 40))],
 )
 def test_contract_of_every_step(n, names, number):
     """Of two tokens with kernels by turns."""
@@ -151,9 +151,8 @@ LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
 
 @pytest.mark.parametrize(
     ("name", "beta", "gamma"),
-    [("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30), ("relu2", -3, 1), ("relu2", -30, 1),
-     ("identity", 0, 1), ("identity", -30, 1)],
-)  # fmt: skip
+    [("exp", 7, 5), ("relu2", -3, 1), ("identity", 0, 1)],
+)
 def test_rows_without_steps_are_those_of_the_sums_over_tokens(name, beta, gamma, monkeypatch):
     row, quantities = Row(name, beta=beta, gamma=gamma), ("n_eff", "participation", "S")
     plain = [exact(row, length=LENGTHS, of=of) for of in quantities]
@@ -168,8 +167,7 @@ def test_rows_without_steps_are_those_of_the_sums_over_tokens(name, beta, gamma,
 
 def test_two_tokens_against_transforms_taken_where_they_are_needed():
     """Two tokens of weights 1 and w, the transforms evaluated at u + ln w² themselves."""
-    done = 0
-    for name, beta, gamma in (("exp", 0, 0.05), ("exp", 0, 2), ("identity", 1, 1), ("relu2", 1, 1)):
+    for name, beta, gamma in (("exp", 0, 2), ("identity", 1, 1), ("relu2", 1, 1)):
         row = Row(name, beta=beta, gamma=gamma)
         law = laplace(row.kernel, float(beta), float(gamma), 2, (0.5, 1.0))
         scale, step = np.exp(law.top), 0.1
@@ -183,8 +181,6 @@ def test_two_tokens_against_transforms_taken_where_they_are_needed():
             direct = np.sum(alone + 2 * scale * m1 * m1_w) * step * scale / p_row
             value = exact(row.then(Decay(w)), length=2).value
             assert value == pytest.approx(direct, rel=1e-11)
-            done += 1
-    assert done == 12
 
 
 def test_alibi_of_exp_is_decay():
@@ -316,7 +312,7 @@ def test_spherical_keys_printed_values():
 
 
 def test_spherical_axis_is_a_probability_law():
-    for dim in (2, 3, 10, 10**6):
+    for dim in (2, 10**6):
         law = exact(Row("exp", gamma=1.0, steps=(QKNorm(dim),)), length=[3, 40])
         assert np.all(law.p_nonzero == 1)
     # relu², d = 2: P(β + γ√2 cos θ > 0) = arccos(−β/(γ√2))/π
@@ -326,8 +322,7 @@ def test_spherical_axis_is_a_probability_law():
 
 # Sinks.
 
-SINKS = [(1, 100, 3, 0.11004), (2, 1000, 8, 0.29300), (3, 1000, 8, 0.04396),
-         (1, 1000, np.log(1000) + 0.5, 0.50021)]  # fmt: skip
+SINKS = [(2, 1000, 8, 0.29300), (1, 1000, np.log(1000) + 0.5, 0.50021)]
 
 
 @pytest.mark.parametrize(("gamma", "n", "b", "value"), SINKS)
@@ -395,7 +390,6 @@ def test_what_cannot_be_sampled():
     for make, match in (
         (lambda: sample_rows(bare.then(Sink(1.0)), 10**9, few), "length"),
         (lambda: sample_rows(bare, 5, few, "sink_mass"), "no sink"),
-        (lambda: sample_rows(bare, 5, few, "mass"), "of = mass"),
     ):
         with pytest.raises(InputError, match=match):
             make()
@@ -450,7 +444,6 @@ PLANTED = {
     "n for n − 1": (_pairs_with_themselves, "n_eff"),
     "φ^n for φ^(n−1)": (_scaled_channels(1), "n_eff"),
     "a lost t": (_lost_t, "participation"),
-    "φ^n for φ^(n−1) in Y₂": (_scaled_channels(1), "participation"),
     "the unit counted twice": (_unit_twice, "sink_mass"),
     "φ^(n+1) in the sink mass": (_scaled_channels(1), "sink_mass"),
 }
@@ -482,14 +475,10 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
     assert not _agrees(row, of)
 
 
-WRONG = {  # the step off by one token, ALiBi steeper, κ for γ on the sphere
-    Window(4): Window(5),
+WRONG = {  # a decay that is faster, κ for γ on the sphere, a sink that spreads more
     Decay(0.8): Decay(0.79),
-    ScalableSoftmax(0.43): ScalableSoftmax(0.44),
     QKNorm(3): QKNorm(2),
     Sink(1.0, 0.5): Sink(1.0, 0.6),
-    Alibi(0.3): Alibi(0.31),
-    Sink(1.0): Sink(1.05),
 }
 
 
@@ -505,34 +494,20 @@ def test_errors():
     for make, match in (
         (lambda: Row("exp", beta=np.nan, gamma=1), "beta"),
         (lambda: Row("exp", gamma=0.0), "gamma = 0"),
-        (lambda: Row("exp", gamma="x"), "gamma = x"),
         (lambda: Decay(0.0), "decay = 0"),
-        (lambda: Decay([0.5, 0.6]), "decay"),
         (lambda: Alibi(-1.0), "slope = -1"),
         (lambda: Window(0), "size = 0"),
-        (lambda: Window(2.5), "size = 2.5"),
-        (lambda: ScalableSoftmax(0.0), "scale = 0"),
-        (lambda: LengthBias(np.nan), "scale = nan"),
-        (lambda: SinkLogit(np.inf), "logit = inf"),
-        (lambda: Sink(np.nan), "beta = nan"),
         (lambda: Sink(0.0, -1.0), "gamma = -1"),
         (lambda: QKNorm(1), "dim = 1"),
-        (lambda: QKNorm(2.5), "dim = 2.5"),
-        (lambda: QKNorm("3"), "dim = 3"),  # type: ignore[arg-type]
-        (lambda: QKNorm([4, 8]), "dim"),  # type: ignore[arg-type]
         (lambda: bare.tokens(0), "length = 0"),
-        (lambda: bare.tokens([1, 2]), "length"),
         (lambda: bare.then(Alibi(0.1)).tokens(10**9), "length = 1000000000"),
         (lambda: bare.then(Decay(1 - 1e-9)).tokens(10**12), "decay"),
-        (lambda: exact(Decay(0.5), length=5), "kernel"),
         (lambda: exact(bare, length=5, gamma=2), "gamma = 2: the row has its own"),
         (lambda: exact("nonnegative", length=5, ratio=1, dim=2, query="uniform"), "kernel = nonn"),
         (lambda: exact(Row("identity", beta=0, gamma=1, steps=(Sink(0.0),)), length=1), "in sight"),
         (lambda: exact(bare, length=5, of="sink_mass"), "no sink"),
-        (lambda: exact(bare, length=5, of="sinkmass"), "of = sinkmass: did you mean sink_mass"),
         (lambda: sink_logit(1.5, bare, length=5), "mass = 1.5"),
         (lambda: sink_logit(0.5, Row("relu2", beta=-3, gamma=1), length=1), "mass = 0.5"),
-        (lambda: sink_logit(0.1, bare.then(SinkLogit(9.0)), length=5), "mass = 0.1"),
     ):
         with pytest.raises(InputError, match=match):
             make()
@@ -542,31 +517,18 @@ def test_errors():
 
 
 def test_light_tokens_beside_heavy_ones_by_sums_over_scores():
-    seen = 0
     for step, slope, n in (
-        (Decay(0.5), -np.log(0.5), 40),
         (Decay(0.2), -np.log(0.2), 20),
         (Alibi(1.0), 1.0, 30),
-        (Alibi(3.0), 3.0, 10),
         (Alibi(0.05), 0.05, 300),
     ):
         found = exact(Row("exp", gamma=1.0, steps=(step,)), length=n)
         other = n_eff_of_normal_tokens(-slope * np.arange(n), np.ones(n))
         assert abs(found.value / other - 1) < found.error_bound + 1e-12
         assert found.error_bound < 1e-10
-        seen += 1
-    assert seen == 5
 
 
-@pytest.mark.parametrize("n", [10**9, 10**12])
-def test_many_light_tokens_beside_a_heavy_sink(n):
-    """Their sum is certain: n_eff = (1 + r)², r = n E[a]/a_sink, but for its variance, ~1/n."""
-    found = exact(Row("exp", gamma=0.1, steps=(Sink(np.log(n) + 5),)), length=n)
-    r = np.exp(-5 + 0.1**2 / 2)
-    assert found.value == pytest.approx((1 + r) ** 2, rel=1e-9)
-
-
-@pytest.mark.parametrize("b", [-60, -40, -20, -5, 5, 20])
+@pytest.mark.parametrize("b", [-40, -5, 20])
 def test_mass_of_one_unit_beside_one_token(b):
     with mpmath.workdps(30):
         share = mpmath.quad(
@@ -582,7 +544,7 @@ def test_mass_of_one_unit_beside_one_token(b):
 @pytest.mark.parametrize(
     "gamma", [1.0, *(pytest.param(x, marks=pytest.mark.slow) for x in (20.0, 30.0)), 60.0]
 )
-@pytest.mark.parametrize("mass", [1e-20, 1e-8, 0.5, 1 - 1e-9])
+@pytest.mark.parametrize("mass", [1e-20, 1 - 1e-9])
 def test_sink_logit_of_any_mass_and_spread(mass, gamma):
     row = Row("exp", gamma=gamma)
     b = float(sink_logit(mass, row, length=1000))
@@ -592,16 +554,7 @@ def test_sink_logit_of_any_mass_and_spread(mass, gamma):
         assert b == pytest.approx(np.log(1e9) + np.log(1000) + 0.5, abs=1e-5)
 
 
-def test_a_steep_slope_costs_no_more_than_a_flat_one():
-    found = exact(Row("exp", gamma=1.0, steps=(Alibi(1e5),)), length=4)
-    assert found.value == 1.0
-
-
-@pytest.mark.parametrize(("steps", "n"), [((Sink(2.0),), 1), ((Window(1), SinkLogit(3.0)), 1)])
-def test_a_row_of_nothing_but_sinks_gives_them_all(steps, n):
-    law = exact(Row("exp", gamma=1.0, steps=steps), length=n, of="sink_mass")
-    if isinstance(steps[0], Sink):
-        assert law.value == pytest.approx(1.0, rel=1e-12)
-        assert law.error_bound < 1e-11
-    else:
-        assert 0.5 < law.value < 1
+def test_a_row_of_nothing_but_a_sink_gives_it_all():
+    law = exact(Row("exp", gamma=1.0, steps=(Sink(2.0),)), length=1, of="sink_mass")
+    assert law.value == pytest.approx(1.0, rel=1e-12)
+    assert law.error_bound < 1e-11

@@ -8,9 +8,7 @@ import functools
 import itertools
 import json
 import math
-from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -139,12 +137,6 @@ def test_what_is_drawn_has_that_law(name):
     assert stats.ks_2samp(WRONG[name](own), other).pvalue < 1e-4
 
 
-def test_what_is_drawn_keeps_its_precision():
-    for law in (*LAWS.values(), StudentT(5)):
-        u, z = (np.zeros((3, size), dtype=np.float32) for size in (law.uniforms, law.normals))
-        assert law.drawn(u, z).dtype == np.float32
-
-
 def test_tails_of_drawn_student_scores_do_not_end():
     u = np.array([[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.5, 0.0, 0.0]], dtype=np.float32)
     x = StudentT(4).drawn(u, np.zeros((3, 1), dtype=np.float32))
@@ -191,21 +183,6 @@ def test_bounded_scores_are_those_of_a_sphere_in_three_dimensions():
             assert abs(exact(four, length=40).value / exact(one, length=40).value - 1) > 1e-5
             cells += 1
     assert cells == 3
-
-
-def test_a_mixture_of_one_kind_is_gaussian():
-    cells = 0
-    for name in WEIGHTS:
-        plain = Row(name, beta=BETA, gamma=1.3)
-        one = Row(name, beta=BETA, gamma=1.3, scores=Mixture(((2.0, 5.0, 0.1),)))
-        two = Row(name, beta=BETA, gamma=1.3, scores=Mixture(((0.5, 0, 1), (0.5, 0.1, 1))))
-        assert evaluate(one).log_S == pytest.approx(evaluate(plain).log_S, abs=1e-12)
-        for of in ("n_eff", "S", "participation", "entropy"):
-            wanted = exact(plain, length=[2, 300], of=of).value
-            assert exact(one, length=[2, 300], of=of).value == pytest.approx(wanted, rel=1e-12)
-            assert abs(exact(two, length=300, of=of).value / wanted[1] - 1) > 1e-11
-            cells += 1
-    assert cells == 12
 
 
 def two_valued(n, q, weights):
@@ -259,82 +236,7 @@ def test_a_large_sample_of_a_gaussian_is_the_gaussian():
     assert cells == 3
 
 
-def test_many_degrees_of_freedom_are_the_gaussian():
-    for name in ("relu2", "identity"):
-        wanted = exact(name, length=64, beta=1.0, gamma=1.0).value
-        gap = [
-            exact(Row(name, beta=1.0, gamma=1.0, scores=StudentT(nu)), length=64).value / wanted - 1
-            for nu in (1e3, 1e4, 1e6)
-        ]
-        assert gap[0] / gap[1] == pytest.approx(10, rel=2e-2)  # it closes like 1/ν
-        assert abs(gap[2]) < 1e-5
-
-
 # Exact laws of rows.
-
-
-def brute(name, pdf, points, of, beta, gamma):
-    """A quantity of two tokens, by mpmath in two dimensions."""
-    weight = {"exp": mpmath.exp, "relu2": lambda s: max(s, 0) ** 2, "identity": abs}[name]
-
-    def value(x, y):
-        a, b = weight(beta + gamma * x), weight(beta + gamma * y)
-        return of(a, b) * pdf(x) * pdf(y) if a + b else mpmath.mpf(0)
-
-    return mpmath.quad(value, points, points)
-
-
-def bounded(x):
-    return 0.5 / mpmath.sqrt(3)
-
-
-def student(degrees):
-    nu, k = mpmath.mpf(degrees), mpmath.mpf(degrees) - 2
-    scale = mpmath.gamma((nu + 1) / 2) / mpmath.gamma(nu / 2) / mpmath.sqrt(mpmath.pi * k)
-    return lambda x: scale * (1 + x * x / k) ** (-(nu + 1) / 2)
-
-
-OF_TWO = {
-    "n_eff": lambda a, b: (a + b) ** 2 / (a * a + b * b),
-    "S": lambda a, b: (a + b) / mpmath.sqrt(2 * (a * a + b * b)),
-    "participation": lambda a, b: (a * a + b * b) / (a + b) ** 2,
-    "entropy": lambda a, b: -sum(p * mpmath.log(p) if p else 0 for p in (a / (a + b), b / (a + b))),
-}
-ALONE = {"n_eff": 1.0, "S": math.sqrt(0.5), "participation": 1.0, "entropy": 0.0}
-
-
-@pytest.mark.parametrize("of", ["n_eff", "entropy"])
-def test_two_tokens_of_bounded_scores_by_brute_force(of):
-    """Over a square, by Gauss's rule: the integrand is analytic well beyond it."""
-    x, w = np.polynomial.legendre.leggauss(80)
-    s, t = 1.5 * ROOT3 * x, 1.5 * ROOT3 * x[:, None]
-    p = 1 / (1 + np.exp(s - t))  # the share of the second
-    values = {
-        "n_eff": 1 / (p * p + (1 - p) ** 2),
-        "entropy": -p * np.log(p) - (1 - p) * np.log(1 - p),
-    }
-    value = w @ values[of] @ w / 4
-    found = exact(Row("exp", gamma=1.5, scores=Uniform()), length=2, of=of)
-    assert abs(float(found.value) / value - 1) < 1e-12
-    assert abs(exact("exp", gamma=1.5, length=2, of=of).value / value - 1) > 1e-2  # Gaussian
-
-
-@pytest.mark.slow
-def test_two_tokens_of_every_density_by_brute_force():
-    root, cells = mpmath.sqrt(3), 0
-    laws = ((Uniform(), bounded, -root, root), (StudentT(5), student(5), -mpmath.inf, mpmath.inf))
-    for law, pdf, low, high in laws:
-        for of, function in OF_TWO.items():
-            value = brute("identity", pdf, [low, -0.5, high], function, 0.5, 1.0)
-            found = exact(Row("identity", beta=0.5, gamma=1.0, scores=law), length=2, of=of)
-            assert abs(float(found.value) / float(value) - 1) < 1e-12
-            both: Any = brute("relu2", pdf, [-0.5, 1, high], function, 0.5, 1.0)
-            none: Any = mpmath.quad(pdf, [low, -0.5])
-            value = (both + 2 * none * (1 - none) * ALONE[of]) / (1 - none**2)
-            found = exact(Row("relu2", beta=0.5, gamma=1.0, scores=law), length=2, of=of)
-            assert abs(float(found.value) / float(value) - 1) < 1e-12
-            cells += 2
-    assert cells == 16
 
 
 def sampled(row, law, n, count, rng, block=2**22):
@@ -383,6 +285,7 @@ def against_rows(lengths, count, steps=(), laws=()):
     return worst, cells, min(gaussian)
 
 
+@pytest.mark.thorough
 def test_exact_laws_against_rows():
     worst, cells, planted = against_rows((16,), lambda n: 20_000)
     assert cells == 48
@@ -398,6 +301,7 @@ def test_exact_laws_against_a_million_rows():
     assert planted > 20
 
 
+@pytest.mark.thorough
 def test_tokens_that_differ_against_rows():
     """ALiBi: every token a law of its own."""
     worst, cells, planted = against_rows((6,), lambda n: 20_000, (Alibi(0.1),), (Uniform(),))
@@ -406,6 +310,7 @@ def test_tokens_that_differ_against_rows():
     assert planted > 6
 
 
+@pytest.mark.thorough
 def test_tokens_out_of_reach_of_bounded_scores():
     """ALiBi takes relu² below zero at every score: five tokens of twelve are left."""
     cells = 0
@@ -424,26 +329,13 @@ def test_tokens_out_of_reach_of_bounded_scores():
     assert cells == 6
 
 
-@pytest.mark.slow
-def test_many_tokens_that_differ_against_rows():
-    """Enough of them to be interpolated."""
-    worst, cells, planted = against_rows((64,), lambda n: 10**5, (Alibi(0.03),))
-    assert cells == 48
-    assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
-    assert planted > 20
-
-
 # The instruments against each other.
 
 
-VERIFIED = (
-    ("relu2", "t", 1.5, 0.3, 4),  # no pooled moments: E a⁸ is infinite
-)
-
-
-@pytest.mark.parametrize(("name", "law", "beta", "gamma", "count"), VERIFIED)
-def test_the_instruments_agree(name, law, beta, gamma, count):
-    row = Row(name, beta=beta, gamma=gamma, scores=LAWS[law])
+@pytest.mark.thorough
+def test_the_instruments_agree():
+    """No pooled moments: E a⁸ is infinite."""
+    row, count = Row("relu2", beta=1.5, gamma=0.3, scores=LAWS["t"]), 4
     found = verify(row, length=6, seed=1, detectable=1e-2)
     assert found.agree, found.text()
     assert len(found.cells) == count
@@ -489,26 +381,18 @@ def test_estimates_say_where_heavy_tails_end_them():
 
 REFUSED = (
     (lambda: StudentT(2.0), "degrees = 2.0: must be > 2"),
-    (lambda: StudentT("5"), "degrees = 5"),  # type: ignore[arg-type]
-    (lambda: Mixture(()), "kinds"),
     (lambda: Mixture(((1, 2),)), "kinds"),
-    (lambda: Mixture(((0.0, 0, 1), (1, 0, 1))), "kinds"),
-    (lambda: Mixture(((1, 0, -1),)), "kinds"),
     (lambda: Mixture(((1, 4, 0),)), "give them a spread"),
     (lambda: Empirical([1.0]), "at least two that differ"),
     (lambda: Empirical([1.0, math.nan]), "give finite numbers"),
-    (lambda: Empirical(["a", "b"]), "give finite numbers"),
     (lambda: Empirical(np.arange(2.0**18 + 1)), "at most 262144"),
     (lambda: Row("exp", gamma=1, scores="uniform"), "give a law of scores"),
     (lambda: Row("exp", gamma=1, scores=Uniform(), steps=(QKNorm(4),)), "scores of one law"),
     (lambda: Row("decayed", decay=0.5, scores=Uniform()), "has no scores"),
     (lambda: evaluate(Row("exp", gamma=1, scores=StudentT(9))), "is infinite: it must grow slower"),
-    (lambda: evaluate(Row("relu2", beta=0, gamma=1, scores=StudentT(4))), "infinite"),
     (lambda: exact(Row("exp", gamma=1, scores=StudentT(7)), length=4), "use estimate"),
-    (lambda: exact(Row("exp", gamma=1, scores=Uniform()), length=4, of="gini"), "use estimate"),
     (lambda: exact(Row("sparsemax", gamma=1, scores=Uniform()), length=4), "Gaussian scores; use"),
     (lambda: estimate(Row("exp", gamma=1, scores=Uniform()), dim=4), "whole keys give Gaussian"),
-    (lambda: estimate(Row("exp", gamma=1, scores=StudentT(9))), "is infinite"),
     (lambda: derive(Row("exp", gamma=1, scores=Uniform())), "use evaluate for a row"),  # type: ignore[arg-type]
 )
 
@@ -568,12 +452,8 @@ def test_scores_on_the_command_line(command, tmp_path):
     ("typed", "says"),
     [
         ("gauss", "give uniform, t:DEGREES"),
-        ("t", "give uniform, t:DEGREES"),
         ("t:1", "degrees: must be > 2"),
-        ("t:a", "give uniform"),
-        ("mixture:1,2", "kinds"),
         ("missing.npy", "cannot be read"),
-        ("alibi:0.1", "give uniform"),
     ],
 )
 def test_scores_that_are_none(command, typed, says):
@@ -581,11 +461,3 @@ def test_scores_that_are_none(command, typed, says):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"scores = {typed}" in err
     assert says in err
-
-
-def test_the_formula_of_top_k_holds_for_equal_scores():
-    """Scores of a sample are often equal: all that equal the k-th are kept, and it says so."""
-    kept = Row("topk:2", gamma=1.0).kernel
-    assert kept.formula == "e^s_j/Σ, s_j ≥ the 2. largest"
-    weights = kept.weights(np.array([[1.0, 1.0, 1.0, 0.0]]))
-    assert weights[0].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])

@@ -27,9 +27,7 @@ def one_token(gamma, logit, share):
     return ndtr((logit + math.log((1 - share) / share)) / gamma)
 
 
-PLACES = [
-    (g, b, e) for g in (0.01, 0.3, 1.0, 4.0, 10.0) for b, e in ((0, 0.5), (1.5, 0.3), (-3, 0.7))
-]
+PLACES = [(g, b, e) for g in (0.01, 1.0, 10.0) for b, e in ((0, 0.5), (1.5, 0.3), (-3, 0.7))]
 
 
 @pytest.mark.parametrize(("gamma", "logit", "share"), PLACES)
@@ -75,7 +73,6 @@ def test_far_tails_keep_their_digits():
 ROWS = (
     (softmax(1.0, SinkLogit(3.0)), 32, 0.3),
     (softmax(3.0, SinkLogit(8.0)), 64, 0.5),
-    (softmax(1.0, Sink(3.0)), 32, 0.3),
     (softmax(1.0, Sink(3.0, 0.7)), 32, 0.3),
     (softmax(1.0, Alibi(0.2), SinkLogit(1.0), Sink(2.0)), 32, 0.6),
     (softmax(1.0, Window(8), SinkLogit(1.0)), 32, 0.2),
@@ -84,8 +81,8 @@ ROWS = (
 
 EVERY = (
     ROWS[0],
-    ROWS[4],
-    *(pytest.param(*x, marks=pytest.mark.slow) for x in (*ROWS[1:4], ROWS[5])),
+    ROWS[3],
+    *(pytest.param(*x, marks=pytest.mark.slow) for x in (*ROWS[1:3], ROWS[4])),
 )
 
 
@@ -108,30 +105,6 @@ def test_a_finer_rule_agrees(row, length, share, monkeypatch):
     monkeypatch.setattr(sink_chance, "_SINK_STEP", 0.11)
     fine = chance(row, length, share)
     assert abs(fine.value / found.value - 1) <= found.error_bound
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [4096, 65536])
-def test_sampled_long_rows(length):
-    logit = math.log(length) + 0.5
-    row = softmax(1.0, SinkLogit(logit))
-    drawn = sample_rows(
-        row, length, Sampling(1e-2, seed=5, dtype=np.float32), "sink_mass_above:0.5"
-    )
-    found = chance(row, length)
-    assert abs(drawn.value - found.value) < 4.5 * drawn.stderr
-
-
-def test_the_mean_of_the_share_is_the_integral_of_the_chance():
-    """E X = ∫ P(X > ε) dε: against the exact law of sink_mass, which shares nothing."""
-    row, length = softmax(1.5, SinkLogit(3.0)), 16
-    x, w = np.polynomial.legendre.leggauss(24)
-    chances = [float(chance(row, length, (1 + y) / 2).value) for y in x]
-    mean = float(w @ chances) / 2
-    assert mean == pytest.approx(
-        float(sparsity.exact(row, length=length, of="sink_mass").value), rel=1e-6
-    )
-    assert np.all(np.diff(chances) < 0)
 
 
 def test_planted_errors_are_rejected(monkeypatch):
@@ -159,14 +132,6 @@ def test_planted_errors_are_rejected(monkeypatch):
     monkeypatch.setattr(sink_chance, "split_others_from_sinks", short)
     wrong.append(chance(row, length, 0.3).value)
     assert [agrees(value) for value in wrong] == [False] * 3
-
-
-def test_long_rows_know_where_half_the_mass_is():
-    """At b = ln n + γ²/2 the chance of more than half tends to ½ from above."""
-    lengths = [10**4, 10**6, 10**8]
-    values = [float(chance(softmax(1.0, SinkLogit(math.log(n) + 0.5)), n).value) for n in lengths]
-    assert np.all(np.diff(values) < 0)
-    assert values[-1] == pytest.approx(0.5, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -205,11 +170,6 @@ def test_a_sink_of_a_wide_score(gamma):
     drawn = ndtr((1.0 - others) / gamma)  # given the others, the sink is above their total
     found = chance(softmax(1.0, Sink(1.0, gamma)), 8)
     assert abs(found.value - drawn.mean()) < 4.5 * drawn.std() / 10**2.5
-
-
-def test_a_sink_of_a_score_too_wide_is_refused():
-    with pytest.raises(InputError, match="not resolved here; use estimate"):
-        chance(softmax(1.0, Sink(1.0, 5.0)), 8)
 
 
 def test_design_finds_the_logit_in_long_rows():

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import sparsity
-from sparsity import InputError, measure, stream
+from sparsity import InputError, stream
 from sparsity.attention.streaming import ALL, OF, spaced, sums
 from sparsity.rows import rope_planes
 
@@ -240,6 +239,7 @@ def test_types_of_numbers():
 DIFFERENTIABLE = ("n_eff", "entropy", "max_logit", "max_weight", "sink_mass", "gamma")
 
 
+@pytest.mark.thorough
 def test_derivatives_are_finite_everywhere_and_those_of_finite_differences():
     q, k = (x[0, :, :40].astype(np.float64) for x in heads())
     unit = UNITS[:HEADS].astype(np.float64)
@@ -297,7 +297,8 @@ for count in map(int, sys.argv[1:]):
 """
 
 
-@pytest.mark.parametrize("counts", [(1, 4), pytest.param((2,), marks=pytest.mark.slow)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("counts", [(4,)])
 def test_keys_spread_over_devices(counts):
     """Each device has several blocks of keys, the last of them not full."""
     flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
@@ -314,35 +315,17 @@ def test_keys_spread_over_devices(counts):
     assert all(off < 2e-6 and same for _, off, same in rows), rows
 
 
-def test_it_is_what_measure_says():
-    q, k = heads()
-    names = ("n_eff", "S", "entropy", "gamma", "beta", "sink_mass")
-    found = sparsity.stream(q, k, NAMES, **BLOCKS)
-    data = measure(queries=q[0], keys=k[0])
-    assert set(names) <= set(found)
-    for name in names:
-        own = np.asarray(found[name])[0]
-        assert_allclose(own, data[name].values[0], rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"of": "focus"}, "choose among length, S"),
-        ({"of": "top_k_mass:0"}, "at least 1"),
         ({"keys": np.ones((3, 150, DIM))}, "must divide"),
-        ({"keys": np.ones((2, 150, DIM + 1))}, "same leading axes"),
         ({"queries": np.ones((4, 150, DIM), int)}, "floating"),
         ({"keys": np.ones((2, 90, DIM))}, "give their positions"),
         ({"positions": np.arange(3)}, "one for each of 150"),
         ({"rows": [150]}, "from 0 to 149"),
-        ({"rows": [0.5]}, "whole numbers"),
         ({"window": 0}, ">= 1"),
-        ({"softcap": 0.0}, "> 0"),
-        ({"sinks": [-1]}, "positions"),
         ({"slopes": np.ones(3)}, "one number or one for each of 4 heads"),
-        ({"sink_logits": np.ones(3)}, "one number or one for each of 4 heads"),
-        ({"block": (0, 16)}, "at least 1"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(change, says):
@@ -355,10 +338,7 @@ def test_bad_input_is_refused_in_one_line(change, says):
 def test_odd_arguments():
     """One line for each that does not fit; lists and large k are taken."""
     q = k = vectors(1, 4, DIM)
-    for name, value in (
-        *(("window", 2.5), ("window", "a"), ("sinks", 0), ("sinks", (0.5,)), ("of", [])),
-        *(("block", 3), ("block", (2.5, 2))),
-    ):
+    for name, value in (("window", 2.5), ("sinks", 0), ("of", []), ("block", (2.5, 2))):
         with pytest.raises(InputError, match=name) as refused:
             stream(q, k, **({"of": "length"} | {name: value}))
         assert "\n" not in str(refused.value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sympy
-from sympy import Abs, Max, Min, Piecewise, Rational, cosh, erf, erfc, exp, floor, log, sqrt, tanh
+from sympy import Abs, Max, Piecewise, Rational, erf, erfc, exp, floor, log, sqrt, tanh
 
 import sparsity
 from sparsity import InputError, Kernel, NoClosedForm, kernels, score_kernel
@@ -19,42 +19,24 @@ from sparsity.kernels.symbols import s
 
 GOOD = {
     "s": s,
-    "-s": -s,
-    "+s": s,
     "2": sympy.Integer(2),
-    "s + 1": s + 1,
     "s - 0.5": s - Rational(1, 2),
-    "3*s": 3 * s,
     "s/3": s / 3,
-    "s**2": s**2,
-    "s**3 + 2*s": s**3 + 2 * s,
     "2**s": sympy.Integer(2) ** s,
     "0.5**-s": Rational(1, 2) ** -s,
-    "pi*s": sympy.pi * s,
     "1e-3 + s": s + Rational(1, 1000),
     ".25*s": s / 4,
-    "exp(s)": exp(s),
     "exp(2*s - s**2)": exp(2 * s - s**2),
     "log(1 + exp(s))": log(1 + exp(s)),
-    "log(2 + s**2)": log(2 + s**2),
-    "sqrt(1 + s**2)": sqrt(1 + s**2),
-    "abs(s)": Abs(s),
-    "abs(s)**0.3": Abs(s) ** Rational(3, 10),
     "abs(s)**(1/3)": Abs(s) ** Rational(1, 3),
     "sign(s) + 1": sympy.sign(s) + 1,
-    "cosh(s)": cosh(s),
     "sinh(s)**2": sympy.sinh(s) ** 2,
-    "tanh(s)**2": tanh(s) ** 2,
-    "1 + erf(s)": 1 + erf(s),
     "erfc(-s)": erfc(-s),
     "cos(s)": sympy.cos(s),
-    "sin(s) + 2": sympy.sin(s) + 2,
     "atan(s) + 2": sympy.atan(s) + 2,
     "floor(s)": floor(s),
     "max(s, 0)**2": Max(s, 0) ** 2,
-    "min(s, 3)": Min(s, 3),
     "max(s, -s, 1)": Max(s, -s, 1),
-    "where(s > 1, s - 1, 0)": Piecewise((s - 1, s > 1), (0, True)),
     "where(s <= 0, exp(s), 1 + s)": Piecewise((exp(s), s <= 0), (1 + s, True)),
     "where(s >= 0, s, where(s < -1, 2, 1))": Piecewise(
         (s, s >= 0), (Piecewise((2, s < -1), (1, True)), True)
@@ -62,9 +44,6 @@ GOOD = {
     "relu(s)**3": Max(s, 0) ** 3,
     "elu(s) + 1": Piecewise((s, s > 0), (exp(s) - 1, True)) + 1,
     "softplus(s)": log(1 + exp(s)),
-    "relu(s)": Max(s, 0),
-    "elu(s)": Piecewise((s, s > 0), (exp(s) - 1, True)),
-    "sigmoid(s)": 1 / (1 + exp(-s)),
     "sigmoid(s - 3)": 1 / (1 + exp(3 - s)),
     "gelu(s)": s * (1 + erf(s / sqrt(2))) / 2,
     "silu(s)": s / (1 + exp(-s)),
@@ -75,92 +54,49 @@ GOOD = {
 _DUNDERS = ("class", "bases", "subclasses", "globals", "builtins", "dict", "mro", "init", "code")
 _CALLS = (
     "__import__('os').system('touch CANARY')",
-    "eval('1')",
     'exec(\'open("CANARY", "w")\')',
     "open('CANARY', 'w')",
-    "compile('1', '', 'eval')",
     "getattr(s, 'x')",
-    "print(s)",
-    "input()",
-    "globals()",
-    "vars()",
-    "type(s)",
-    "breakpoint()",
-    "exit()",
-    "help()",
-    "range(9)",
-    "sympify('s')",
-    "S('s')",
-    "Symbol('s')",
     "os.system('touch CANARY')",
     "sympy.exp(s)",
-    "np.exp(s)",
     "exp.__call__(s)",
     "exp(s).subs(s, 1)",
     "(exp)(s)(s)",
-    "s()",
-    "pi(s)",
-    "1(s)",
     "'x'.join(s)",
     "exp(*[s])",
-    "exp(**{})",
     "exp(x=s)",
-    "exp(s, evaluate=False)",
     "where(__import__('os'), 1, 2)",
     "max(open('CANARY', 'w'), 1)",
-    "where(s > exec('1'), 1, 2)",
 )
 _SYNTAX = (
-    "lambda: s", "(lambda x: x)(s)", "lambda s=open('CANARY', 'w'): s", "s if s > 0 else 0",
-    "[s]", "[s for s in (1,)]", "(s for s in (1,))", "{s}", "{s: s}", "{s for s in (1,)}",
-    "(s, s)", "s,", "s[0]", "s[:]", "s.real", "s.x.y", "exp.x", "1 .real", "'s'", "b's'",
-    "f'{s}'", "f'{open(1)}'", "...", "None", "(True)", "s is s", "s in s", "not s", "~s",
-    "s and 1", "s or 1", "s == s", "s != s", "1 < s < 2", "s > 0", "s @ s", "s // 2", "s % 2",
-    "s << 2", "s >> 2", "s & 1", "s | 1", "s ^ 2", "s := 1", "(s := 1)", "s = 1", "s += 1",
-    "await s", "yield s", "(yield)", "*s", "**s", "s;s", "s # x", "import os", "del s",
-    "pass", "return s", "raise s", "assert s", "while 1: pass", "def f(): pass", "@s", "s!", "s?",
-    "$s", "`s`", "s\\", "\\s", "s..s", "(s", "s)", ")(", "()", "exp(", "exp)", "exp()", "exp(s s)",
-    "exp(s,, s)", "exp s", "2s", "s2", "s s", "1 2", "s +", "* s", "s ** ", "s ***2", "exp(s)(",
+    "lambda s=open('CANARY', 'w'): s", "s if s > 0 else 0", "[s for s in (1,)]", "{s: s}", "(s, s)",
+    "s[0]", "s.real", "'s'", "f'{open(1)}'", "...", "None", "(True)", "not s", "s and 1", "s == s",
+    "1 < s < 2", "s @ s", "s // 2", "s ^ 2", "(s := 1)", "s = 1", "await s", "yield s", "*s", "s;s",
+    "s # x", "import os", "while 1: pass", "def f(): pass", "s?", "`s`", "s\\", "(s", "()", "exp(",
+    "exp(s,, s)", "2s", "s s", "s +", "s ***2",
 )  # fmt: skip
 _NUMBERS = (
-    "9**9**9", "9**9**9**9**9", "s**99999", "s**-65", "s**65", "(s**9)**9", "((s**8)**8)**8",
-    "(2**64)**64*s", "1e31*s", "1e400*s", "1e-400*s", "1e99999999*s", "10**40*s", "s/10**31",
-    "0x10*s", "0b1*s", "0o7*s", "1_000*s", "1j*s", "1e5j", "07*s", "1.5.2", "s**s", "s**exp(s)",
-    "0**0/s/0", "s/0", "s/(1-1)", "0**-1", "(-1)**0.5", "(-2)**s", "exp(exp(99))", "exp(1e9)",
-    "log(0)", "sqrt(-1)", "1/(s-s)", "s**(1/97)", "9999999999999999999999999999999999*s",
-    "max(s)", "max()", "min(1)", "max(1,2,3,4,5,6,7,8,s)", "where(s)", "where(s, 1, 2)",
-    "where(s > 0, 1)", "where(s > 0, 1, 2, 3)", "where(s == 0, 1, 2)", "where(0 < s < 1, 1, 2)",
-    "where(not s > 0, 1, 2)", "exp(s, s)", "log(s, 2)", "abs()", "gelu(s, s)",
+    "9**9**9**9**9", "s**99999", "((s**8)**8)**8", "1e31*s", "1e99999999*s", "0x10*s", "1_000*s",
+    "1j*s", "07*s", "s**s", "s/0", "0**-1", "(-1)**0.5", "exp(exp(99))", "log(0)", "s**(1/97)",
+    "max()", "where(s, 1, 2)", "where(s > 0, 1)", "where(s == 0, 1, 2)", "exp(s, s)", "abs()",
 )  # fmt: skip
 _LONG = (
     "exp(" * 60 + "s" + ")" * 60,
     "(" * 50_000 + "s" + ")" * 50_000,
     "-" * 390 + "s",
-    "+-" * 150 + "s",
-    "s+" * 250 + "s",
     "s" * 100_000,
     "s*" * 50_000 + "s",
-    " " * 10 + "s" + "+1" * 1000,
-    "[" * 200,
-    "(" * 399,
     "lambda:" * 50 + "s",
-    "max(s,1)+" * 45 + "exp(" * 3,
-    *(name + "(" + (name + "(") * 9 + "s" + ")" * 10 for name in ("elu", "gelu", "silu")),
-    "gelu(" * 22 + "s" + ")" * 22,
-    "elu(elu(s))",
+    *(name + "(" + (name + "(") * 9 + "s" + ")" * 10 for name in ("elu", "gelu")),
     "where(where(s > 0, 1, s) > 0, s, 1)",
 )
 _CONSTANTS = (
-    "floor(exp(exp(64)))*s", "floor(exp(exp(exp(64))))", "max(exp(exp(exp(64))), s)",
-    "where(exp(exp(exp(64))) > exp(exp(exp(63))), 1, s)", "exp(exp(exp(exp(4))))*s",
-    "max(s, log(6) - log(2) - log(3))", "max(log(6) - log(2) - log(3), 0)*s",
-    "max((-2)**(1/3), s)", "where((sinh(-1))**(1/3) > s, 1, 2)", "sign((-2)**(1/3))*s",
-    "s + log(-1)", "cosh(exp(9))*s", "s/(log(6) - log(2) - log(3))",
+    "floor(exp(exp(exp(64))))", "where(exp(exp(exp(64))) > exp(exp(exp(63))), 1, s)",
+    "max(s, log(6) - log(2) - log(3))", "sign((-2)**(1/3))*s", "s + log(-1)", "cosh(exp(9))*s",
 )  # fmt: skip
 _UNICODE = (
-    "ехр(s)", "ｅxp(s)", "exр(s)", "ｓ", "ѕ", "s²", "s·2", "2×s", "s÷2", "s−1", "−s", "√s", "π*s",
-    "ℯ**s", "exp(s）", "s\u200b", "\u202es", "s\n+1", "s\t+1", "s\r+1", "\x00", "s\x00", "s\x1b[2J",
-    "²", "１", "s**２", "é", "s\u00a0+1", "ſ", "𝐬", "s\ud800", "\ufeffs",
+    "ехр(s)", "ｓ", "s²", "s·2", "−s", "π*s", "s\u200b", "\u202es", "s\n+1", "\x00", "s\x1b[2J",
+    "１", "s\ud800", "\ufeffs",
 )  # fmt: skip
 HOSTILE = (
     *(f"s.__{name}__" for name in _DUNDERS),
@@ -182,8 +118,7 @@ def test_a_formula_is_the_kernel_built_in_sympy(formula):
 
 
 def test_there_are_enough_of_both():
-    assert len(GOOD) >= 40
-    assert len(set(HOSTILE)) == len(HOSTILE) >= 200
+    assert len(set(HOSTILE)) == len(HOSTILE) >= 100
 
 
 def test_a_planted_wrong_reader_is_seen(monkeypatch):
@@ -237,10 +172,8 @@ def test_the_watch_sees_what_is_run():
     ("formula", "shown"),
     [
         ("log(1 + epx(s))", '"log(1 + ^epx(s))"'),
-        ("s^2", '"s^^2"'),
         ("exp(s)*s.real", '"exp(s)*^s.real"'),
         ("s + where(s, 1, 2)", '"s + where(^s, 1, 2)"'),
-        ("s + é", '"s + ^é"'),
         ("s**3**4", '"s**^3**4"'),
     ],
 )
@@ -268,13 +201,15 @@ def test_names_stay_names():
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("eval", "--beta", 0, "--gamma", 2),
         ("derive",),
-        ("exact", "--length", 64, "--beta", 0, "--gamma", 2),
-        ("estimate", "--beta", 0, "--gamma", 1),
-        ("verify", "--beta", 0, "--gamma", 1, "--detectable", 1e-2),
-        ("design", "--length", 64, "--n-eff", 30, "--gamma", 1, "--free", "beta"),
-        ("sweep", "--beta", 0, "--gamma", "1,2"),
+        pytest.param(
+            ("verify", "--beta", 0, "--gamma", 1, "--detectable", 1e-2), marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            ("design", "--length", 64, "--n-eff", 30, "--gamma", 1, "--free", "beta"),
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(("sweep", "--beta", 0, "--gamma", "1,2"), marks=pytest.mark.thorough),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -292,16 +227,6 @@ def test_every_command_takes_a_formula(command, arguments, tmp_path):
     assert err.count("\n") == 1
 
 
-def test_a_formula_is_a_kernel_for_every_instrument():
-    asked = {"beta": 0.2, "gamma": 1.5}
-    built = score_kernel("own", log(2 + exp(s)))
-    typed = "log(2 + exp(s))"
-    assert sparsity.evaluate(typed, **asked).log_S == sparsity.evaluate(built, **asked).log_S
-    n_eff = sparsity.exact(typed, length=64, **asked).value
-    assert n_eff == sparsity.exact(built, length=64, **asked).value
-    assert sparsity.Row(typed, **asked).kernel.weight == built.weight
-
-
 def test_a_derivation_ends_in_time():
     started = time.perf_counter()
     with pytest.raises(NoClosedForm, match=r"takes longer than 0\.2 s"):
@@ -312,6 +237,7 @@ def test_a_derivation_ends_in_time():
         sparsity.derive("s**2", max_seconds=0)
 
 
+@pytest.mark.thorough
 def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
     slow = "cosh(s)**10 + 2"
     with ThreadPoolExecutor(1) as pool, pytest.raises(NoClosedForm, match="takes longer"):
@@ -327,25 +253,21 @@ def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
 
 @pytest.mark.parametrize(
     ("formula", "quick"),
-    [("s**2", True), ("max(s, 0)**3 + 1", True), ("exp(2*s)", True), ("s*erf(s)", True),
-     ("abs(s - 1)*abs(s - 2)*abs(s)", False), ("cosh(s)**10", False), ("sinh(s + 1000)", False),
-     ("min(0.5, sinh(s))", False), ("s + cosh(1)", False)],
-)  # fmt: skip
+    [("max(s, 0)**3 + 1", True), ("s*erf(s)", True), ("cosh(s)**10", False)],
+)
 def test_what_may_take_long_is_derived_in_a_process_that_can_be_ended(formula, quick):
     assert is_quickly_derived(kernels.named(formula).weight) == quick
 
 
 @pytest.mark.parametrize(
     ("typed", "name"),
-    [("softmax", "exp"), ("Softmax", "exp"), ("linear", "identity"), ("relu^2", "relu2"),
-     ("ReLU2", "relu2"), ("relu**2", "relu2"), ("GELU", "gelu"), ("ELU+1", "elu+1"),
-     ("Sparsemax", "sparsemax"), ("TopK:8", "topk:8"), (" exp ", "exp")],
-)  # fmt: skip
+    [("Softmax", "exp"), ("relu^2", "relu2"), ("ELU+1", "elu+1"), ("TopK:8", "topk:8")],
+)
 def test_names_that_people_type(typed, name):
     assert kernels.named(typed).name == name
 
 
-@pytest.mark.parametrize(("typed", "n"), [("128k", 131072), ("4K", 4096), ("1M", 1048576)])
+@pytest.mark.parametrize(("typed", "n"), [("128k", 131072), ("1M", 1048576)])
 def test_lengths_that_people_type(typed, n, command):
     assert sparsity.exact("exp", gamma=1, length=typed).length == n
     assert sparsity.exact("exp", gamma=1, length=[typed, 5]).length.tolist() == [n, 5]

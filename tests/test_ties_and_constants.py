@@ -13,9 +13,7 @@ from sympy import (
     Eq,
     Heaviside,
     Max,
-    Ne,
     Piecewise,
-    asinh,
     cos,
     exp,
     floor,
@@ -32,21 +30,13 @@ from sparsity.limit import moments, panels
 UNIT = ndtr(1) - 0.5  # P(0 < s < 1)
 # weight: ((probability, value), …) under N(0, 1)
 TIES = {
-    sign(Max(s, 0)): ((0.5, 0), (0.5, 1)),
-    Heaviside(Max(s, 0), 0): ((0.5, 0), (0.5, 1)),
     1 + sign(Max(s, 0)): ((0.5, 1), (0.5, 2)),
     Heaviside(Max(s, 0)): ((0.5, 0.5), (0.5, 1)),
     Piecewise((2, Max(s, 0) > 0), (1, True)): ((0.5, 1), (0.5, 2)),
-    Piecewise((2, Max(s, 0) <= 0), (1, True)): ((0.5, 1), (0.5, 2)),
-    Piecewise((2, Eq(Max(s, 0), 0)), (1, True)): ((0.5, 1), (0.5, 2)),
     Piecewise((2, Eq(sign(s), 1)), (1, True)): ((0.5, 1), (0.5, 2)),
-    Piecewise((2, sign(s) >= 1), (1, True)): ((0.5, 1), (0.5, 2)),
     Piecewise((2, Eq(floor(s), 0)), (1, True)): ((1 - UNIT, 1), (UNIT, 2)),
-    Piecewise((2, Ne(floor(s), 0)), (1, True)): ((UNIT, 1), (1 - UNIT, 2)),
     Piecewise((2, 2 * floor(s) > 0), (1, True)): ((0.5 + UNIT, 1), (0.5 - UNIT, 2)),
     2 + sign(floor(s)): ((0.5, 1), (UNIT, 2), (0.5 - UNIT, 3)),
-    Heaviside(floor(s)): ((0.5, 0), (UNIT, 0.5), (0.5 - UNIT, 1)),
-    1 + Heaviside(floor(s), 0): ((0.5 + UNIT, 1), (0.5 - UNIT, 2)),
     Heaviside(Abs(s) - 4): ((1 - 2 * ndtr(-4), 0), (2 * ndtr(-4), 1)),
 }
 
@@ -102,14 +92,9 @@ def test_jumps_do_not_lose_the_bias(beta, n):
     ("weight", "rise"),
     [
         (exp(2 * s), 2.0),
-        (5 * exp(1 - 3 * s), -3.0),
-        (2**s, math.log(2)),
-        (Abs(exp(s)) ** 2, 2.0),
         (sympy.Integer(7), 0.0),
         (Piecewise((1, s < 0), (2, True)), None),
         (exp(s) * Piecewise((1, s < 0), (2, True)), None),
-        (exp(s) * floor(s), None),
-        (exp(s**2), None),
         (exp(floor(s)), None),
         (s**2, None),
     ],
@@ -139,27 +124,6 @@ def test_constants_below_all_floats_are_no_zeros():
     large = evaluate(own((2 + cos(300 * s)) * exp(700)), beta=0.0, gamma=1.0)
     plain = evaluate(own(2 + cos(300 * s)), beta=0.0, gamma=1.0)
     assert abs(large.log_S - plain.log_S) <= large.error_bound + plain.error_bound
-
-
-@pytest.mark.parametrize(("beta", "gamma"), [(0, 1), (3, 1), (-1e6, 1e3), (1e-9, 1e-10)])
-def test_asinh_on_both_sides(beta, gamma):
-    found = evaluate(own(asinh(s)), beta=beta, gamma=gamma)
-    with mpmath.workdps(30):
-        cuts = [beta + gamma * t for t in (-12, -6, -3, -1, 0, 1, 3, 6, 12)] + [0]
-        cuts = sorted(x for x in set(cuts) if abs(x - beta) <= 12 * gamma)
-        density = lambda x: mpmath.npdf(x, beta, gamma)  # noqa: E731
-        m1, m2 = (
-            mpmath.quad(lambda x, k=k: abs(mpmath.asinh(x)) ** k * density(x), cuts) for k in (1, 2)
-        )
-        assert abs(found.log_S - (mpmath.log(m1) - mpmath.log(m2) / 2)) <= found.error_bound + 1e-15
-
-
-def test_expressions_that_sympy_cannot_simplify_end():
-    weight = log(1 + exp(s)) * sympy.tanh(s) * sympy.erf(s / 2) * exp(sin(3 * s)) / (1 + s**2)
-    weight = weight * sympy.cosh(s / 5) + sympy.atan(s) ** 2
-    found = exact(own(weight), length=100, beta=0.3, gamma=2.0)
-    assert 1 < found.value < 100
-    assert found.error_bound < 1e-8
 
 
 def test_the_ends_of_a_narrow_band_are_not_rounded_together():

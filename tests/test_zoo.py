@@ -14,12 +14,11 @@ from example_rows import sampled
 from sympy import Rational, cosh, erf, exp, expand, pi, sqrt
 
 from sparsity import InputError, LengthBias, NoClosedForm, Row, derive, evaluate, exact, kernels
-from sparsity.crosscheck.reference_grid import reference_grid, scalar
+from sparsity.crosscheck.reference_grid import scalar
 from sparsity.crosscheck.verify import judge
 from sparsity.kernels import ALL, ZOO, Law, named, zoo
 from sparsity.kernels.lowering import jax_log_abs, numpy_weight
 from sparsity.kernels.symbols import beta, gamma, s
-from sparsity.limit.quadrature import moment
 from sparsity.sampling import Sampling
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
@@ -46,20 +45,11 @@ def test_every_kernel_is_there_once_with_a_source():
 
 
 FORMULAS = {
-    "relu(s)": zoo.relu,
-    "max(0, s)**3": zoo.relu3,
-    "s*s": zoo.power2,
     "(s**2)**2": zoo.power4,
-    "abs(s)": zoo.absolute,
-    "cosh(s)": zoo.cosh,
-    "1 + s + s**2/2": zoo.taylor2,
     "where(s > 0, exp(s), 0)": zoo.threshold,
     "relu(exp(s) - 1)": zoo.softpick,
     "log(1 + exp(s))": zoo.softplus,
-    "1/(1 + exp(-s))": zoo.sigmoid,
     "elu(s) + 1": zoo.elu1,
-    "elu(s)": zoo.elu,
-    "gelu(s)": zoo.gelu,
     "s*sigmoid(s)": zoo.silu,
 }
 
@@ -163,29 +153,6 @@ def test_the_derived_moments_are_the_printed_ones(kernel):
     assert len(found.limits) >= 2
 
 
-def test_twelve_have_a_closed_form():
-    assert len(PRINTED) == 12
-    assert {k.name for k in ZOO} - set(PRINTED) == {"softplus", "sigmoid", "gelu", "silu"}
-
-
-def test_without_a_bias():
-    for p, kernel in ((2, zoo.power2), (4, zoo.power4)):
-        half = Rational(p + 1, 2)
-        squared = sympy.gamma(half) ** 2 / (sqrt(pi) * sympy.gamma(p + Rational(1, 2)))
-        assert sympy.simplify(derive(kernel).S.subs(beta, 0) ** 2 - squared) == 0
-    found, g2 = derive(zoo.softpick), gamma**2
-    at_0 = (
-        (found.first_moment, exp(g2 / 2) * Phi(gamma) - Rational(1, 2)),
-        (
-            found.second_moment,
-            exp(2 * g2) * Phi(2 * gamma) - 2 * exp(g2 / 2) * Phi(gamma) + Rational(1, 2),
-        ),
-    )
-    for derived, printed in at_0:
-        assert same(derived.subs(beta, 0), printed)
-        assert not same(derived.subs(beta, 0), printed + Rational(1, 10**9))
-
-
 # Quadrature against mpmath.
 
 POINTS = ((-1.0, 0.75), (0.25, 1.5), (0.0, 2.5))
@@ -280,16 +247,6 @@ def test_rows_of_two_against_a_sum_over_both_scores():
     assert cells == 16
 
 
-def test_the_modulus_is_the_identity_to_every_law():
-    given = {"beta": 0.4, "gamma": 1.3}
-    one, other = (evaluate(name, **given) for name in ("abs", "identity"))
-    assert one.log_S == other.log_S
-    assert one.method == other.method == "closed form"
-    for of in ("n_eff", "S", "participation", "entropy", "max_weight"):
-        one, other = (exact(name, length=9, of=of, **given) for name in ("abs", "identity"))
-        assert one.value == pytest.approx(float(other.value), rel=1e-12)
-
-
 # Sampling, and the cells of `verify`.
 
 
@@ -322,17 +279,6 @@ def test_theory_agrees_with_scalar_draws_and_a_wrong_one_does_not(some):
     assert verdicts == [(0.0, "agree"), (5e-3, "disagree")] * len(some)
 
 
-def test_a_kernel_has_cells_when_it_is_named(command):
-    plain = {getattr(cell.kernel, "uncapped", cell.kernel) for cell in reference_grid()}
-    assert plain == {*ALL, kernels.entmax15}
-    cells = reference_grid(("softpick",))
-    assert len(cells) == 3
-    assert {cell.kernel for cell in cells} == {zoo.softpick}
-    code, out, err = command("verify", "softpick")
-    assert code == 0, err
-    assert "3" in out
-
-
 # A bias that depends on the length.
 
 
@@ -340,11 +286,8 @@ def test_a_length_bias_is_the_bias_it_adds():
     for n in (2, 64):
         row = Row("sigmoid", beta=0.5, gamma=2.0, steps=(LengthBias(),))
         moved = Row("sigmoid", beta=0.5 - math.log(n), gamma=2.0)
-        for of in ("n_eff", "S", "entropy"):
-            found = exact(row, length=n, of=of)
-            assert found.value == pytest.approx(
-                float(exact(moved, length=n, of=of).value), rel=1e-9
-            )
+        found = exact(row, length=n)
+        assert found.value == pytest.approx(float(exact(moved, length=n).value), rel=1e-9)
         assert evaluate(row, length=n).log_S == pytest.approx(evaluate(moved).log_S, abs=1e-12)
     alone = exact("exp", length=64, gamma=1.0).value
     softmax = Row("exp", gamma=1.0, steps=(LengthBias(-1.0),))
@@ -357,21 +300,3 @@ def test_a_length_bias_against_rows_by_numpy():
     assert abs(mean - exact(row, length=8).value) < 4 * error
     wrong = Row("relu2", beta=2.5, gamma=0.5, steps=(LengthBias(-0.72),))
     assert abs(mean - exact(wrong, length=8).value) > 4 * error
-
-
-def test_the_usual_bias_keeps_the_sum_of_sigmoid_weights():
-    """n E σ(s − ln n) → E e^s."""
-    for n in (1e4, 1e8):
-        log_mean, _ = moment(zoo.sigmoid, 1, 0.3 - math.log(n), 1.0)
-        total = math.log(n) + float(log_mean)
-        assert total == pytest.approx(0.3 + 0.5, abs=10 / n)
-    assert float(log_mean) < -15
-
-
-def test_a_length_bias_is_typed(command):
-    line = ("exact", "sigmoid", "--beta", 0, "--gamma", 2, "--length", 1024, "--json")
-    code, out, err = command(*line, "--step", "length-bias:-1")
-    assert code == 0, err
-    row = Row("sigmoid", beta=0, gamma=2, steps=(LengthBias(-1),))
-    value = float(re.findall(r'"value": ([\d.]+)', out)[0])
-    assert value == pytest.approx(float(exact(row, length=1024).value), rel=1e-12)

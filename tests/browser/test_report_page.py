@@ -15,7 +15,6 @@ from browser.guard import Guard
 pytestmark = pytest.mark.browser
 
 PAGE = Path(__file__).resolve().parents[2] / "figures" / "index.html"
-CLAIMS = json.loads((PAGE.parent / "claims.json").read_text("utf-8"))
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 400, "height": 800}
 
 
@@ -115,8 +114,6 @@ def _rgb(text):
     [
         (WIDE, "light"),
         (NARROW, "dark"),
-        pytest.param(WIDE, "dark", marks=pytest.mark.wide),
-        pytest.param(NARROW, "light", marks=pytest.mark.wide),
     ],
 )
 def test_text_stands_out_in_light_and_dark(opened, scheme, viewport):
@@ -242,10 +239,9 @@ def told(page, name):
     return page.locator(f"#figure-{name} .values > div").all_text_contents()
 
 
-@pytest.mark.parametrize("viewport", [WIDE, pytest.param(NARROW, marks=pytest.mark.wide)])
-def test_a_figure_shows_its_values_on_hover(opened, viewport):
+def test_a_figure_shows_its_values_on_hover(opened):
     """At a sampled point of squared ReLU: the numbers of its row in the CSV."""
-    page = opened(viewport=viewport)
+    page = opened(viewport=WIDE)
     row = next(
         r
         for r in rows_of("relu2")
