@@ -33,7 +33,7 @@ from experiments.sink_conditions import (
     conditions,
 )
 from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT, find_sinks
-from sparsity.stacks.sinks import importance
+from sparsity.attention.stacks.sinks import importance
 
 SHIFT = {SHORTER: -1, BOS: 1, BOS_HIDDEN: 1}  # of the text's tokens, where another begins it
 MEDIANS = ("n_eff", "n_eff_without_sinks", "alike", "alike_others")  # of all heads

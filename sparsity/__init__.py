@@ -85,13 +85,13 @@ _HOME = {
 # as an attribute of `sparsity`. Hence `claims_ledger` for `claims`, and shorter public names here.
 _PACKAGES = {
     "attention": "attention",
-    "figures": "figures",
+    "figures": "report.figures",
     "kernels": "kernels",
     "ledger": "claims_ledger",
     "measurement": "attention.measurement",
     "monitoring": "attention.monitoring",
     "report": "report",
-    "stacks": "stacks",
+    "stacks": "attention.stacks",
     "streaming": "attention.streaming",
 }
 

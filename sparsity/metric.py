@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import reals, whole
+from sparsity.checks import check_reals, check_whole
 from sparsity.errors import InputError
 
 
@@ -44,7 +44,7 @@ def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
         unit: what takes part in the total and is no token: one number, or one for each row.
         axis: the axis of the row.
     """
-    weights, unit = _last("weights", weights, axis), reals("unit", unit, traced=True)
+    weights, unit = _last("weights", weights, axis), check_reals("unit", unit, traced=True)
     if unit.shape not in ((), weights.shape[:-1]):
         fix = f"give one number or one for each row, {weights.shape[:-1]}"
         raise InputError("unit", f"array of shape {unit.shape}", fix)
@@ -100,10 +100,10 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     """
     if isinstance(a, np.ma.MaskedArray):
         raise InputError(name, "masked array", "give plain numbers, 0 for what is hidden")
-    a = reals(name, a, "give rows of real weights", traced=True)
+    a = check_reals(name, a, "give rows of real weights", traced=True)
     if not a.ndim or 0 in a.shape:
         raise InputError(name, f"array of shape {a.shape}", "give rows of at least one weight")
-    whole("axis", axis, -a.ndim, a.ndim - 1)
+    check_whole("axis", axis, -a.ndim, a.ndim - 1)
     if a.dtype.kind in "iu":
         return a.astype(float)
     return a.astype(np.float32) if a.dtype.itemsize < 4 else a

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     import xarray
 
 TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
@@ -34,9 +35,9 @@ def _path_of(argument: str, path: Any) -> Path:
     Raises:
         InputError: no name that a file can have.
     """
-    from sparsity.arguments import path as read_path  # the command line is up before NumPy is
+    from sparsity.checks import check_path  # the command line is up before NumPy is
 
-    return read_path(argument, path, "give a path")
+    return check_path(argument, path, "give a path")
 
 
 def netcdf_path(path: str | os.PathLike[str]) -> Path:
@@ -228,3 +229,38 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 def power_of_ten(power: int) -> str:
     """Return 10 with a raised power, such as 10⁻³."""
     return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def json_file(path: Path) -> Any:
+    """Return the value in a file of JSON.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no JSON, or JSON that is nested too deeply.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def npy_file(path: Path) -> np.ndarray:
+    """Return the array in NumPy's .npy file: of numbers, and no larger than the file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no such array.
+    """
+    # The command line reads numbers before it says how many threads NumPy may start.
+    import numpy as np
+
+    try:
+        # Mapped first: this compares the shape with the size of the file, before memory is taken.
+        array = np.load(path, mmap_mode="r")
+        if isinstance(array, np.ndarray) and array.dtype.kind in "biufc":
+            return np.array(array)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001  a header is a Python expression: errors of any kind
+        raise ValueError(str(error)) from None
+    raise ValueError("holds no array of numbers")

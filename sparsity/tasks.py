@@ -46,9 +46,9 @@ def process_pool(workers: int) -> futures.ProcessPoolExecutor:
     Raises:
         InputError: fewer.
     """
-    from sparsity.arguments import whole  # the command line is up before NumPy is
+    from sparsity.checks import check_whole  # the command line is up before NumPy is
 
-    count = whole("workers", workers, 1)
+    count = check_whole("workers", workers, 1)
     spawn = multiprocessing.get_context("spawn")
     return futures.ProcessPoolExecutor(count, spawn, initializer=_start_worker)
 

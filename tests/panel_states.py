@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from sparsity.axes import quantity_axis as plots
 from sparsity.kernels import ALL
 from sparsity.panel.state import initial
+from sparsity.plots.axes import quantity_axis as plots
 
 NAMES = tuple(kernel.name for kernel in ALL)
 PLOTS = [name for name, *_ in plots.offered()]

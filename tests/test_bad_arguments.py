@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import Alibi, InputError, Row, arguments
+from sparsity import Alibi, InputError, Row, checks
 from sparsity.tasks import process_pool
 
 QUERIES = np.linspace(-1, 1, 32, dtype=np.float32).reshape(1, 8, 4)
@@ -75,12 +75,12 @@ def test_numbers_of_every_library_are_numbers(value):
 
 def test_masked_entries_are_no_numbers():
     masked = np.ma.array([1.0, 2.0], mask=[False, True])
-    for read in (arguments.reals, lambda *given: arguments.as_float64(given[1], given[0], "fix")):
+    for read in (checks.check_reals, lambda *given: checks.as_float64(given[1], given[0], "fix")):
         with pytest.raises(InputError, match=r"^gamma = masked array: has masked entries"):
             read("gamma", masked)
-    assert arguments.reals("gamma", np.ma.array([1.0, 2.0])).tolist() == [1.0, 2.0]
+    assert checks.check_reals("gamma", np.ma.array([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
 def test_whole_numbers_stay_whole():
     for value, kind in ((3, int), (np.int64(3), int), (3.0, float), (2**60, float)):
-        assert type(arguments.number("k", value, "fix")) is kind
+        assert type(checks.check_number("k", value, "fix")) is kind

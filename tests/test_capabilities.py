@@ -20,8 +20,8 @@ from sparsity import (
     kernels,
     quantities,
 )
-from sparsity.capabilities import capabilities
 from sparsity.exact_law import map_laws
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import Law
 from sparsity.rows.steps import ALL as STEPS
 from sparsity.sampling import Sampling, draw

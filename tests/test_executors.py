@@ -14,9 +14,10 @@ import jax
 import numpy as np
 import pytest
 
-from sparsity import InputError, figures, plotting
+from sparsity import InputError, plotting
 from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger.findings import core
+from sparsity.report import figures
 from sparsity.series import Series
 from sparsity.tasks import has_float64, process_pool, run_all_tasks
 

@@ -15,10 +15,11 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 from scipy import stats
 
-from sparsity import InputError, evaluate, exact, figures, plotting
-from sparsity.figures import ALL, Context, render, write_all
-from sparsity.figures.places import describe_places
-from sparsity.figures.rows import WIDEST
+from sparsity import InputError, evaluate, exact, plotting
+from sparsity.report import figures
+from sparsity.report.figures import ALL, Context, render, write_all
+from sparsity.report.figures.places import describe_places
+from sparsity.report.figures.rows import WIDEST
 from sparsity.sampling import batches
 from sparsity.series import csv_of_curves
 

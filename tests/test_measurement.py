@@ -22,8 +22,8 @@ from sparsity.attention.measurement import (
     tables,
 )
 from sparsity.attention.measurement import sinks as layers_sinks
+from sparsity.attention.stacks import sinks
 from sparsity.rows import rope_planes
-from sparsity.stacks import sinks
 
 RNG = np.random.default_rng(7)
 T = 40

@@ -10,15 +10,15 @@ import pytest
 from scipy import stats
 
 from sparsity import InputError, Row, SinkLogit, exact, score_kernel
+from sparsity.attention.stacks import mixing_law
+from sparsity.attention.stacks.collapse import collapse, neighbours
+from sparsity.attention.stacks.influence import bound, jacobian, norms
+from sparsity.attention.stacks.mixing import Layers, LayerSink, Stack, draw, forward, sampled
+from sparsity.attention.stacks.sinks import importance, sink_rate
 from sparsity.claims_ledger import sinks_context, sinks_mixing
 from sparsity.claims_ledger.findings import Finding, verdict
 from sparsity.claims_ledger.sinks_mixing import SinkRoutes, toy
 from sparsity.kernels.symbols import s
-from sparsity.stacks import mixing_law
-from sparsity.stacks.collapse import collapse, neighbours
-from sparsity.stacks.influence import bound, jacobian, norms
-from sparsity.stacks.mixing import Layers, LayerSink, Stack, draw, forward, sampled
-from sparsity.stacks.sinks import importance, sink_rate
 
 SMALL = Stack(length=10, dim=5, depth=3, heads=2, common=0.25)
 DEEP = Stack(length=24, dim=10, depth=12, heads=2)

@@ -9,12 +9,12 @@ import pytest
 from panel_states import NAMES, arrays, start
 
 from sparsity import evaluate
-from sparsity.axes import row_choices as rowlaws
-from sparsity.axes.controls import CONTROLS
 from sparsity.panel import opened
 from sparsity.panel.picture import curve_letter, picture
 from sparsity.panel.state import edit
 from sparsity.panel.store import Axes, Store
+from sparsity.plots.axes import row_choices as rowlaws
+from sparsity.plots.axes.controls import CONTROLS
 
 
 @pytest.mark.parametrize("y", ["S", "log S", "n_eff"])
@@ -151,7 +151,7 @@ from sparsity.panel.state import edit, initial
 from sparsity.panel.picture import picture
 from sparsity.panel.export import python_source
 from sparsity.panel.store import Store
-from sparsity.axes import row_choices as rowlaws
+from sparsity.plots.axes import row_choices as rowlaws
 from sparsity.kernels import ALL
 store, ticks = Store(), 0
 for rows in rowlaws.ALL:

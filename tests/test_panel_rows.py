@@ -12,9 +12,7 @@ from panel_states import OF_SOFTMAX, log_S_of, of_plot, start
 
 from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate, score_kernel
 from sparsity import exact as exact_law
-from sparsity.axes import row_choices as rowlaws
-from sparsity.axes.controls import CONTROLS, controls_of
-from sparsity.capabilities import capabilities
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.panel import opened
 from sparsity.panel.curve import (
     closed_limit,
@@ -27,6 +25,8 @@ from sparsity.panel.export import python_source
 from sparsity.panel.picture import picture
 from sparsity.panel.state import edit
 from sparsity.panel.store import Store
+from sparsity.plots.axes import row_choices as rowlaws
+from sparsity.plots.axes.controls import CONTROLS, controls_of
 from sparsity.rows import steps
 
 

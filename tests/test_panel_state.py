@@ -6,11 +6,11 @@ import sympy
 from panel_states import NAMES, start
 
 from sparsity import InputError, Row, Uniform, score_kernel
-from sparsity.axes.controls import CONTROLS
 from sparsity.kernels import ALL, MAPS
 from sparsity.panel import opened
 from sparsity.panel.picture import curves
 from sparsity.panel.state import edit, initial
+from sparsity.plots.axes.controls import CONTROLS
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -8,8 +8,6 @@ from panel_states import OF_SOFTMAX, PLOTS, log_S_of, of_plot, start
 
 from sparsity import Row, evaluate, quantities
 from sparsity import exact as exact_law
-from sparsity.axes import quantity_axis as plots
-from sparsity.axes import row_choices as rowlaws
 from sparsity.kernels import named
 from sparsity.limit.evaluation import preview
 from sparsity.panel import background, opened
@@ -25,6 +23,8 @@ from sparsity.panel.curve import (
 from sparsity.panel.picture import picture
 from sparsity.panel.state import edit, why_not_plotted
 from sparsity.panel.store import Store
+from sparsity.plots.axes import quantity_axis as plots
+from sparsity.plots.axes import row_choices as rowlaws
 
 
 @pytest.mark.parametrize("kernel", ["exp", "relu2"])

@@ -16,8 +16,9 @@ from sparsity import InputError, derive, kernels, report
 from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger.findings import VERDICTS, Finding
 from sparsity.claims_ledger.judging import Claim
-from sparsity.figures import Plate
-from sparsity.report import formulas, page, reproduction
+from sparsity.derivation import mathml
+from sparsity.report import page, reproduction
+from sparsity.report.figures import Plate
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -334,7 +335,7 @@ def test_environment_names_what_a_reader_needs():
 
 @pytest.mark.parametrize("kernel", kernels.ALL, ids=lambda kernel: kernel.name)
 def test_formulas_are_mathml(kernel, derived_once):
-    lines, limits = formulas.derivation(page.derive(kernel))
+    lines, limits = mathml.derivation(page.derive(kernel))
     assert [label for label, _ in lines][:4] == [
         "Weight",
         "First moment",

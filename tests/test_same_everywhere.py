@@ -8,9 +8,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from sparsity import figures, rounding
+from sparsity import rounding
 from sparsity.errors import InputError
-from sparsity.report import checking, reproduction
+from sparsity.report import checking, figures, reproduction
 from sparsity.report.checking import compare_folders
 from sparsity.series import Point, Series, csv_of_curves
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sparsity
-from sparsity import figures, quantities
-from sparsity.report import reproduction
+from sparsity import quantities
+from sparsity.report import figures, reproduction
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "files.md").read_text()

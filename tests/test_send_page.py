@@ -8,11 +8,12 @@ import pytest
 import sympy
 
 import sparsity
-from sparsity import browser, kernels
-from sparsity.browser import ports
+from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.panel import opened
 from sparsity.panel.export import as_page
+from sparsity.plots import browser
+from sparsity.plots.browser import ports
 from sparsity.plots.pages import page_of_request
 
 ELEMENTWISE = [each for each in kernels.known() if each.law is kernels.Law.SCORE]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sparsity import InputError
-from sparsity.stacks.sinks import importance, sink_rate
+from sparsity.attention.stacks.sinks import importance, sink_rate
 
 
 def attention(*lead, length=8, seed=0):

@@ -101,10 +101,10 @@ def _by_users(
 
 def _refuse(budget_seconds: float, out: Any) -> None:
     """Refuse what is wrong now, not after minutes of work."""
-    from sparsity.arguments import number
+    from sparsity.checks import check_number
     from sparsity.output import folder
 
-    number("budget_seconds", budget_seconds, "must be > 0", lambda x: x > 0)
+    check_number("budget_seconds", budget_seconds, "must be > 0", lambda x: x > 0)
     if out is not None:
         folder(out)
 

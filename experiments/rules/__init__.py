@@ -23,9 +23,9 @@ from experiments.rules import (
     temperature_figure,
     trained,
 )
-from sparsity import figures
 from sparsity import ledger as of_claims
 from sparsity.output import folder, json_text, write
+from sparsity.report import figures
 
 CLAIMS = (
     *(*powers.CLAIMS, *maps.CLAIMS, *temperature.CLAIMS, *routers.CLAIMS, *needle.CLAIMS),

@@ -20,7 +20,7 @@ from scipy.optimize import bisect
 from scipy.special import log_ndtr, ndtri
 
 from sparsity import kernels
-from sparsity.arguments import check_seed, number, whole
+from sparsity.checks import check_number, check_seed, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row, numpy_log_abs
@@ -88,8 +88,8 @@ def sample_capacity(
         InputError: another kernel, a bad value, or a map that weighs too many keys of a row.
     """
     record = kernels.named(kernel)
-    d, count, chosen = whole("dim", dim, 1), whole("rows", rows, 64), check_seed(seed)
-    t = number("query", query, "give one number > 0", lambda x: x > 0)
+    d, count, chosen = check_whole("dim", dim, 1), check_whole("rows", rows, 64), check_seed(seed)
+    t = check_number("query", query, "give one number > 0", lambda x: x > 0)
     if isinstance(record, RowMap):
         if record.family not in _BY_RANK:
             raise InputError(

@@ -25,7 +25,7 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias
 from sparsity.sampling.row_sampling import sample_rows

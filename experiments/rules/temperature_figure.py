@@ -31,7 +31,7 @@ import numpy as np
 from sparsity import plotting
 from sparsity.design_search import design
 from sparsity.exact_law.exact import exact
-from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, LogLength, ScalableSoftmax, ScaleInvariant, Yarn
 from sparsity.sampling.row_sampling import sample_rows

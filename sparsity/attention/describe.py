@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.arguments import path as read_path
 from sparsity.attention.configuration import LayerKind, layer_kinds
 from sparsity.attention.library import library
 from sparsity.attention.settings import yarn_amplitude
+from sparsity.checks import check_path
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import GAMMA, LENGTH
-from sparsity.output import require_regular_file
-from sparsity.reading import json_file
+from sparsity.output import json_file, require_regular_file
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.tokens import Step
@@ -162,7 +161,7 @@ def describe(
         InputError: no such file, a field that is missing or out of range, or a bad γ or length.
     """
     fix = "give a config.json, its folder, or the fields themselves"
-    fields = config if isinstance(config, Mapping) else _read(read_path("config", config, fix))
+    fields = config if isinstance(config, Mapping) else _read(check_path("config", config, fix))
     kinds = layer_kinds(fields)
     own = fields.get("text_config")
     family = str((own if isinstance(own, Mapping) else fields).get("model_type", "unknown"))

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.arguments import is_jax, number
 from sparsity.attention.library import library
+from sparsity.checks import check_number, is_jax
 from sparsity.errors import InputError
 
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
@@ -137,7 +137,8 @@ def fused_rows(
     if q.shape[-2] != k.shape[-2]:
         fix = f"give a key for each of the {q.shape[-2]} queries"
         raise InputError("k", f"{k.shape[-2]} tokens", fix)
-    given = float(q.shape[-1]) ** -0.5 if scale is None else number("scale", scale, "give a number")
+    default = float(q.shape[-1]) ** -0.5
+    given = default if scale is None else check_number("scale", scale, "give a number")
     k = _repeat_keys(k, q.shape[-3] // k.shape[-3])
     if cu_seqlens is None:
         return _measure_text(attend, q, k, given, causal, of)

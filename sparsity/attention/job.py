@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.arguments import whole
 from sparsity.attention.measurement import tables
 from sparsity.attention.measurement.datasets import MEANING, save, with_laws
 from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.report import write_picture, write_report
 from sparsity.attention.torch.loading import load, read_ids
 from sparsity.attention.torch.models import measure_transformers
+from sparsity.checks import check_whole
 from sparsity.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def run(
     """
     import xarray
 
-    tokens = whole("tokens", tokens, 2)
+    tokens = check_whole("tokens", tokens, 2)
     of = requested_names(of)
     paths = _list_files(texts)
     opened, tokenizer = load(model)

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from sparsity.arguments import number
 from sparsity.attention.measurement import row_laws
+from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.exact_law.integration import gauss_rule
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
@@ -86,7 +86,7 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
         InputError: no finite numbers, or numbers out of range.
     """
     n, gamma, beta = _check_rows(length, gamma, beta)
-    n = n * number("rows", rows, "give how many, at least 1", lambda x: x >= 1)
+    n = n * check_number("rows", rows, "give how many, at least 1", lambda x: x >= 1)
 
     def below(x: float, log_chance: float) -> float:
         return float(_log_chance_below(np.array([x]), n, beta, gamma)[0]) - log_chance
@@ -156,8 +156,8 @@ def qk_clip(
     n, spread, mean = (
         float(parameter.one(x)) for parameter, x in ((LENGTH, length), (GAMMA, gamma), (BETA, beta))
     )
-    top = number("max_logit", max_logit, "give a finite number")
-    threshold = number("tau", tau, "give a number > 0", lambda x: x > 0)
+    top = check_number("max_logit", max_logit, "give a finite number")
+    threshold = check_number("tau", tau, "give a number > 0", lambda x: x > 0)
     if spread > row_laws.MAX_GAMMA:
         raise InputError("gamma", spread, f"give a spread up to {row_laws.MAX_GAMMA:g}")
     factor = min(1.0, threshold / top) if top > 0 else 1.0

@@ -20,9 +20,14 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparsity.arguments import check_seed, choice, instance, several
-from sparsity.arguments import executor as check_executor
-from sparsity.arguments import progress as check_progress
+from sparsity.checks import (
+    check_choice,
+    check_executor,
+    check_instance,
+    check_progress,
+    check_seed,
+    check_several,
+)
 from sparsity.claims_ledger import (
     article_linear,
     article_matrices,
@@ -116,10 +121,10 @@ def claims(
     if only is not None:
         known = {claim.key: claim for claim in ALL}
         fix = f"give keys out of {', '.join(known)}"
-        keys = (only,) if isinstance(only, str) else several("only", only, fix)
-        asked = [known[choice("only", key, known)] for key in keys]
+        keys = (only,) if isinstance(only, str) else check_several("only", only, fix)
+        asked = [known[check_choice("only", key, known)] for key in keys]
     if routes is not None:
-        instance("routes", routes, Routes, "give Routes, or None for the own ones")
+        check_instance("routes", routes, Routes, "give Routes, or None for the own ones")
     # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
     # order; their numbers bring them back into that of `asked`.
     judge = operator.methodcaller("record", routes, seed)

@@ -7,6 +7,8 @@ import functools
 import jax
 import numpy as np
 
+from sparsity.attention.stacks.influence import norms
+from sparsity.attention.stacks.mixing import Layers, LayerSink, Stack
 from sparsity.claims_ledger.findings import (
     TOY,
     Judged,
@@ -24,8 +26,6 @@ from sparsity.claims_ledger.sinks_mixing import (
     sink_claim,
     small_stack,
 )
-from sparsity.stacks.influence import norms
-from sparsity.stacks.mixing import Layers, LayerSink, Stack
 
 _ROUNDING = 1e-5  # of single precision, relative
 _STACKS = (  # kernel, sink, ‖M‖

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import sympy
 
+from sparsity.attention.stacks import collapse, influence, mixing, mixing_law, sinks
+from sparsity.attention.stacks.collapse import Collapse
+from sparsity.attention.stacks.influence import norms
+from sparsity.attention.stacks.mixing import Layers, LayerSink, Stack
 from sparsity.claims_ledger.findings import (
     ALARM,
     TOY,
@@ -27,10 +31,6 @@ from sparsity.design_search.search import sink_logit
 from sparsity.exact_law.exact import exact
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
-from sparsity.stacks import collapse, influence, mixing, mixing_law, sinks
-from sparsity.stacks.collapse import Collapse
-from sparsity.stacks.influence import norms
-from sparsity.stacks.mixing import Layers, LayerSink, Stack
 
 # Published, not recomputed here: models in increasing size, parameters in billions and sink rate
 # (ε = 0.8) in per cent; Barbero et al. (2025), arXiv 2504.02732, table 1.

@@ -236,7 +236,7 @@ def write_page(
     Raises:
         InputError: a page does not have what is asked for, or the file cannot be written.
     """
-    from sparsity import browser
+    from sparsity.plots import browser
     from sparsity.plots.pages import page_of_request
 
     with_length = x == "length" or "length" in given

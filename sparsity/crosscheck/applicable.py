@@ -12,10 +12,10 @@ import math
 from typing import Any
 
 from sparsity import quantities
-from sparsity.capabilities import capabilities
 from sparsity.crosscheck.cells import Question
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.exact_law import map_laws
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit import map_limits

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.arguments import check_seed, float_type, number
-from sparsity.arguments import executor as check_executor
-from sparsity.arguments import progress as check_progress
+from sparsity.checks import check_executor, check_number, check_progress, check_seed, float_type
 from sparsity.crosscheck import reference_grid
 from sparsity.crosscheck.applicable import STDERR_SHARE, Pairs, applicable_pairs
 from sparsity.crosscheck.cells import Question, families, sample_family
@@ -206,7 +204,7 @@ def verify(
         InputError: an unknown kernel, a value outside its domain, or nothing that can be compared.
     """
     for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable)):
-        number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
+        check_number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
     seed = check_seed(seed)
     check_progress(progress)
     check_executor(executor)

@@ -25,7 +25,7 @@ from dataclasses import replace
 import sympy
 from sympy import Expr
 
-from sparsity.arguments import bound
+from sparsity.checks import check_bound
 from sparsity.derivation import scores
 from sparsity.derivation.derivation import Case, Derivation, Limit
 from sparsity.derivation.pieces import SWITCHES, switching_quantities
@@ -63,7 +63,7 @@ def derive(kernel: str | Kernel, *, max_seconds: float = math.inf) -> Derivation
         fix = "derive takes a kernel with Gaussian scores; use evaluate for a row"
         raise InputError("kernel", kernel, fix)
     record = elementwise(kernel)
-    max_seconds = bound("max_seconds", max_seconds, "must be > 0", lambda x: x > 0)
+    max_seconds = check_bound("max_seconds", max_seconds, "must be > 0", lambda x: x > 0)
     if max_seconds > threading.TIMEOUT_MAX or takes_seconds(record):
         return _derive(record)
     return _derive_in_time(record, max_seconds)

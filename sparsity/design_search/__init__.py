@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.arguments import number, text
+from sparsity.checks import check_number, check_text
 from sparsity.design_search.answer import Design, Impossible, Requirement
 from sparsity.design_search.search import free_number, solve_lengths
 from sparsity.errors import InputError
@@ -78,7 +78,7 @@ def design(
     """
     quantity, value = _target(n_eff, of, value, options)
     if free is not None:
-        text("free", free, "give the name of what is solved for, such as gamma")
+        check_text("free", free, "give the name of what is solved for, such as gamma")
     of_row = isinstance(kernel, Row)
     record = kernels.elementwise(kernel.kernel if isinstance(kernel, Row) else kernel)
     if record is kernels.nonnegative:
@@ -151,7 +151,7 @@ def _one_length(value: Any, quantity: Quantity) -> int:
 def _wanted(value: Any, quantity: Quantity, length: int, with_sink_logit: bool) -> float:
     """Check the wanted value against what any row of n can have."""
     what = "tokens" if quantity is quantities.n_eff else quantity.title
-    wanted = number(quantity.name, value, f"give a number of {what}")
+    wanted = check_number(quantity.name, value, f"give a number of {what}")
     if not quantity.has_law:
         raise InputError(quantity.name, value, "has no exact law to invert")
     least, most = quantity.ends(length, with_sink_logit)

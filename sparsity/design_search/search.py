@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from sparsity.arguments import number
+from sparsity.checks import check_number
 from sparsity.design_search.answer import Reach
 from sparsity.errors import InputError, TooRare
 from sparsity.exact_law import engine
@@ -451,7 +451,7 @@ def _nearest_whole(excess: Callable[[float], float], low: float, high: float) ->
 
 def _solve_sink_mass(row: Row, n: int, wanted: float) -> Solutions:
     """Solve for the logit of a sink: it takes any share that zero rows and other sinks leave."""
-    number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
+    check_number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
     # A logit of −∞ still takes the rows that are all zero besides, and other sinks keep theirs.
     taken = 0.0
     with contextlib.suppress(InputError):  # no other sink
@@ -532,7 +532,7 @@ def sink_logit(
     Raises:
         InputError: a mass outside (0, 1) or out of reach, or a row without an exact law.
     """
-    mass = number("mass", mass, "must be between 0 and 1", lambda x: 0 < x < 1)
+    mass = check_number("mass", mass, "must be between 0 and 1", lambda x: 0 < x < 1)
     row, n = row_of(kernel, parameters).scored(), LENGTH.check(length)
     if not n.size:
         raise InputError("length", length, "give at least one")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import Numbers
+from sparsity.checks import Numbers
 from sparsity.errors import InputError, check_resolved
 from sparsity.exact_law import engine, map_laws
 from sparsity.kernels import Kernel, Law, RowMap

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import number
+from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
@@ -101,7 +101,7 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
     """
     n = LENGTH.check(length)
     fix = "give a relative error >= 1e-9: the exact law is known to 1e-12"
-    number("tolerance", tolerance, fix, lambda x: x >= 1e-9)
+    check_number("tolerance", tolerance, fix, lambda x: x >= 1e-9)
     excess = np.log1p(tolerance)
 
     def reach(m: float) -> float:

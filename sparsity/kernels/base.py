@@ -9,8 +9,8 @@ from typing import Any
 
 import sympy
 
-from sparsity import arguments
-from sparsity.arguments import instance, number, text
+from sparsity import checks
+from sparsity.checks import check_instance, check_number, check_text
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels import text as texts
@@ -76,8 +76,8 @@ class Kernel:
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
         for each in ("name", "title", "source"):
-            text(each, getattr(self, each), "give a text")
-        if instance("law", self.law, Law, "give a sparsity.kernels.Law") not in _DRAWN:
+            check_text(each, getattr(self, each), "give a text")
+        if check_instance("law", self.law, Law, "give a sparsity.kernels.Law") not in _DRAWN:
             raise InputError("law", self.law.name, "is for weights of whole rows; make a RowMap")
         if not _is_scalar(self.weight):
             raise InputError("weight", self.weight, "give a SymPy expression")
@@ -115,7 +115,7 @@ class Kernel:
         Raises:
             InputError: not a formula, with a caret at the place; or as `score_kernel`.
         """
-        arguments.text("kernel", text, "give a formula of the score s")
+        checks.check_text("kernel", text, "give a formula of the score s")
         name = " ".join(text.split()) if name is None else name
         return score_kernel(name, texts.parse(text), source="typed")
 
@@ -208,7 +208,8 @@ def score_kernel(
     if _is_scalar(weight):
         expression = weight
     else:  # no text above all: sympify would run it
-        expression = sympy.sympify(number("weight", weight, "give a SymPy expression of the score"))
+        fix = "give a SymPy expression of the score"
+        expression = sympy.sympify(check_number("weight", weight, fix))
     free = expression.free_symbols
     named = [x for x in free if str(x) == "s"]  # among several symbols this is the score
     if len(free) == 1 or len(named) == 1:  # a user's own score symbol

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from sympy import Symbol
 
-from sparsity import reading
-from sparsity.arguments import as_float64, instance
+from sparsity import checks
+from sparsity.checks import as_float64, check_instance
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
 
@@ -51,7 +51,7 @@ class Parameter:
             return queries.named(value).name
         if self == LENGTH and isinstance(value, (str, list, tuple)):
             several = [value] if isinstance(value, str) else value
-            counts = [reading.expand_token_count(x) if isinstance(x, str) else x for x in several]
+            counts = [checks.expand_token_count(x) if isinstance(x, str) else x for x in several]
             value = counts[0] if isinstance(value, str) else counts
         array = as_float64(value, self.name, f"give a number: {self.domain}")
         holds = [
@@ -179,7 +179,7 @@ def bound_by_name(
     Raises:
         InputError: one that it does not take, a missing one, a bad value.
     """
-    instance("parameters", given, Mapping, "give values by name, in a dict")
+    check_instance("parameters", given, Mapping, "give values by name, in a dict")
     given = {name: value for name, value in given.items() if value is not None}
     names = [p.name for p in parameters]
     for name, value in given.items():
@@ -221,7 +221,7 @@ def one_of_each(
     Raises:
         InputError: as `bound_by_name`, or more than one value.
     """
-    instance("parameters", given, Mapping, "give values by name, in a dict")
+    check_instance("parameters", given, Mapping, "give values by name, in a dict")
     own = {p.name for p in parameters}
     others = [p for p in more if given.get(p.name) is not None and p.name not in own]
     extra = {p.name: p.check(given[p.name]) for p in others}

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sparsity import metric, reading
-from sparsity.arguments import number, whole
+from sparsity import checks, metric
+from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import GAMMA, RHO, WITHIN
 from sparsity.kernels.row_map import Drawn, RowMap
@@ -85,7 +85,7 @@ def router(k: int) -> RowMap:
     Raises:
         InputError: another number.
     """
-    k = whole("router", k, 1)
+    k = check_whole("router", k, 1)
     weights = Weights(k)
     return RowMap(
         name=f"router:{k}",
@@ -160,7 +160,7 @@ def parse_blocks(text: str, argument: str) -> tuple[int, int]:
     if len(parts) != 2:
         fix = "give blocks read and keys of a block, such as block-router:8,64"
         raise InputError(argument, text, fix)
-    blocks, size = (reading.parse_whole(part, argument) for part in parts)
+    blocks, size = (checks.parse_whole(part, argument) for part in parts)
     return blocks, size
 
 
@@ -175,7 +175,7 @@ def block_router(numbers: tuple[int, int]) -> RowMap:
     """
     if not (isinstance(numbers, (tuple, list)) and len(numbers) == 2):
         raise InputError("block-router", numbers, "give (blocks read, keys of a block)")
-    blocks, size = (whole("block-router", each, 1) for each in numbers)
+    blocks, size = (check_whole("block-router", each, 1) for each in numbers)
     weights = BlockWeights(blocks, size)
     return RowMap(
         name=f"block-router:{blocks},{size}",
@@ -203,5 +203,5 @@ def correlation_of_blocks(within: float, size: int) -> float:
     Raises:
         InputError: a number outside.
     """
-    within = number("within", within, "must be in [0, 1]", lambda c: 0 <= c <= 1)
-    return math.sqrt(within + (1 - within) / whole("size", size, 1))
+    within = check_number("within", within, "must be in [0, 1]", lambda c: 0 <= c <= 1)
+    return math.sqrt(within + (1 - within) / check_whole("size", size, 1))

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from sparsity import reading
-from sparsity.arguments import flag, function, instance, text
+from sparsity import checks
+from sparsity.checks import check_flag, check_function, check_instance, check_text
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
 from sparsity.kernels.parameters import (
@@ -80,7 +80,7 @@ class RowMap:
     parameters: tuple[Parameter, ...] = SHIFTED
     residual_mass: Callable[[Any], Any] | None = None
     with_number: Callable[[Any], RowMap] | None = None
-    parse_number: Callable[[str, str], Any] = reading.parse_whole
+    parse_number: Callable[[str, str], Any] = checks.parse_whole
     drawn: Drawn | None = None
     unnormalised: Callable[[Any], Any] | None = None
     identically_distributed: bool = True
@@ -94,16 +94,16 @@ class RowMap:
             InputError: a field that is not what it should be.
         """
         for name in ("name", "title", "formula", "source"):
-            text(name, getattr(self, name), "give a text")
+            check_text(name, getattr(self, name), "give a text")
         optional = "residual_mass", "with_number", "unnormalised", "reads_top"
         for name in ("weights", "parse_number", *optional):
             value, needed = getattr(self, name), name not in optional
             if needed or value is not None:
-                function(name, value, "give a function")
+                check_function(name, value, "give a function")
         if self.drawn is not None:
-            instance("drawn", self.drawn, Drawn, "give a Drawn, or None for scores N(β, γ²)")
+            check_instance("drawn", self.drawn, Drawn, "give a Drawn, or None for scores N(β, γ²)")
         name = "identically_distributed"
-        object.__setattr__(self, name, flag(name, self.identically_distributed))
+        object.__setattr__(self, name, check_flag(name, self.identically_distributed))
         check_parameters(self.parameters)
 
     def __repr__(self) -> str:

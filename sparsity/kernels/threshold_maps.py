@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparsity import reading
-from sparsity.arguments import number, whole
+from sparsity import checks
+from sparsity.checks import check_number, check_whole
 from sparsity.kernels.row_map import RowMap, newton_from_below
 
 LEAST = 1.01  # α; below it is softmax but for weights that no row shows
@@ -120,7 +120,7 @@ def entmax(alpha: float) -> RowMap:
         InputError: another number.
     """
     fix = f"must be from {LEAST} to 2"
-    alpha = float(number("entmax", alpha, fix, lambda x: LEAST <= x <= 2))
+    alpha = float(check_number("entmax", alpha, fix, lambda x: LEAST <= x <= 2))
     if alpha in (1.5, 2.0):
         return entmax15 if alpha == 1.5 else sparsemax
     return RowMap(
@@ -130,7 +130,7 @@ def entmax(alpha: float) -> RowMap:
         formula=f"({alpha - 1:.6g}·s_j − τ)₊^{1 / (alpha - 1):.6g}, τ: Σ = 1",
         source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
         with_number=entmax,
-        parse_number=reading.parse_number,
+        parse_number=checks.parse_number,
     )
 
 
@@ -168,7 +168,7 @@ def top_k(k: int) -> RowMap:
     Raises:
         InputError: another number.
     """
-    k = whole("topk", k, 1)
+    k = check_whole("topk", k, 1)
     return RowMap(
         name=f"topk:{k}",
         title=f"softmax of the {k} largest",

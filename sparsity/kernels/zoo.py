@@ -12,7 +12,7 @@ import sympy
 from sympy import Abs, Add, Max, Piecewise, Sum, factorial
 from sympy import exp as e
 
-from sparsity.arguments import whole
+from sparsity.checks import check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels.base import Kernel, Law, score_kernel
@@ -114,7 +114,7 @@ def power(degree: int) -> Kernel:
     Raises:
         InputError: a degree that is not whole, even and ≥ 2.
     """
-    degree = whole("degree", degree, 2, _LARGEST)
+    degree = check_whole("degree", degree, 2, _LARGEST)
     if degree % 2:
         raise InputError("degree", degree, "must be even")
     return score_kernel(
@@ -149,7 +149,7 @@ def taylor(degree: int, source: str = "Taylor series of e^s") -> Kernel:
     Raises:
         InputError: a degree that is not a whole number from 1 to 64.
     """
-    degree = whole("degree", degree, 1, _LARGEST)
+    degree = check_whole("degree", degree, 1, _LARGEST)
     weight = Add(*(s**r / factorial(r) for r in range(degree + 1)))
     return score_kernel(
         f"taylor{degree}", weight, title=f"Taylor of degree {degree}", source=source

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.arguments import choice
+from sparsity.checks import check_choice
 from sparsity.errors import InputError, NoClosedForm, check_resolved
 from sparsity.kernels import RowMap
 from sparsity.kernels.base import Kernel
@@ -65,7 +65,7 @@ def evaluate(
         NoClosedForm: method "closed form" was asked for and the kernel has none.
     """
     if method is not None:
-        choice("method", method, METHODS)
+        check_choice("method", method, METHODS)
     quantity = quantities.named(of)
     kernel, given = with_steps(kernel, parameters)
     if quantity is quantities.S:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import kernels
-from sparsity.arguments import number, whole
+from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.numeric.points import EPS
@@ -303,8 +303,8 @@ def needle_capacity(kernel: str | Kernel, *, dim: int, query: float = 1.0) -> Ca
     record = kernels.elementwise(kernels.named(kernel))
     if record.law is not Law.SCORE:
         raise InputError("kernel", record.name, "needs a kernel that is a function of the score")
-    d = whole("dim", dim, 1)
-    t = number("query", query, "give one number > 0", lambda x: x > 0)
+    d = check_whole("dim", dim, 1)
+    t = check_number("query", query, "give one number > 0", lambda x: x > 0)
     (needle, off), *_ = log_moments(record, (2.0,), t * math.sqrt(d), 0.0)
     (noise, more), *_ = log_moments(record, (2.0,), 0.0, t)
     if needle == -math.inf:

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
-from sparsity.axes.row_choices import ALL, of_row
 from sparsity.errors import InputError, NotInstalled
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import names_parameters
 from sparsity.panel.state import State, drawable, initial
+from sparsity.plots.axes.row_choices import ALL, of_row
 from sparsity.rows.row import Row, RowLike
 
 if TYPE_CHECKING:

@@ -241,8 +241,7 @@ def _fill_point(
 
 def fill_formulas(state: State, store: Store) -> Iterator[None]:
     """Write the weight of each kernel shown, and derive its S, as MathML."""
-    from sparsity.derivation import derive, takes_seconds
-    from sparsity.report import formulas
+    from sparsity.derivation import derive, mathml, takes_seconds
 
     for kernel in state.known:
         if kernel.name not in state.shown or kernel.name in store.formulas:
@@ -257,10 +256,10 @@ def fill_formulas(state: State, store: Store) -> Iterator[None]:
             derived = derive(kernel)
             whole = derived.S if derived.reduced is None else derived.reduced
             where = "" if derived.reduced is None else " with z = β/γ"
-            text = formulas.equation("<mi>S</mi>", "=", whole) + where
+            text = mathml.equation("<mi>S</mi>", "=", whole) + where
         except NoClosedForm as error:
             text = f"no closed form: {error.step} failed; S by quadrature"
-        weight = formulas.equation("<mi>a</mi>", "=", kernel.weight)
+        weight = mathml.equation("<mi>a</mi>", "=", kernel.weight)
         store.formulas.put(kernel.name, (weight, text))
         yield
 

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.axes.controls import CONTROLS
-from sparsity.axes.row_choices import Rows, marks
-from sparsity.capabilities import capabilities
 from sparsity.errors import NoClosedForm
 from sparsity.exact_law import map_laws
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.row_map import SHIFTED
 from sparsity.limit.closed_form import error_bound
 from sparsity.limit.evaluation import evaluate, preview
+from sparsity.plots.axes.controls import CONTROLS
+from sparsity.plots.axes.row_choices import Rows, marks
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 

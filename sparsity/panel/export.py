@@ -12,10 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import sparsity
-from sparsity.axes.controls import CONTROLS, LOG, NINES
-from sparsity.browser import PARAMETERS, QUERIES, Pin, Start
-from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import Kernel, Law, in_python
 from sparsity.output import csv_text
 from sparsity.panel.background import LONGEST_SAMPLED
@@ -23,6 +21,8 @@ from sparsity.panel.curve import Spec, closed_limit, has_limit, why_no_law, why_
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
 from sparsity.panel.store import Axes, Point, Store
+from sparsity.plots.axes.controls import CONTROLS, LOG, NINES
+from sparsity.plots.browser import PARAMETERS, QUERIES, Pin, Start
 from sparsity.quantities import S, n_eff
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
@@ -266,7 +266,7 @@ def as_page(state: State) -> Start:
 
     Raises:
         InputError: rows of another law than independent scores. What else a page has not,
-            `sparsity.browser` refuses.
+            `sparsity.plots.browser` refuses.
     """
     specs, pinned = state.specs(), [spec for _, spec in state.pinned()]
     for spec in (*specs, *pinned):

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.panel.curve import (
@@ -27,6 +26,7 @@ from sparsity.panel.curve import (
 )
 from sparsity.panel.state import State
 from sparsity.panel.store import Axes, Point, Store, even_places
+from sparsity.plots.axes.controls import CONTROLS
 
 _LEAST_POINTS_OF_LINE = 9  # points that make a line; fewer would draw a shape that is not there
 

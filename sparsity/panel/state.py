@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsity import kernels
-from sparsity.axes import quantity_axis, row_choices
-from sparsity.axes.controls import CONTROLS
-from sparsity.axes.row_choices import Rows
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
 from sparsity.panel.curve import Spec, marks_of, parameters_used, why_kernel_has_none
+from sparsity.plots.axes import quantity_axis, row_choices
+from sparsity.plots.axes.controls import CONTROLS
+from sparsity.plots.axes.row_choices import Rows
 
 _MOST_PINS = 6  # of one quantity: each is computed along with the live curves
 _MOST_TYPED = 12  # kernels of one's own, each of which is derived and kept until a reset

@@ -16,9 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from sparsity.axes.controls import CONTROLS, POINTS, Control
 from sparsity.panel.curve import Spec
 from sparsity.panel.state import State
+from sparsity.plots.axes.controls import CONTROLS, POINTS, Control
 from sparsity.results import Estimate
 
 T = TypeVar("T")

@@ -23,9 +23,6 @@ from typing import Any
 
 import anywidget
 
-from sparsity import browser
-from sparsity.axes import quantity_axis
-from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
 from sparsity.panel import background
@@ -33,6 +30,9 @@ from sparsity.panel.export import as_page, csv_table, plot_source, python_source
 from sparsity.panel.picture import picture
 from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store
+from sparsity.plots import browser
+from sparsity.plots.axes import quantity_axis
+from sparsity.plots.axes.controls import CONTROLS
 
 # Seconds without an edit before anything is filled in, and before sampling. While a slider moves,
 # only closed forms are drawn. A shorter pause begins work that the next move throws away; a longer

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import (
+from sparsity.checks import (
     check_budget,
+    check_flag,
+    check_instance,
     check_seed,
-    flag,
+    check_several,
+    check_text,
+    check_vector,
     float_type,
-    instance,
-    several,
-    text,
-    vector,
 )
 from sparsity.errors import InputError
 from sparsity.kernels import Law
@@ -147,7 +147,7 @@ def plot(
     if ax is not None:
         from matplotlib.axes import Axes
 
-        instance("ax", ax, Axes, "give axes of Matplotlib, or None")
+        check_instance("ax", ax, Axes, "give axes of Matplotlib, or None")
         if figsize is not None:
             raise InputError("figsize", figsize, "the axes given have a figure; leave one out")
     size = None if figsize is None else figure_size(figsize)
@@ -198,7 +198,7 @@ def chart(
     Raises:
         InputError: as `plot`.
     """
-    limit = flag("limit", limit)
+    limit = check_flag("limit", limit)
     from sparsity.plots.scales import read_view
 
     view = read_view(xscale, yscale, xlim, ylim)
@@ -210,7 +210,7 @@ def chart(
         what, labels = list(named.values()), labels or list(map(str, named))
         parameters = {"length": LENGTHS_OF_A_MODEL} | parameters if x == "length" else parameters
     if title is not None:
-        text("title", title, "give a text")
+        check_text("title", title, "give a text")
     if hasattr(type(what), "data_vars"):
         from sparsity.plots.datasets import chart_of_dataset
 
@@ -256,7 +256,7 @@ def figure_size(given: Any) -> tuple[float, float]:
         InputError: they are no two sizes, or none that a chart fits on.
     """
     fix = f"give width and height in inches, from {_SMALLEST:g} to {_LARGEST:g}"
-    found = vector("figsize", given, fix)
+    found = check_vector("figsize", given, fix)
     if len(found) != 2 or not ((found >= _SMALLEST) & (found <= _LARGEST)).all():
         raise InputError("figsize", given, fix)
     return float(found[0]), float(found[1])
@@ -357,7 +357,7 @@ def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:
         InputError: not one for each curve.
     """
     fix = f"give {len(made.curves)} of them, one for each curve"
-    labels = several("labels", labels, fix)
+    labels = check_several("labels", labels, fix)
     if len(labels) != len(made.curves):
         raise InputError("labels", labels, fix)
     curves = []

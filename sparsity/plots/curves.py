@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import as_float64, vector, whole
-from sparsity.capabilities import capabilities
+from sparsity.checks import as_float64, check_vector, check_whole
 from sparsity.errors import InputError
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import DIM, LENGTH
@@ -141,11 +141,11 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
         fix = "give True, a number of points, or their places"
         found = as_float64(montecarlo, "montecarlo", fix, texts=False)
         if found.ndim:
-            places = vector("montecarlo", found, fix)
+            places = check_vector("montecarlo", found, fix)
             if not places.size:
                 raise InputError("montecarlo", None, fix)
             return np.unique(places)
-        count = whole("montecarlo", montecarlo, 1, 1000)
+        count = check_whole("montecarlo", montecarlo, 1, 1000)
     if not count:
         return np.zeros(0)
     # Points of the curve itself, so that theory is there to be compared; not at its ends, where

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.arguments import as_float64
-from sparsity.axes.controls import CONTROLS
+from sparsity.checks import as_float64
 from sparsity.errors import InputError
+from sparsity.plots.axes.controls import CONTROLS
 from sparsity.plots.curves import Curve, floor_of_rows
 from sparsity.plots.drawing import Chart, Words, y_axis_label
 from sparsity.plots.requests import MOST_CURVES, read_values, short, symbol

@@ -18,10 +18,10 @@ from matplotlib.patches import Patch
 from matplotlib.path import Path
 
 from sparsity import plotting, quantities
-from sparsity.axes import quantity_axis
-from sparsity.axes.controls import CONTROLS, NINES, Control
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import LENGTH
+from sparsity.plots.axes import quantity_axis
+from sparsity.plots.axes.controls import CONTROLS, NINES, Control
 from sparsity.plots.colors import Palette, look_of
 from sparsity.plots.curves import Curve, common_floor, limit_alone
 from sparsity.plots.labels import CurveLabels

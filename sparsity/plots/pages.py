@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.axes.controls import CONTROLS
-from sparsity.browser import PARAMETERS, QUERIES, Pin, Start
 from sparsity.errors import InputError
+from sparsity.plots.axes.controls import CONTROLS
+from sparsity.plots.browser import PARAMETERS, QUERIES, Pin, Start
 from sparsity.plots.requests import CurveRequest, read_curves
 
 

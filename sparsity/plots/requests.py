@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import kernels
-from sparsity.arguments import as_float64, several
-from sparsity.axes import row_choices
-from sparsity.axes.controls import CONTROLS, Control, around
+from sparsity.checks import as_float64, check_several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import DIM, GAMMA, LENGTH, QUERY
+from sparsity.plots.axes import row_choices
+from sparsity.plots.axes.controls import CONTROLS, Control, around
 from sparsity.plots.typesetting import typeset_name
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid
@@ -158,7 +158,7 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     """
     one = isinstance(what, (str, Row, Kernel, RowMap))
     fix = "give a kernel, a Row, a list of them, or a sweep's dataset"
-    each = [what] if one else list(several("what", what, fix))
+    each = [what] if one else list(check_several("what", what, fix))
     if not each:
         raise InputError("what", what, fix)
     each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
@@ -184,7 +184,7 @@ def read_values(name: str, given: Any, whole: bool) -> list[Any]:
     """
     fix = "give one value or a flat, nonempty list"
     if name == QUERY.name:
-        names = given.split(",") if isinstance(given, str) else several(name, given, fix)
+        names = given.split(",") if isinstance(given, str) else check_several(name, given, fix)
         return [x.strip() if isinstance(x, str) else x for x in names]
     if isinstance(given, str):
         return parse_grid(given, name, whole=whole).tolist()

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import plotting
-from sparsity.arguments import choice, vector
-from sparsity.axes.controls import LOG, NINES, Control
+from sparsity.checks import check_choice, check_vector
 from sparsity.errors import InputError
 from sparsity.output import power_of_ten
+from sparsity.plots.axes.controls import LOG, NINES, Control
 from sparsity.plots.curves import Curve, common_floor
 
 # Of the ends of a y-axis: one value near 0 would press all the others against the top.
@@ -49,7 +49,7 @@ def read_view(xscale: Any, yscale: Any, xlim: Any, ylim: Any) -> View:
     ends = []
     for axis, scale, given in (("x", xscale, xlim), ("y", yscale, ylim)):
         if scale is not None:
-            choice(f"{axis}scale", scale, ("linear", "log"))
+            check_choice(f"{axis}scale", scale, ("linear", "log"))
         ends.append(None if given is None else _ends_of_axis(f"{axis}lim", given))
         if ends[-1] is not None and scale == "log" and ends[-1][0] <= 0:
             raise InputError(f"{axis}lim", given, "a logarithmic axis begins above 0")
@@ -63,7 +63,7 @@ def _ends_of_axis(name: str, given: Any) -> tuple[float, float]:
         InputError: they are no two ascending numbers.
     """
     fix = "give two numbers, the lower one first"
-    found = vector(name, given, fix)
+    found = check_vector(name, given, fix)
     if len(found) != 2 or not found[0] < found[1]:
         raise InputError(name, given, fix)
     return float(found[0]), float(found[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 
+from sparsity.checks import parse_number
 from sparsity.errors import InputError
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.largest import (
@@ -36,7 +37,6 @@ from sparsity.quantities.powers import (
     power_sum,
     square_sum,
 )
-from sparsity.reading import parse_number
 
 __all__ = [
     "ALL",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.reading import json_file
+from sparsity.output import json_file
 
 SAME, ROUNDED, OTHER = "same", "same to rounding", "other"
 MISSING, UNKNOWN = "missing", "not written by this version"

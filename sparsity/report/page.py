@@ -20,15 +20,14 @@ from sparsity import claims_ledger as ledger
 from sparsity import kernels, quantities
 from sparsity.claims_ledger.findings import counted_verdicts, with_basis
 from sparsity.claims_ledger.judging import Legend
-from sparsity.derivation import Derivation, Limit, derive
+from sparsity.derivation import Derivation, Limit, derive, mathml
 from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, parameters
 from sparsity.output import power_of_ten
-from sparsity.report import formulas
 
 if TYPE_CHECKING:
-    from sparsity.figures import Plate
+    from sparsity.report.figures import Plate
 
 LENGTH, TOKENS = 1024, 8  # the row of the first table, and how many tokens it is to attend to
 _OVERVIEW = "overview"  # the figure that answers the question of the title
@@ -258,8 +257,8 @@ def render(
         focus=who_can_focus(derivations),
         length=LENGTH,
         tokens=TOKENS,
-        derivations=[(derived, *formulas.derivation(derived)) for derived in derivations],
-        metric=formulas.METRIC,
+        derivations=[(derived, *mathml.derivation(derived)) for derived in derivations],
+        metric=mathml.METRIC,
         crosscheck=crosscheck,
         agreeing=_count_agreeing(crosscheck.cells),
         largest_z=max((abs(cell.z) for cell in crosscheck.cells), default=0.0),

@@ -11,12 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsity import browser, figures, report, rounding
 from sparsity import claims_ledger as ledger
-from sparsity.arguments import check_seed
+from sparsity import report, rounding
+from sparsity.checks import check_seed
 from sparsity.crosscheck.outcome import CrossCheck
 from sparsity.crosscheck.verify import verify
 from sparsity.output import folder, json_ready, json_text, write, write_together
+from sparsity.plots import browser
+from sparsity.report import figures
 from sparsity.report.checking import Check, compare_folders
 from sparsity.tasks import TaskExecutor
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import MOST, as_float64, choice, number, reals
+from sparsity.checks import MOST, as_float64, check_choice, check_number, check_reals
 from sparsity.errors import InputError
 
 BASE = 10000.0
@@ -32,8 +32,8 @@ def angles(dim: Any, base: float = BASE) -> np.ndarray:
 
     Source: Su et al., RoFormer (2104.09864), eq. 15.
     """
-    number("dim", dim, _EVEN, lambda x: 2 <= x <= MOST and x % 2 == 0)
-    base = float(number("base", base, "must be finite and > 1", lambda x: x > 1))
+    check_number("dim", dim, _EVEN, lambda x: 2 <= x <= MOST and x % 2 == 0)
+    base = float(check_number("base", base, "must be finite and > 1", lambda x: x > 1))
     return base ** (-2 * np.arange(int(dim) // 2) / int(dim))
 
 
@@ -43,7 +43,7 @@ def vectors(name: str, x: Any, axes: int = 2) -> Any:
     Raises:
         InputError: not numbers, or fewer axes than [n, d].
     """
-    x = reals(name, x, "give real vectors [..., n, d]", traced=True)
+    x = check_reals(name, x, "give real vectors [..., n, d]", traced=True)
     if x.ndim < axes:
         raise InputError(name, f"array of shape {tuple(x.shape)}", "give real vectors [..., n, d]")
     return x.astype(float) if x.dtype.kind in "iu" else x
@@ -56,7 +56,7 @@ def split(x: Any, pairing: str, turned: int | None = None) -> tuple[Any, Any]:
     """
     # Checkpoints with partial rotation pair the first `turned` entries among themselves. How the
     # rest is paired does not matter, as long as `join` undoes it.
-    choice("pairing", pairing, PAIRINGS)
+    check_choice("pairing", pairing, PAIRINGS)
     dim = x.shape[-1]
     if dim % 2:
         raise InputError("dim", dim, _EVEN)

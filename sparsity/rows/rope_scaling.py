@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sparsity.arguments import keep_checked, number, whole
+from sparsity.checks import check_number, check_whole, keep_checked
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import angles
 
@@ -32,7 +32,7 @@ class RopeScaling(Protocol):
 
 
 def _factor(name: str, value: Any) -> float:
-    return number(name, value, "give one number >= 1", lambda x: x >= 1)
+    return check_number(name, value, "give one number >= 1", lambda x: x >= 1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class DynamicNtkScaling:
 
     def __post_init__(self) -> None:
         keep_checked(self, "factor", _factor)
-        keep_checked(self, "trained", whole, 1)
+        keep_checked(self, "trained", check_whole, 1)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return the angles of the base at this length."""
@@ -144,10 +144,10 @@ class YarnScaling:
 
     def __post_init__(self) -> None:
         keep_checked(self, "factor", _factor)
-        keep_checked(self, "trained", whole, 1)
-        keep_checked(self, "slow", number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "trained", check_whole, 1)
+        keep_checked(self, "slow", check_number, "give one number > 0", lambda x: x > 0)
         fix = f"give one number > slow = {self.slow:g}"
-        keep_checked(self, "fast", number, fix, lambda x: x > self.slow)
+        keep_checked(self, "fast", check_number, fix, lambda x: x > self.slow)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·(1 − ramp) + (θ_i/r)·ramp."""
@@ -193,10 +193,10 @@ class Llama3Scaling:
 
     def __post_init__(self) -> None:
         keep_checked(self, "factor", _factor)
-        keep_checked(self, "trained", whole, 1)
-        keep_checked(self, "low", number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "trained", check_whole, 1)
+        keep_checked(self, "low", check_number, "give one number > 0", lambda x: x > 0)
         fix = f"give one number > low = {self.low:g}"
-        keep_checked(self, "high", number, fix, lambda x: x > self.low)
+        keep_checked(self, "high", check_number, fix, lambda x: x > self.low)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.arguments import several
+from sparsity.checks import check_several
 from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import DIM, LENGTH, names_parameters
@@ -235,7 +235,7 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
 def checked_steps(steps: Any, scores: Any) -> tuple[Step, ...]:
     """Return the steps, checked, with the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
-    given = several("steps", steps, fix)
+    given = check_several("steps", steps, fix)
     if scores is not None and not isinstance(scores, Scores):
         raise InputError("scores", scores, "give a law of scores, such as sparsity.Uniform()")
     steps = (*(() if scores is None else (scores,)), *given)

@@ -16,11 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity import arguments, reading
-from sparsity.arguments import as_float64, number
+from sparsity import checks
+from sparsity.checks import as_float64, check_number
 from sparsity.errors import InputError
-from sparsity.output import require_regular_file
-from sparsity.reading import npy_file
+from sparsity.output import npy_file, require_regular_file
 from sparsity.rows.tokens import AlikeStep, Tokens
 
 
@@ -122,7 +121,7 @@ class StudentT(Scores):
 
     def __post_init__(self) -> None:
         fix = "must be > 2, at most 1e6: no standard deviation exists at 2 or below"
-        degrees = number("degrees", self.degrees, fix, lambda x: 2 < x <= 1e6)
+        degrees = check_number("degrees", self.degrees, fix, lambda x: 2 < x <= 1e6)
         object.__setattr__(self, "degrees", float(degrees))
 
     @property
@@ -310,7 +309,7 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         InputError: a file that cannot be read, or holds no sample.
     """
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
-    path = arguments.path("scores", path, fix)  # whole numbers are open files
+    path = checks.check_path("scores", path, fix)  # whole numbers are open files
     try:
         require_regular_file(Path(path), "scores")
         if str(path).endswith(".npy"):
@@ -350,7 +349,7 @@ def parse(text: str) -> Scores:
     Raises:
         InputError: an unknown name, numbers that the law does not take, or a bad file.
     """
-    arguments.text("scores", text, f"give {_TYPED}")
+    checks.check_text("scores", text, f"give {_TYPED}")
     if text.endswith(_FILES):
         return load(text)
     name, _, rest = text.partition(":")
@@ -370,7 +369,7 @@ def parse(text: str) -> Scores:
 def _numbers(part: str, text: str) -> tuple[float, ...]:
     try:
         fix = f"give {_TYPED}"
-        return tuple(reading.parse_number(item, "scores", fix) for item in part.split(","))
+        return tuple(checks.parse_number(item, "scores", fix) for item in part.split(","))
     except InputError as error:
         raise InputError("scores", text, error.fix) from None
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.arguments import choice
+from sparsity.checks import check_choice
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import names_parameters
@@ -147,7 +147,7 @@ def draw(
     of_rows = n is not None and law is not Law.POSITION
     quantity = quantities.default(of_rows) if of is None else quantities.named(of)
     if method is not None:
-        choice("method", method, METHODS)
+        check_choice("method", method, METHODS)
         if law in (Law.FEATURES, Law.ROW) or (
             law is Law.SCORE and (n is not None or dim or row.steps)
         ):

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from sparsity.arguments import float_type
+from sparsity.checks import float_type
 from sparsity.errors import InputError
 from sparsity.xla import has_older_loops, sampler_options
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sparsity.arguments import bound, check_budget, check_seed, progress
+from sparsity.checks import check_bound, check_budget, check_progress, check_seed
 from sparsity.results import ESTIMATED, STANDARD_ERROR, Estimate
 from sparsity.sampling.batches import BatchLog, Sampler, full_calls
 from sparsity.sampling.combining import LEAST_ESS, Combined, anytime_factor, combine, student
@@ -74,10 +74,12 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        progress(self.progress)
+        check_progress(self.progress)
         for name, value in {
             **check_budget(self.rel_error, self.max_samples),
-            "max_seconds": bound("max_seconds", self.max_seconds, "must be > 0", lambda x: x > 0),
+            "max_seconds": check_bound(
+                "max_seconds", self.max_seconds, "must be > 0", lambda x: x > 0
+            ),
             "seed": check_seed(self.seed),
         }.items():
             object.__setattr__(self, name, value)

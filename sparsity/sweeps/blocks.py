@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsity._version import __version__
-from sparsity.capabilities import capabilities
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import RowMap, elementwise
 from sparsity.quantities import Quantity
 from sparsity.rows.score_laws import Empirical

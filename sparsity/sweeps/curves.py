@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import check_budget, check_seed, flag, path, several
-from sparsity.arguments import executor as check_executor
-from sparsity.arguments import progress as check_progress
+from sparsity.checks import (
+    check_budget,
+    check_executor,
+    check_flag,
+    check_path,
+    check_progress,
+    check_seed,
+    check_several,
+)
 from sparsity.errors import InputError
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import names_parameters
@@ -94,7 +100,7 @@ def sweep(
         steps = checked_steps(grids.pop("steps", ()), grids.pop("scores", None))
         for step in steps:  # as for `Row`: a sample of scores, or RoPE, brings a β and γ
             grids = getattr(step, "own", {}) | grids
-    seed, montecarlo = check_seed(seed), flag("montecarlo", montecarlo)
+    seed, montecarlo = check_seed(seed), check_flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
     check_executor(executor)
@@ -111,7 +117,7 @@ def sweep(
     asked = (quantities.n_eff,) if cells.of_rows else ()
     if of is not None:
         single = isinstance(of, (str, Quantity))
-        names = (of,) if single else several("of", of, "give names of quantities")
+        names = (of,) if single else check_several("of", of, "give names of quantities")
         if not names:
             raise InputError("of", None, "give at least one quantity")
         asked = tuple(map(quantities.named, names))
@@ -120,7 +126,8 @@ def sweep(
     if store is None:
         results = Results(request, groups)
     else:
-        results = StoredResults(request, groups, path("store", store, "give the name of a folder"))
+        folder = check_path("store", store, "give the name of a folder")
+        results = StoredResults(request, groups, folder)
     _compute(request, groups, results, executor, progress)
     # What was given as one value, or by default, is a scalar coordinate. Up to here it is a
     # dimension of one, so that a store is the same whether one value was typed or a list of one.

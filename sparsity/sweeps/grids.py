@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import several
+from sparsity.checks import check_several, expand_token_count, parse_number
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
-from sparsity.reading import expand_token_count, parse_number
 
 # Points of one grid, and cells of a product of grids. A mistyped count would otherwise first fill
 # the memory: each variable of a dataset takes 8 bytes a cell, so that this is 8 MB of each.
@@ -91,9 +90,8 @@ def _check_grid(parameter: Parameter, given: Any) -> np.ndarray:
         InputError: it is malformed, or a value is outside the parameter's domain.
     """
     if parameter == QUERY:
-        names = (
-            given.split(",") if isinstance(given, str) else several("query", given, "give names")
-        )
+        texts = isinstance(given, str)
+        names = given.split(",") if texts else check_several("query", given, "give names")
         checked = [parameter.check(x.strip() if isinstance(x, str) else x) for x in names]
         if not checked:
             raise InputError("query", None, "give one name or several")

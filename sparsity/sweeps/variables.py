@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.capabilities import capabilities
 from sparsity.errors import InputError
+from sparsity.exact_law.capabilities import capabilities
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels.parameters import LENGTH, QUERY

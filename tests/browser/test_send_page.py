@@ -9,7 +9,8 @@ import pytest
 
 import sparsity
 from browser.guard import Guard
-from sparsity import browser, kernels
+from sparsity import kernels
+from sparsity.plots import browser
 
 pytestmark = pytest.mark.browser
 

@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.arguments import choice, flag, whole
-from sparsity.arguments import progress as check_progress
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
 from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.tables import summary, text
+from sparsity.checks import check_choice, check_flag, check_progress, check_whole
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import PAIRINGS
 
@@ -119,8 +118,9 @@ def measure(
     if attention is not None and any(x is not None for x in (scale, rope, sink_logits)):
         fix = "weights have none of them; leave them out"
         raise InputError("scale, rope and sink_logits", "given", fix)
-    causal, sink = flag("causal", causal), None if sink is None else whole("sink", sink, 0)
-    choice("pairing", pairing, PAIRINGS)  # here too: of weights nobody else would look at it
+    causal = check_flag("causal", causal)
+    sink = None if sink is None else check_whole("sink", sink, 0)
+    check_choice("pairing", pairing, PAIRINGS)  # here too: of weights nobody else would look at it
     check_progress(progress)
     also = requested_names(of)
     how: dict[str, Any] = {}

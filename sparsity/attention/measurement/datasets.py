@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import instance
 from sparsity.attention.measurement import row_laws, sinks
 from sparsity.attention.measurement.attention_layers import Layer
 from sparsity.attention.measurement.layers import contexts, measure_layer
+from sparsity.checks import check_instance
 from sparsity.errors import InputError
 from sparsity.output import netcdf_bytes, netcdf_path, write
 
@@ -180,7 +180,7 @@ def with_laws(data: xarray.Dataset) -> xarray.Dataset:
     import xarray
 
     fix = "give a dataset of measure_transformers"
-    if not {"layer", "gamma"} <= {*instance("data", data, xarray.Dataset, fix).variables}:
+    if not {"layer", "gamma"} <= {*check_instance("data", data, xarray.Dataset, fix).variables}:
         raise InputError("data", "without layers of logits", fix)
     rows = [str(name) for name, x in data.items() if x.dims == ("layer", "head", "row")]
     layers = [
@@ -267,7 +267,7 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     """
     import xarray
 
-    instance("data", data, xarray.Dataset, "give a dataset of measure")
+    check_instance("data", data, xarray.Dataset, "give a dataset of measure")
     # Shuffled, the exponents of floats lie together and compress; scalars cannot be compressed.
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
     place = netcdf_path(path)

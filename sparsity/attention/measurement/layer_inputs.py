@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import choice, number, reals
 from sparsity.attention.measurement.attention_layers import (
     LogitLayer,
     WeightLayer,
     check_finite,
 )
 from sparsity.attention.measurement.padding import find_padding
+from sparsity.checks import check_choice, check_number, check_reals
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
@@ -27,7 +27,7 @@ def _as_array(name: str, value: Any) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         fix = "give plain numbers, and what is hidden as mask= or segments="
         raise InputError(name, "masked array", fix)
-    value = reals(name, value)
+    value = check_reals(name, value)
     # JAX arrays on a CPU share memory with NumPy; on an accelerator they stay where they are.
     if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
         value = np.asarray(value)
@@ -52,7 +52,8 @@ def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     if mask is None:
         return None
     if not isinstance(mask, np.ma.MaskedArray):
-        mask = np.asarray(reals("mask", mask, "give bool, or numbers that are added", bools=True))
+        fix = "give bool, or numbers that are added"
+        mask = np.asarray(check_reals("mask", mask, fix, bools=True))
     if mask.dtype.kind in "iu":  # 0 hides in one convention and is what hides nothing in the other
         fix = "whole numbers may be either; give bool, or floating numbers that are added"
         raise InputError("mask", f"array of {mask.dtype}", fix)
@@ -73,7 +74,7 @@ def _check_segments(segments: Any, length: int) -> np.ndarray | None:
     """Return the number of the text of each token; one token at least is no padding."""
     if segments is None:
         return None
-    x = np.asarray(reals("segments", segments, "give whole numbers or bool", bools=True))
+    x = np.asarray(check_reals("segments", segments, "give whole numbers or bool", bools=True))
     if x.dtype.kind not in "biu" or x.shape != (length,):
         fix = f"give whole numbers [{length}], 0 for padding, or bool"
         raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
@@ -162,14 +163,14 @@ def layer_of_queries(
     check_finite("queries", q)
     check_finite("keys", k)
     scale = 1 / math.sqrt(dim) if scale is None else scale
-    number("scale", scale, "give one finite number")
-    choice("pairing", pairing, rope_planes.PAIRINGS)
+    check_number("scale", scale, "give one finite number")
+    check_choice("pairing", pairing, rope_planes.PAIRINGS)
     if rope is not None:
-        number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
+        check_number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)
         q, k = (rope_planes.rotate(x, at, pairing, base=rope) for x in (q, k))
     if softcap is not None:
-        number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
+        check_number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
     return find_padding(
         LogitLayer(
             queries=q, keys=k, scale=float(scale), softcap=softcap,

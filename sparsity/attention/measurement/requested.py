@@ -9,9 +9,9 @@ import numpy as np
 from scipy import special
 
 from sparsity import quantities
-from sparsity.arguments import several
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.row_focus import SinkApart, set_sink_apart, spread_with_sink
+from sparsity.checks import check_several
 from sparsity.errors import InputError
 from sparsity.quantities import Quantity, RowSums
 
@@ -32,9 +32,8 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: neither a quantity nor one of `SHAPE`.
     """
-    listed = (
-        (of,) if isinstance(of, (str, Quantity)) else several("of", of, "give names of quantities")
-    )
+    fix = "give names of quantities"
+    listed = (of,) if isinstance(of, (str, Quantity)) else check_several("of", of, fix)
     try:
         found = [
             x if isinstance(x, str) and x in SHAPE else quantities.named(x).name for x in listed

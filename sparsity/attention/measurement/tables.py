@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import instance
 from sparsity.attention.measurement.datasets import MEANING, rank_correlation
 from sparsity.attention.measurement.requested import ALWAYS
+from sparsity.checks import check_instance
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     import xarray
 
     fix = "give a dataset of measure"
-    if "row" not in instance("data", data, xarray.Dataset, fix).dims:
+    if "row" not in check_instance("data", data, xarray.Dataset, fix).dims:
         raise InputError("data", f"over {', '.join(map(str, data.dims))}", fix)
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []

@@ -14,9 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.arguments import as_float64, choice, flag, instance, number, reals, several, text
 from sparsity.attention.largest_logit import COARSE, expected_largest
 from sparsity.attention.measurement import row_laws
+from sparsity.checks import (
+    as_float64,
+    check_choice,
+    check_flag,
+    check_instance,
+    check_number,
+    check_reals,
+    check_several,
+    check_text,
+)
 from sparsity.errors import InputError
 
 # Of these the largest over rows, heads and layers is logged, as one logit is enough to overflow; of
@@ -66,7 +75,7 @@ def log(
     Raises:
         InputError: anything else, a statistic that is not there, or `last` without `length`.
     """
-    heads, last = flag("heads", heads), flag("last", last)
+    heads, last = check_flag("heads", heads), check_flag("last", last)
     parts = dict(_walk_layers(found, ""))
     wanted = _wanted(
         of, list(dict.fromkeys(x for part in parts.values() for x in _statistics(part)))
@@ -116,9 +125,9 @@ def _wanted(of: Any, known: Sequence[str]) -> set[str]:
     """
     if of is None:
         return set(known)
-    names = [of] if isinstance(of, str) else several("of", of, "give names such as n_eff")
+    names = [of] if isinstance(of, str) else check_several("of", of, "give names such as n_eff")
     for name in names:
-        choice("of", name, tuple(known))
+        check_choice("of", name, tuple(known))
     return set(names)
 
 
@@ -154,7 +163,7 @@ def _by_head(
     """
     rows = {}
     for statistic, x in values.items():
-        x = np.asarray(reals(f"{name}/{statistic}", x))
+        x = np.asarray(check_reals(f"{name}/{statistic}", x))
         if x.ndim < 2 or (x.dtype.kind not in "fiu" and str(x.dtype) != "bfloat16"):
             fix = "must be numbers [..., heads, rows]"
             raise InputError(f"{name}/{statistic}", f"array of {x.dtype}, shape {x.shape}", fix)
@@ -263,12 +272,12 @@ def alert(
     Raises:
         InputError: no mapping, no bound, a bound that is no number, or no function to call.
     """
-    instance("numbers", numbers, Mapping, "give what log returned")
-    text("names", names, 'give a pattern of names, such as "*/n_eff"')
+    check_instance("numbers", numbers, Mapping, "give what log returned")
+    check_text("names", names, 'give a pattern of names, such as "*/n_eff"')
     if below is None and above is None:
         raise InputError("below and above", None, "give at least one of them")
     low, high = (
-        None if bound is None else number(name, bound, "give a number")
+        None if bound is None else check_number(name, bound, "give a number")
         for name, bound in (("below", below), ("above", above))
     )
     if not (call is None or callable(call)):

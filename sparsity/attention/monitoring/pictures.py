@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.arguments import instance, several, text, vector
+from sparsity.checks import check_instance, check_several, check_text, check_vector
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ def plot_training(
         InputError: nothing of that name was logged, or steps that do not fit.
     """
     fix = "give the dictionaries that log returned, one a step"
-    logs = [instance("logged", each, Mapping, fix) for each in several("logged", logged, fix)]
-    text("of", of, "give the name of a statistic, such as n_eff")
-    text("layer", layer, 'give the name of a layer, or "all"')
-    at = np.arange(len(logs)) if steps is None else vector("steps", steps, "give numbers")
+    steps = check_several("logged", logged, fix)
+    logs = [check_instance("logged", step, Mapping, fix) for step in steps]
+    check_text("of", of, "give the name of a statistic, such as n_eff")
+    check_text("layer", layer, 'give the name of a layer, or "all"')
+    at = np.arange(len(logs)) if steps is None else check_vector("steps", steps, "give numbers")
     if len(at) != len(logs) or np.any(np.diff(at) <= 0):
         fix = f"give one for each of the {len(logs)} logs, ascending"
         raise InputError("steps", f"{len(at)} numbers", fix)

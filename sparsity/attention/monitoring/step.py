@@ -13,9 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.arguments import as_float64, choice, flag, is_jax, number, reals, whole
 from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
 from sparsity.attention.streaming.inputs import within
+from sparsity.checks import (
+    as_float64,
+    check_choice,
+    check_flag,
+    check_number,
+    check_reals,
+    check_whole,
+    is_jax,
+)
 from sparsity.errors import InputError
 
 
@@ -39,7 +47,7 @@ class Bounds:
         Raises:
             InputError: another `of`, no bound, `low` above `high` or out of range.
         """
-        choice("of", self.of, ("n_eff", "gamma"))
+        check_choice("of", self.of, ("n_eff", "gamma"))
         if self.low is None and self.high is None:
             raise InputError("low and high", "None", "give at least one of them")
         least = 1.0 if self.of == "n_eff" else 0.0
@@ -47,7 +55,7 @@ class Bounds:
             if value is not None:
                 fix = f"give a finite number >= {least:g}"
                 # As a float: JAX refuses whole numbers beyond its integers.
-                found = number(name, value, fix, lambda x: x >= least)
+                found = check_number(name, value, fix, lambda x: x >= least)
                 object.__setattr__(self, name, float(found))
         if None not in (self.low, self.high) and self.low > self.high:  # pyright: ignore
             raise InputError("low", self.low, f"must be at most high = {self.high}")
@@ -97,9 +105,9 @@ def sample_rows(length: int, rows: Any) -> Any:
     if rows is None:
         return None
     found = as_float64(rows, "rows", "give how many, at least 1, or their positions", texts=False)
-    return (
-        within(length, rows) if found.ndim else spaced(length, min(whole("rows", rows, 1), length))
-    )
+    if found.ndim:
+        return within(length, rows)
+    return spaced(length, min(check_whole("rows", rows, 1), length))
 
 
 def monitor(
@@ -137,7 +145,7 @@ def monitor(
         fix = "give it to sparsity.monitoring.torch_monitor, which leaves it on its device"
         raise InputError("queries", "tensor of PyTorch", fix)
     if not is_jax(when):
-        when = flag("when", when)
+        when = check_flag("when", when)
     elif when.shape != () or getattr(when.dtype, "kind", "V") not in "bi":
         fix = "give True, False, or one traced bool such as step % 50 == 0"
         raise InputError("when", f"array of {when.dtype}", fix)
@@ -166,8 +174,8 @@ def _sampled_inputs(
 
     Where segments say what is padding, a number of rows is taken of each text by itself.
     """
-    q = jnp.asarray(reals("queries", queries, traced=True))
-    k = jnp.asarray(reals("keys", keys, traced=True))
+    q = jnp.asarray(check_reals("queries", queries, traced=True))
+    k = jnp.asarray(check_reals("keys", keys, traced=True))
     for name, x in (("queries", q), ("keys", k)):
         if x.ndim < 3:
             fix = "give [..., heads, tokens, dim]"

@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.arguments import reals, several
 from sparsity.attention.streaming import inputs
 from sparsity.attention.streaming.inputs import segments_of, spaced, spaced_each
 from sparsity.attention.streaming.reduce import (
@@ -45,6 +44,7 @@ from sparsity.attention.streaming.sums import (
     relative,
     statistic_named,
 )
+from sparsity.checks import check_reals, check_several
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
@@ -118,7 +118,7 @@ def stream(
     Raises:
         InputError: arrays that do not fit, or an unknown statistic.
     """
-    names = (of,) if isinstance(of, str) else several("of", of, "give names of statistics")
+    names = (of,) if isinstance(of, str) else check_several("of", of, "give names of statistics")
     wanted = [statistic_named(each) for each in names]
     if not wanted:
         raise InputError("of", None, "give at least one statistic")
@@ -129,7 +129,7 @@ def stream(
         axis_name=axis_name, block=block, precision=precision,
     )  # fmt: skip
     if rows is not None:
-        rows = reals("rows", rows, "give whole numbers, positions of queries", traced=True)
+        rows = check_reals("rows", rows, "give whole numbers, positions of queries", traced=True)
     # Positions of all queries are known before rows are chosen from them, and rotations come last,
     # on as few queries as are looked at.
     by_text = rows is not None and rows.ndim > 1  # whether every text has rows of its own

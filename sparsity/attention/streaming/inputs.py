@@ -13,9 +13,16 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.arguments import choice, flag, function, number, reals, whole
-from sparsity.arguments import positions as check_positions
 from sparsity.attention.streaming.reduce import QueryRows
+from sparsity.checks import (
+    check_choice,
+    check_flag,
+    check_function,
+    check_number,
+    check_positions,
+    check_reals,
+    check_whole,
+)
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import PAIRINGS
 
@@ -48,12 +55,12 @@ def check_options(heads: int, **given: Any) -> dict[str, Any]:
 def _check_scale(name: str, value: Any) -> Any:
     """Return a number, or a traced one: a temperature may be learned."""
     if isinstance(value, jax.core.Tracer) and value.shape == ():
-        return reals(name, value, traced=True)
-    return float(number(name, value, "give one finite number"))
+        return check_reals(name, value, traced=True)
+    return float(check_number(name, value, "give one finite number"))
 
 
 def _check_by_head(name: str, value: Any) -> Any:
-    found = reals(name, value, "give finite numbers", traced=True)
+    found = check_reals(name, value, "give finite numbers", traced=True)
     if not isinstance(found, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(found))):
         raise InputError(name, value, "give finite numbers")
     return found
@@ -82,18 +89,18 @@ def _check_axis(name: str, value: Any) -> Any:
 _SINKS = "give positions of keys, whole numbers >= 0"
 _CHECKS = {
     "scale": _check_scale,
-    "causal": flag,
-    "window": lambda name, x: whole(name, x, 1),
-    "softcap": lambda name, x: float(number(name, x, "must be > 0 and finite", lambda x: x > 0)),
+    "causal": check_flag,
+    "window": lambda name, x: check_whole(name, x, 1),
+    "softcap": lambda name, x: check_number(name, x, "must be > 0 and finite", lambda x: x > 0),
     "slopes": _check_by_head,
     "sink_logits": _check_by_head,
-    "mask": lambda name, x: function(name, x, "give a function (i, j) -> bool of positions"),
+    "mask": lambda name, x: check_function(name, x, "give a function (i, j) -> bool of positions"),
     "sinks": lambda name, x: tuple(check_positions(name, x, _SINKS).tolist()),
-    "rope": lambda name, x: float(number(name, x, "must be finite and > 1", lambda x: x > 1)),
-    "pairing": lambda name, x: choice(name, x, PAIRINGS),
+    "rope": lambda name, x: float(check_number(name, x, "must be finite and > 1", lambda x: x > 1)),
+    "pairing": lambda name, x: check_choice(name, x, PAIRINGS),
     "axis_name": _check_axis,
     "block": _check_block,
-    "precision": lambda name, x: choice(name, x, _PRECISIONS),
+    "precision": lambda name, x: check_choice(name, x, _PRECISIONS),
 }
 
 
@@ -103,8 +110,9 @@ def check_arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
     Raises:
         InputError: they are not arrays of the shapes that `stream` takes.
     """
+    fix = "give floating numbers [..., heads, tokens, dim]"
     q, k = (
-        jnp.asarray(reals(name, x, "give floating numbers [..., heads, tokens, dim]", traced=True))
+        jnp.asarray(check_reals(name, x, fix, traced=True))
         for name, x in (("queries", queries), ("keys", keys))
     )
     shapes = f"arrays of shape {q.shape} and {k.shape}"
@@ -139,7 +147,7 @@ def check_query_positions(queries: int, keys: int, positions: Any, sharded: bool
             raise InputError("positions", None, fix)
         return np.arange(queries)
     fix = f"give one for each of {queries} queries"
-    positions = reals("positions", positions, fix, traced=True)
+    positions = check_reals("positions", positions, fix, traced=True)
     if np.shape(positions) != (queries,):
         raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
     return positions
@@ -152,7 +160,8 @@ def segments_of(segments: Any, k: Any) -> jax.Array:
         InputError: not one whole number or bool for each key.
     """
     *lead, _, keys, _ = k.shape
-    x = jnp.asarray(reals("segments", segments, "give whole numbers", bools=True, traced=True))
+    fix = "give whole numbers"
+    x = jnp.asarray(check_reals("segments", segments, fix, bools=True, traced=True))
     if x.dtype.kind not in "biu" or x.shape not in ((keys,), (*lead, keys)):
         fix = f"give whole numbers or bool [{keys}], or of each text {[*lead, keys]}"
         raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
@@ -210,8 +219,8 @@ def spaced(length: int, count: int) -> np.ndarray:
     Raises:
         InputError: numbers out of range.
     """
-    length = whole("length", length, 1)
-    count = whole("count", count, 1, length)
+    length = check_whole("length", length, 1)
+    count = check_whole("count", count, 1, length)
     return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1
 
 
@@ -226,11 +235,11 @@ def spaced_each(text: Any, count: int) -> jax.Array:
         InputError: no bools, or no number of rows.
     """
     fix = "give bool [..., tokens]"
-    text = jnp.asarray(reals("text", text, fix, bools=True, traced=True))
+    text = jnp.asarray(check_reals("text", text, fix, bools=True, traced=True))
     if text.ndim == 0 or text.dtype != bool:
         raise InputError("text", f"array of {text.dtype}, shape {text.shape}", fix)
     length = text.shape[-1]
-    count = min(whole("count", count, 1), length)
+    count = min(check_whole("count", count, 1), length)
     # The length of a text is known only when the program runs: a table holds the rows of every one,
     # of which a text then takes its own line.
     table = np.full((length + 1, count), -1, np.int32)

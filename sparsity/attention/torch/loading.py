@@ -11,8 +11,7 @@ import numpy as np
 
 from sparsity.attention.library import library
 from sparsity.errors import InputError
-from sparsity.output import refuse_missing, require_regular_file
-from sparsity.reading import npy_file
+from sparsity.output import npy_file, refuse_missing, require_regular_file
 
 _FIX = "give the folder of a model, a GGUF file, or a name of the hub such as owner/name"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")

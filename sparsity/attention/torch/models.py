@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.arguments import progress as check_progress
-from sparsity.arguments import whole
 from sparsity.attention.library import library
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
@@ -17,6 +15,7 @@ from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
 from sparsity.attention.torch.interception import Interceptor
 from sparsity.attention.torch.tiles import EveryRow, check_some_rows
+from sparsity.checks import check_progress, check_whole
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ def measure_transformers(
     check_progress(progress)
     _refuse_model(model)
     ids = torch.as_tensor(_check_ids(model, tokens))[None].to(model.device)
-    sink = None if sink is None else whole("sink", sink, 0)
+    sink = None if sink is None else check_whole("sink", sink, 0)
     if sink is not None and sink >= ids.shape[1]:
         raise InputError("sink", sink, f"must be a position from 0 to {ids.shape[1] - 1}")
     layers = int(getattr(model.config, "num_hidden_layers", 0) or 0)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import whole
 from sparsity.attention.library import library
 from sparsity.attention.monitoring.logs import log
 from sparsity.attention.monitoring.step import sample_rows
 from sparsity.attention.torch.call import Call, Output, Unseen
 from sparsity.attention.torch.interception import Interceptor
 from sparsity.attention.torch.rows import measure_rows
+from sparsity.checks import check_whole
 from sparsity.errors import InputError
 
 _NO_PASS = (
@@ -64,7 +64,7 @@ class Watch:
         # Lengths are not known yet: a number of rows is checked here, positions at each call.
         sample_rows(1, rows if np.ndim(rows) == 0 else None)
         self.rows = rows
-        self._calls = Interceptor(model, self._measure, whole("every", every, 1))
+        self._calls = Interceptor(model, self._measure, check_whole("every", every, 1))
         self.model = self._calls.model
         self._entered = False
         self._heads: dict[str, int] = {}

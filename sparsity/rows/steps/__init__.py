@@ -6,7 +6,7 @@ import difflib
 from dataclasses import fields
 from typing import Any
 
-from sparsity import arguments, reading
+from sparsity import checks
 from sparsity.errors import InputError
 from sparsity.rows import score_laws
 from sparsity.rows.steps import temperature
@@ -78,7 +78,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     Raises:
         InputError: an unknown name, or numbers that the step does not take.
     """
-    arguments.text("step", text, f"write NAME:NUMBER, of {', '.join(typed(steps))}")
+    checks.check_text("step", text, f"write NAME:NUMBER, of {', '.join(typed(steps))}")
     if score_laws.known(text):
         return score_laws.parse(text)
     name, _, numbers = text.partition(":")
@@ -107,7 +107,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
 
 def _numbers(items: list[str], fix: str) -> list[float]:
     """Return the numbers that items write, whole ones as integers."""
-    values = [reading.parse_number(item, "step", fix) for item in items if item.strip()]
+    values = [checks.parse_number(item, "step", fix) for item in items if item.strip()]
     return [int(value) if value.is_integer() else value for value in values]
 
 

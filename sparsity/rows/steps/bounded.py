@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import sympy
 
-from sparsity.arguments import keep_checked, number, vector, whole
+from sparsity.checks import check_number, check_vector, check_whole, keep_checked
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.parameters import DIM
@@ -54,7 +54,7 @@ class SoftCap(AlikeStep):
     cap: float
 
     def __post_init__(self) -> None:
-        keep_checked(self, "cap", number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "cap", check_number, "give one number > 0", lambda x: x > 0)
 
     def capped(self, kernel: Any) -> CappedKernel:
         """Return the kernel of a row with this step; a capped kernel is first uncapped.
@@ -124,12 +124,12 @@ class QKNorm(Scores):
     bound: float | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        keep_checked(self, "dim", whole, 2)
+        keep_checked(self, "dim", check_whole, 2)
         DIM.check(self.dim)
         for name in ("gamma", "bound"):
             given = getattr(self, name)
             if given is not None:
-                given = number(name, given, "give one number > 0, or None", lambda x: x > 0)
+                given = check_number(name, given, "give one number > 0, or None", lambda x: x > 0)
                 object.__setattr__(self, name, float(given))
 
     @classmethod
@@ -158,21 +158,21 @@ class QKNorm(Scores):
         Raises:
             InputError: gains that do not fit each other, are all 0, or a scale that is not > 0.
         """
-        q = vector("g_q", g_q, "give a finite vector, one gain for each entry of a head")
-        k = vector("g_k", g_k, f"give a finite vector of shape {q.shape}, as g_q")
+        q = check_vector("g_q", g_q, "give a finite vector, one gain for each entry of a head")
+        k = check_vector("g_k", g_k, f"give a finite vector of shape {q.shape}, as g_q")
         if k.shape != q.shape:
             fix = f"give one gain for each entry, {q.shape}, as g_q"
             raise InputError("g_k", f"array of shape {k.shape}", fix)
         c = q.size**-0.5
         if scale is not None:
-            c = float(number("scale", scale, "give one number > 0, or None", lambda x: x > 0))
+            c = float(check_number("scale", scale, "give one number > 0, or None", lambda x: x > 0))
         # Σ_i (c g_q g_k)_i q̂_i k̂_i: only the products of the gains count, c in them.
         gains = c * q * k
         if not np.any(gains):
             raise InputError("g_k", f"array of shape {k.shape}", "all g_q·g_k are 0")
         bound = q.size * float(np.max(np.abs(gains)))
         if query is not None:
-            own = vector("query", query, f"give a finite vector of shape {q.shape}")
+            own = check_vector("query", query, f"give a finite vector of shape {q.shape}")
             if own.shape != q.shape or not np.any(own * gains):
                 fix = f"give one query of shape {q.shape} that its gains do not take to 0"
                 raise InputError("query", f"array of shape {own.shape}", fix)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import keep_checked, number, whole
+from sparsity.checks import check_number, check_whole, keep_checked
 from sparsity.errors import InputError
 from sparsity.rows.tokens import MOST, Tokens, every
 
@@ -31,7 +31,7 @@ class Decay:
     decay: float
 
     def __post_init__(self) -> None:
-        keep_checked(self, "decay", number, "give one number in (0, 1]", lambda x: 0 < x <= 1)
+        keep_checked(self, "decay", check_number, "give one number in (0, 1]", lambda x: 0 < x <= 1)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance up to where the weight underflows."""
@@ -66,7 +66,7 @@ class Alibi:
     slope: float
 
     def __post_init__(self) -> None:
-        keep_checked(self, "slope", number, "give one number >= 0", lambda x: x >= 0)
+        keep_checked(self, "slope", check_number, "give one number >= 0", lambda x: x >= 0)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance."""
@@ -98,8 +98,8 @@ class Window:
     keep: int = 0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "size", whole, 1)
-        keep_checked(self, "keep", whole, 0)
+        keep_checked(self, "size", check_whole, 1)
+        keep_checked(self, "keep", check_whole, 0)
 
     @classmethod
     def symmetric(cls, reach: int) -> Window:
@@ -107,7 +107,7 @@ class Window:
 
         The row is that of the tokens about the query, whose distances have no meaning then.
         """
-        return cls(2 * whole("reach", reach, 0) + 1)
+        return cls(2 * check_whole("reach", reach, 0) + 1)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return the edges of what is in sight."""
@@ -136,7 +136,7 @@ class Chunk:
     size: int
 
     def __post_init__(self) -> None:
-        keep_checked(self, "size", whole, 1)
+        keep_checked(self, "size", check_whole, 1)
 
     def _seen(self, length: int) -> int:
         return (length - 1) % self.size + 1

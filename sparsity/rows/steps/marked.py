@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import keep_checked, number, whole
+from sparsity.checks import check_number, check_whole, keep_checked
 from sparsity.errors import InputError
 from sparsity.rows.tokens import AlikeStep, Tokens
 
@@ -33,8 +33,8 @@ class Sink:
     gamma: float = 0.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "beta", number, "give one finite number")
-        keep_checked(self, "gamma", number, "give one number >= 0", lambda x: x >= 0)
+        keep_checked(self, "beta", check_number, "give one finite number")
+        keep_checked(self, "gamma", check_number, "give one number >= 0", lambda x: x >= 0)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return the break behind the first token, which is the sink."""
@@ -71,7 +71,7 @@ class SinkLogit(AlikeStep):
     logit: float = 0.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "logit", number, "give one finite number")
+        keep_checked(self, "logit", check_number, "give one finite number")
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, units=(*tokens.units, float(self.logit)))
@@ -100,7 +100,7 @@ class Gate(AlikeStep):
 
     def __post_init__(self) -> None:
         fix = "give one number in (0, 1]"
-        keep_checked(self, "value", number, fix, lambda x: 0 < x <= 1)
+        keep_checked(self, "value", check_number, fix, lambda x: 0 < x <= 1)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, gate=tokens.gate * float(self.value))
@@ -134,10 +134,10 @@ class Needle:
     distance: int | None = None
 
     def __post_init__(self) -> None:
-        keep_checked(self, "beta", number, "give one finite number")
-        keep_checked(self, "gamma", number, "give one number >= 0", lambda x: x >= 0)
+        keep_checked(self, "beta", check_number, "give one finite number")
+        keep_checked(self, "gamma", check_number, "give one number >= 0", lambda x: x >= 0)
         if self.distance is not None:
-            keep_checked(self, "distance", whole, 0)
+            keep_checked(self, "distance", check_whole, 0)
 
     def _at(self, length: int) -> int:
         """Return the distance of its token in rows of that length."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import number, vector
+from sparsity.checks import check_number, check_vector
 from sparsity.errors import InputError, printable
 from sparsity.rows.rope_planes import BASE, angles, planes, split
 from sparsity.rows.rope_scaling import RopeScaling
@@ -43,18 +43,20 @@ class RotaryStep:
             InputError: no finite, nonzero vector of an even d, an unknown pairing, a base <= 1, no
                 scaling of `sparsity.rows.rope_scaling`, or more turned entries than there are.
         """
-        q = vector("query", self.query, "give one finite, nonzero vector")
+        q = check_vector("query", self.query, "give one finite, nonzero vector")
         if not np.any(q):
             raise InputError("query", self.query, "give one finite, nonzero vector")
         angles(q.size, self.base)
         split(q, self.pairing)
-        base = number("base", self.base, "must be finite and > 1", lambda x: x > 1)
+        base = check_number("base", self.base, "must be finite and > 1", lambda x: x > 1)
         if self.scaling is not None and not hasattr(type(self.scaling), "by_length"):
             fix = "give a rule such as sparsity.YarnScaling(4, 4096), or None"
             raise InputError("scaling", self.scaling, fix)
         if self.turned is not None:
             fix = f"give an even number of entries from 2 to {q.size}, or None for all"
-            turned = number("turned", self.turned, fix, lambda x: 2 <= x <= q.size and x % 2 == 0)
+            turned = check_number(
+                "turned", self.turned, fix, lambda x: 2 <= x <= q.size and x % 2 == 0
+            )
             object.__setattr__(self, "turned", int(turned))
         object.__setattr__(self, "query", q)
         object.__setattr__(self, "base", base)
@@ -165,10 +167,10 @@ class Rope(RotaryStep):
     def __post_init__(self) -> None:
         self._check_rotation()
         q = self.query
-        mu = vector("mean", self.mean, f"give a finite vector of shape {q.shape}")
+        mu = check_vector("mean", self.mean, f"give a finite vector of shape {q.shape}")
         if mu.shape != q.shape:
             raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
-        spread = number("spread", self.spread, "must be > 0", lambda x: x > 0)
+        spread = check_number("spread", self.spread, "must be > 0", lambda x: x > 0)
         object.__setattr__(self, "mean", mu)
         object.__setattr__(self, "spread", spread)
 
@@ -233,8 +235,8 @@ class Coca(RotaryStep):
 
     def __post_init__(self) -> None:
         self._check_rotation()
-        center = number("center", self.center, "give one finite number")
-        spread = number("spread", self.spread, "must be > 0", lambda x: x > 0)
+        center = check_number("center", self.center, "give one finite number")
+        spread = check_number("spread", self.spread, "must be > 0", lambda x: x > 0)
         if center < -NORMAL * spread:
             raise InputError(
                 "center",
@@ -243,7 +245,9 @@ class Coca(RotaryStep):
             )
         if self.slack_at is not None:
             fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
-            at = number("slack_at", self.slack_at, fix, lambda x: 0 <= x <= 2**53 and x == int(x))
+            at = check_number(
+                "slack_at", self.slack_at, fix, lambda x: 0 <= x <= 2**53 and x == int(x)
+            )
             object.__setattr__(self, "slack_at", int(at))
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "spread", spread)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.arguments import keep_checked, number, whole
+from sparsity.checks import check_number, check_whole, keep_checked
 from sparsity.errors import InputError
 from sparsity.rows.tokens import AlikeStep, Tokens, every
 
@@ -120,9 +120,9 @@ class FloorLog(Temperature):
     offset: int = 1
 
     def __post_init__(self) -> None:
-        keep_checked(self, "slope", number, "give one number > 0", lambda x: x > 0)
-        keep_checked(self, "trained", whole, 1)
-        keep_checked(self, "offset", whole, 0)
+        keep_checked(self, "slope", check_number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "trained", check_whole, 1)
+        keep_checked(self, "offset", check_whole, 0)
 
     def factor(self, length: int) -> float:
         """Return 1 + slope·ln(1 + ⌊(n − 1 + offset)/trained⌋)."""
@@ -145,7 +145,7 @@ class LogLength(Temperature):
     trained: int
 
     def __post_init__(self) -> None:
-        keep_checked(self, "trained", whole, 2)
+        keep_checked(self, "trained", check_whole, 2)
 
     def factor(self, length: int) -> float:
         """Return max(1, ln n/ln n₀)."""
@@ -172,8 +172,8 @@ class ScalableSoftmax(Temperature):
     bias: float = 0.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "scale", number, "give one number > 0", lambda x: x > 0)
-        keep_checked(self, "bias", number, "give one number >= 0", lambda x: x >= 0)
+        keep_checked(self, "scale", check_number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "bias", check_number, "give one number >= 0", lambda x: x >= 0)
 
     def factor(self, length: int) -> float:
         """Return scale·ln n + bias."""
@@ -200,8 +200,8 @@ class Yarn(Temperature):
     slope: float = 0.1
 
     def __post_init__(self) -> None:
-        keep_checked(self, "extension", number, "give one number >= 1", lambda x: x >= 1)
-        keep_checked(self, "slope", number, "give one number >= 0", lambda x: x >= 0)
+        keep_checked(self, "extension", check_number, "give one number >= 1", lambda x: x >= 1)
+        keep_checked(self, "slope", check_number, "give one number >= 0", lambda x: x >= 0)
 
     def factor(self, length: int) -> float:
         """Return (1 + slope·ln r)²."""
@@ -227,7 +227,7 @@ class ScaleInvariant(Temperature):
     scale: float = 10.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "scale", number, "give one number > 0", lambda x: x > 0)
+        keep_checked(self, "scale", check_number, "give one number > 0", lambda x: x > 0)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance."""
@@ -261,7 +261,7 @@ class LengthBias(AlikeStep):
     scale: float = -1.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "scale", number, "give one finite number")
+        keep_checked(self, "scale", check_number, "give one finite number")
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         return replace(tokens, beta=tokens.beta + self.scale * math.log(length))

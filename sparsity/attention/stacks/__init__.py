@@ -4,7 +4,7 @@
 `influence` are what is measured of either, and `sinks` is the metric of attention arrays.
 """
 
-from sparsity.stacks import collapse, influence, mixing, mixing_law, sinks
+from sparsity.attention.stacks import collapse, influence, mixing, mixing_law, sinks
 
 __all__ = ["collapse", "influence", "mixing", "mixing_law", "sinks"]
 

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from sparsity import reading
 from sparsity.errors import InputError
 
 MOST = 2**24  # dimensions of a key
 
 Check = Callable[[float], bool]
+
+_SPACE = " \t"
+# ASCII alone: `\d` and `float` also take the digits of other scripts.
+_DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
+_NUMBER = re.compile(rf"[+-]?(?:{_DECIMAL}|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_TOKENS = re.compile(r"([0-9]{1,6})([kKM])")
+_UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
 
 
 class SupportsArray(Protocol):
@@ -83,7 +91,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
     """
     given = _array(argument, value, fix)
     if given.dtype.kind == "U" and texts:
-        parsed = [reading.parse_number(str(text), argument, fix) for text in given.flat]
+        parsed = [parse_number(str(text), argument, fix) for text in given.flat]
         return np.array(parsed, dtype=np.float64).reshape(given.shape)
     # Of bools, complex numbers and dates NumPy would make other numbers.
     if not _is_real(given.dtype) and given.dtype.kind != "O":
@@ -95,7 +103,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
         raise InputError(argument, f"of type {type(value).__name__}", fix) from None
 
 
-def number(name: str, value: Any, fix: str, holds: Check = lambda x: True) -> float:
+def check_number(name: str, value: Any, fix: str, holds: Check = lambda x: True) -> float:
     """Return the one finite real number that `value` is; a whole one stays an int.
 
     Raises:
@@ -109,7 +117,7 @@ def number(name: str, value: Any, fix: str, holds: Check = lambda x: True) -> fl
     return int(found) if whole else float(found)
 
 
-def bound(name: str, value: Any, fix: str, holds: Check) -> float:
+def check_bound(name: str, value: Any, fix: str, holds: Check) -> float:
     """Return a number as `number` does, or infinity, which is no bound at all.
 
     Raises:
@@ -118,7 +126,7 @@ def bound(name: str, value: Any, fix: str, holds: Check) -> float:
     found = as_float64(value, name, fix, texts=False)
     if found.ndim == 0 and found == np.inf:
         return math.inf
-    return number(name, value, fix, holds)
+    return check_number(name, value, fix, holds)
 
 
 def check_budget(rel_error: Any, max_samples: Any) -> dict[str, float]:
@@ -129,19 +137,19 @@ def check_budget(rel_error: Any, max_samples: Any) -> dict[str, float]:
     """
     fix = "must be between 0 and 1"
     return {
-        "rel_error": number("rel_error", rel_error, fix, lambda x: 0 < x < 1),
-        "max_samples": bound("max_samples", max_samples, "must be >= 1", lambda x: x >= 1),
+        "rel_error": check_number("rel_error", rel_error, fix, lambda x: 0 < x < 1),
+        "max_samples": check_bound("max_samples", max_samples, "must be >= 1", lambda x: x >= 1),
     }
 
 
-def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
+def check_whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
     """Return the whole number from `least` to `most` that `value` is.
 
     Raises:
         InputError: anything else.
     """
     fix = f"must be a whole number >= {least}, at most {'2^53' if most == 2**53 else most}"
-    return int(number(name, value, fix, lambda x: least <= x <= most and x == int(x)))
+    return int(check_number(name, value, fix, lambda x: least <= x <= most and x == int(x)))
 
 
 def keep_checked(record: Any, name: str, check: Callable[..., Any], *how: Any) -> None:
@@ -174,10 +182,10 @@ def check_seed(value: Any) -> int:
         InputError: anything else.
     """
     fix = "must be a whole number from 0 to 2^32 - 1"
-    return int(number("seed", value, fix, lambda x: 0 <= x < 2**32 and x == int(x)))
+    return int(check_number("seed", value, fix, lambda x: 0 <= x < 2**32 and x == int(x)))
 
 
-def vector(name: str, value: Any, fix: str) -> np.ndarray:
+def check_vector(name: str, value: Any, fix: str) -> np.ndarray:
     """Return one vector of finite numbers, [d], as float64 of its own that cannot be written to.
 
     Raises:
@@ -190,7 +198,7 @@ def vector(name: str, value: Any, fix: str) -> np.ndarray:
     return found
 
 
-def reals(
+def check_reals(
     name: str,
     value: Any,
     fix: str = "give real numbers",
@@ -223,7 +231,7 @@ def reals(
     return found
 
 
-def flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: Any) -> bool:
     """Return True or False, from a bool of Python or NumPy, or from 1 or 0.
 
     Raises:
@@ -234,7 +242,7 @@ def flag(name: str, value: Any) -> bool:
     return bool(_require(holds, name, value, "give True or False"))
 
 
-def choice(name: str, value: Any, among: Collection[str]) -> str:
+def check_choice(name: str, value: Any, among: Collection[str]) -> str:
     """Return one of some names.
 
     Raises:
@@ -244,7 +252,7 @@ def choice(name: str, value: Any, among: Collection[str]) -> str:
     return _require(known, name, value, f"choose one of {', '.join(among)}")
 
 
-def text(name: str, value: Any, fix: str) -> str:
+def check_text(name: str, value: Any, fix: str) -> str:
     """Return a text.
 
     Raises:
@@ -253,7 +261,7 @@ def text(name: str, value: Any, fix: str) -> str:
     return _require(isinstance(value, str), name, value, fix)
 
 
-def function(name: str, value: Any, fix: str) -> Any:
+def check_function(name: str, value: Any, fix: str) -> Any:
     """Return the function that `value` is.
 
     Raises:
@@ -262,7 +270,7 @@ def function(name: str, value: Any, fix: str) -> Any:
     return _require(callable(value), name, value, fix)
 
 
-def progress(value: Any) -> Callable[[int, int], Any] | None:
+def check_progress(value: Any) -> Callable[[int, int], Any] | None:
     """Return the function that is called with the progress, or None.
 
     Raises:
@@ -272,7 +280,7 @@ def progress(value: Any) -> Callable[[int, int], Any] | None:
     return _require(holds, "progress", value, "give a function of (done, total)")
 
 
-def executor(value: Any) -> Any:
+def check_executor(value: Any) -> Any:
     """Return what takes tasks by `submit`, or None.
 
     Raises:
@@ -282,7 +290,7 @@ def executor(value: Any) -> Any:
     return _require(value is None or hasattr(value, "submit"), "executor", value, fix)
 
 
-def several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
+def check_several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
     """Return the members of a list, a tuple or another iterable, neither text nor numbers.
 
     Raises:
@@ -292,7 +300,9 @@ def several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
     return tuple(_require(not no_list, name, value, fix))
 
 
-def positions(name: str, value: Any, fix: str, least: int = 0, most: int = 2**53) -> np.ndarray:
+def check_positions(
+    name: str, value: Any, fix: str, least: int = 0, most: int = 2**53
+) -> np.ndarray:
     """Return whole numbers from `least` to `most`, at least one, [numbers].
 
     Raises:
@@ -304,7 +314,7 @@ def positions(name: str, value: Any, fix: str, least: int = 0, most: int = 2**53
     return found.astype(np.int64)
 
 
-def instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix: str) -> Any:
+def check_instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix: str) -> Any:
     """Return a record of a class of this package, or of another.
 
     Raises:
@@ -315,7 +325,7 @@ def instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix
     return value
 
 
-def path(name: str, value: Any, fix: str) -> Path:
+def check_path(name: str, value: Any, fix: str) -> Path:
     """Return the path of a file or a folder, there or not, from its name.
 
     Raises:
@@ -324,3 +334,43 @@ def path(name: str, value: Any, fix: str) -> Path:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise InputError(name, value, fix)
     return Path(value)
+
+
+# `float` and `int` also take digits of other scripts and underscores between digits; a typing error
+# must not become another number.
+
+
+def expand_token_count(text: str) -> str:
+    """Return a count of tokens as people write it, in digits: "128k" is 131072.
+
+    So it is in "a context of 128k". Any other text is returned as it is.
+    """
+    count = _TOKENS.fullmatch(text.strip(_SPACE))
+    return str(int(count[1]) * _UNITS[count[2]]) if count else text
+
+
+def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
+    """Return the number that a text writes in decimal notation.
+
+    Raises:
+        InputError: it writes none.
+    """
+    text = expand_token_count(text) if argument == "length" else text
+    if not _NUMBER.fullmatch(text.strip(_SPACE)):
+        raise InputError(argument, text, fix)
+    return float(text)
+
+
+def parse_whole(text: str, argument: str) -> int:
+    """Return the whole number that a text writes in decimal digits.
+
+    Raises:
+        InputError: it writes none.
+    """
+    text = expand_token_count(text) if argument == "length" else text
+    if not _WHOLE.fullmatch(text.strip(_SPACE)):
+        raise InputError(argument, text, "give a whole number")
+    try:
+        return int(text)
+    except ValueError:  # of thousands of digits
+        raise InputError(argument, f"{text[:20]}…", "give a smaller number") from None

@@ -24,13 +24,13 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity._version import __version__
-from sparsity.arguments import path as read_path
-from sparsity.axes import quantity_axis
-from sparsity.axes.controls import CONTROLS, LINEAR, LOG, Control
-from sparsity.browser.ports import port
+from sparsity.checks import check_path
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.output import write
+from sparsity.plots.axes import quantity_axis
+from sparsity.plots.axes.controls import CONTROLS, LINEAR, LOG, Control
+from sparsity.plots.browser.ports import port
 
 __all__ = ["PARAMETERS", "QUERIES", "SUFFIX", "VIEWS", "Pin", "Start", "check_file", "html", "save"]
 
@@ -92,7 +92,7 @@ def check_file(path: Any) -> Path:
     Raises:
         InputError: it does not end in .html.
     """
-    file = read_path("out", path, "give a path")
+    file = check_path("out", path, "give a path")
     if file.suffix.lower() != SUFFIX and not file.is_dir():
         fix = f"is a page; give a name that ends in .html, such as {file.stem}.html"
         raise InputError("out", path, fix)
@@ -228,15 +228,15 @@ def _document(title: str, setting: dict[str, Any], sizes: list[str]) -> str:
     # The chart and its style are the panel's, read as the texts that they are.
     scripts = (
         "panel/front/chart.js",
-        *(f"browser/front/{x}.js" for x in ("law", "curves", "page")),
+        *(f"plots/browser/front/{x}.js" for x in ("law", "curves", "page")),
     )
-    styles = ("panel/front/panel.css", "browser/front/page.css")
+    styles = ("panel/front/panel.css", "plots/browser/front/page.css")
     # Names are a user's: in JSON, no character of theirs can end the script.
     data = json.dumps(setting, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
     page = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
-    return page.from_string(_read("browser/front/page.html")).render(
+    return page.from_string(_read("plots/browser/front/page.html")).render(
         title=title,
         style="\n".join(map(_read, styles)),
         script="\n".join(map(_read, scripts)),

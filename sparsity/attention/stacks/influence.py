@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from sparsity.arguments import as_float64, number, reals
+from sparsity.attention.stacks.mixing import Layers, forward
+from sparsity.checks import as_float64, check_number, check_reals
 from sparsity.errors import InputError
-from sparsity.stacks.mixing import Layers, forward
 
 
 def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.0) -> np.ndarray:
@@ -35,12 +35,12 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
     Source: after Barbero et al. (2025), arXiv 2504.02732, theorem 3.2.
     """
     fix = "give [layers, heads, tokens, tokens]"
-    a = np.abs(np.asarray(reals("attention", attention, fix), dtype=np.float64))
+    a = np.abs(np.asarray(check_reals("attention", attention, fix), dtype=np.float64))
     if a.ndim != 4 or a.shape[-1] != a.shape[-2]:
         raise InputError("attention", f"array of shape {a.shape}", fix)
     w = _factors("strengths", strengths, a.shape[:2])
     g = _factors("gain", gain, a.shape[-1:])
-    lipschitz = number("lipschitz", lipschitz, "must be finite and > 0", lambda x: x > 0)
+    lipschitz = check_number("lipschitz", lipschitz, "must be finite and > 0", lambda x: x > 0)
     # c(I + Σ_h w_h|α|g) a layer, multiplied from the left: the last layer is the outermost.
     # A product of matrices sums over all causal paths, with the bound of each path's own Jacobian.
     product = np.eye(a.shape[-1])
@@ -82,7 +82,7 @@ def jacobian(layers: Layers) -> np.ndarray:
 
 def norms(blocks: np.ndarray) -> np.ndarray:
     """Return each block's largest singular value: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
-    blocks = np.asarray(reals("blocks", blocks, "give [..., d, d]"), np.float64)
+    blocks = np.asarray(check_reals("blocks", blocks, "give [..., d, d]"), np.float64)
     if blocks.ndim < 2 or 0 in blocks.shape:
         raise InputError("blocks", f"array of shape {blocks.shape}", "give [..., d, d]")
     return np.linalg.norm(blocks, 2, axis=(-2, -1))

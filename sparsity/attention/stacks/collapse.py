@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.arguments import reals
+from sparsity.checks import check_reals
 from sparsity.errors import InputError
 
 
@@ -47,7 +47,7 @@ class Neighbours(NamedTuple):
 
 
 def _checked(states: Any) -> Any:
-    states = reals("states", states, "give [..., tokens >= 2, dim]", traced=True)
+    states = check_reals("states", states, "give [..., tokens >= 2, dim]", traced=True)
     shape = np.shape(states)
     if len(shape) < 2 or shape[-2] < 2:
         raise InputError("states", f"array of shape {shape}", "give [..., tokens >= 2, dim]")

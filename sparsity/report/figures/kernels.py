@@ -12,12 +12,12 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sparsity import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.kernels import Kernel
 from sparsity.kernels.queries import named
 from sparsity.kernels.zoo import elu1, relu
 from sparsity.limit.evaluation import evaluate
 from sparsity.limit.quadrature import moment
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.sampling import estimators
 from sparsity.series import Point, Series, from_sweeps
 from sparsity.sweeps.curves import sweep

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.rope_planes import join, planes
 from sparsity.rows.rope_scaling import DynamicNtkScaling
 from sparsity.rows.row import Row

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import number, reals
+from sparsity.checks import check_number, check_reals
 from sparsity.errors import InputError
 
 _FIX = "give real weights [..., tokens, tokens], zeros above the diagonal"
@@ -20,7 +20,7 @@ _ROUNDING = 1e-5
 
 def _checked(attention: Any) -> Any:
     """Return the array in at least single precision, found to be causal attention."""
-    attention = reals("attention", attention, _FIX)
+    attention = check_reals("attention", attention, _FIX)
     shape = tuple(attention.shape)
 
     def refuse(fault: str, fix: str) -> InputError:
@@ -90,12 +90,12 @@ def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:
 
     Source: Gu et al. (2024), arXiv 2410.10781; Barbero et al. (2025), arXiv 2504.02732, table 1.
     """
-    number("epsilon", epsilon, "must be in (0, 1)", lambda x: 0 < x < 1)
-    attention = reals("attention", attention, _FIX)
+    check_number("epsilon", epsilon, "must be in (0, 1)", lambda x: 0 < x < 1)
+    attention = check_reals("attention", attention, _FIX)
     shape = tuple(attention.shape)
     if len(shape) < 4:
         fix = "has the wrong shape; give [..., layers, heads, tokens, tokens]"
         raise InputError("attention", f"array of shape {shape}", fix)
     fix = f"must be a position from 0 to {shape[-1] - 1}"
-    number("key", key, fix, lambda x: 0 <= x < shape[-1] and x == int(x))
+    check_number("key", key, fix, lambda x: 0 <= x < shape[-1] and x == int(x))
     return float((importance(attention)[..., int(key)] > epsilon).mean())

@@ -18,13 +18,13 @@ import numpy as np
 from jax.core import Tracer
 
 from sparsity import kernels
-from sparsity.arguments import check_seed, instance, number, whole
+from sparsity.attention.stacks.collapse import collapse
+from sparsity.checks import check_instance, check_number, check_seed, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.sampling.devices import program_of, resolve_dtype
 from sparsity.sampling.random_numbers import normal
-from sparsity.stacks.collapse import collapse
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_ONE_CALL
 
 _FEW = 2**16  # normals of a stack that are drawn in less time than good code for them is compiled
@@ -49,10 +49,10 @@ class LayerSink:
         if (self.mass is None) == (self.logit is None):
             raise InputError("sink", (self.mass, self.logit), "give either a mass or a logit")
         if self.mass is not None:
-            number("mass", self.mass, "must be in [0, 1)", lambda x: 0 <= x < 1)
+            check_number("mass", self.mass, "must be in [0, 1)", lambda x: 0 <= x < 1)
         if self.logit is not None:
-            number("logit", self.logit, "must be finite")
-        number("value", self.value, "must be a finite factor >= 0", lambda x: x >= 0)
+            check_number("logit", self.logit, "must be finite")
+        check_number("value", self.value, "must be a finite factor >= 0", lambda x: x >= 0)
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,17 @@ class Stack:
     def __post_init__(self) -> None:
         kernel = kernels.elementwise(self.kernel)
         if self.sink is not None:
-            instance("sink", self.sink, LayerSink, "give a LayerSink, or None")
+            check_instance("sink", self.sink, LayerSink, "give a LayerSink, or None")
         if kernel.law is not Law.SCORE:
             raise InputError("kernel", kernel.name, "needs a kernel that is a function of a score")
         for name in ("beta", "gamma"):
-            number(name, getattr(self, name), "give one number")
+            check_number(name, getattr(self, name), "give one number")
         kernel.bind({"beta": self.beta, "gamma": self.gamma})
         for name, least in (("length", 2), ("dim", 1), ("depth", 1), ("heads", 1)):
-            whole(name, getattr(self, name), least)
+            check_whole(name, getattr(self, name), least)
         for name in ("strength", "branch"):
-            number(name, getattr(self, name), "must be finite and >= 0", lambda x: x >= 0)
-        number("common", self.common, "must be in [0, 1)", lambda x: 0 <= x < 1)
+            check_number(name, getattr(self, name), "must be finite and >= 0", lambda x: x >= 0)
+        check_number("common", self.common, "must be in [0, 1)", lambda x: 0 <= x < 1)
 
     @property
     def lipschitz(self) -> float:
@@ -274,7 +274,7 @@ def sampled(
     Returns:
         What it gives, as float64 arrays [draws, L + 1, …].
     """
-    draws, seed = whole("draws", draws, 1), check_seed(seed)
+    draws, seed = check_whole("draws", draws, 1), check_seed(seed)
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
     bare, numbers = _split(stack)

@@ -27,7 +27,7 @@ import numpy as np
 from sparsity import plotting
 from sparsity.design_search import design
 from sparsity.exact_law.exact import exact
-from sparsity.figures.figure import Canvas, Context, Data, Figure
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.series import Series
 
 TOKENS = 8.0

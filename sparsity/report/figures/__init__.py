@@ -13,28 +13,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sparsity import plotting
-from sparsity.arguments import executor as check_executor
-from sparsity.arguments import instance
-from sparsity.arguments import progress as check_progress
-from sparsity.figures.design import FIGURE as design
-from sparsity.figures.figure import Context, Data, Figure, Plate
-from sparsity.figures.kernels import BIAS as bias
-from sparsity.figures.kernels import EXP as exp
-from sparsity.figures.kernels import IDENTITY as identity
-from sparsity.figures.kernels import NONNEGATIVE as nonnegative
-from sparsity.figures.kernels import RELU2 as relu2
-from sparsity.figures.measures import FIGURE as measures
-from sparsity.figures.overview import FIGURE as overview
-from sparsity.figures.places import describe_places
-from sparsity.figures.rotary import CONTEXT as context
-from sparsity.figures.rotary import ROPE as rope
-from sparsity.figures.rows import DECAYED as decayed
-from sparsity.figures.rows import LENGTHS as lengths
-from sparsity.figures.rows import PHASE as phase
-from sparsity.figures.rows import ROWS as rows
-from sparsity.figures.sinks import MIXING as mixing
-from sparsity.figures.sinks import SINKS as sinks
+from sparsity.checks import check_executor, check_instance, check_progress
 from sparsity.output import folder, write_together
+from sparsity.report.figures.design import FIGURE as design
+from sparsity.report.figures.figure import Context, Data, Figure, Plate
+from sparsity.report.figures.kernels import BIAS as bias
+from sparsity.report.figures.kernels import EXP as exp
+from sparsity.report.figures.kernels import IDENTITY as identity
+from sparsity.report.figures.kernels import NONNEGATIVE as nonnegative
+from sparsity.report.figures.kernels import RELU2 as relu2
+from sparsity.report.figures.measures import FIGURE as measures
+from sparsity.report.figures.overview import FIGURE as overview
+from sparsity.report.figures.places import describe_places
+from sparsity.report.figures.rotary import CONTEXT as context
+from sparsity.report.figures.rotary import ROPE as rope
+from sparsity.report.figures.rows import DECAYED as decayed
+from sparsity.report.figures.rows import LENGTHS as lengths
+from sparsity.report.figures.rows import PHASE as phase
+from sparsity.report.figures.rows import ROWS as rows
+from sparsity.report.figures.sinks import MIXING as mixing
+from sparsity.report.figures.sinks import SINKS as sinks
 from sparsity.series import csv_of_curves
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -73,7 +71,7 @@ def draw(figure: Figure, *, seed: int = 0, rel_error: float = 3e-3) -> Plate:
         seed: of everything sampled; the same seed gives the same picture.
         rel_error: relative standard error to reach in each sampled point.
     """
-    instance("figure", figure, Figure, "give one of sparsity.figures.ALL")
+    check_instance("figure", figure, Figure, "give one of sparsity.figures.ALL")
     return _plate(figure, figure.data(Context(seed, rel_error)))
 
 

@@ -14,10 +14,10 @@ from scipy.interpolate import PchipInterpolator
 from sparsity import plotting
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.exact_law.regimes import critical_spread, limit_reach
-from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.kernels import identity, relu2
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import n_eff
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.sampling import draw as sample
 from sparsity.series import Point, Series, from_sweeps
 from sparsity.sweeps.curves import sweep

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from sparsity.arguments import check_budget, check_seed
+from sparsity.checks import check_budget, check_seed
 from sparsity.errors import InputError
 from sparsity.sampling import Sampling
 from sparsity.series import Series

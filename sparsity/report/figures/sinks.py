@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from sparsity import plotting
+from sparsity.attention.stacks.collapse import neighbours
+from sparsity.attention.stacks.mixing import LayerSink, Stack, sampled
+from sparsity.attention.stacks.mixing_law import average, distances
 from sparsity.design_search.search import sink_logit
-from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.long_rows import log_total
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.series import Point, Series
-from sparsity.stacks.collapse import neighbours
-from sparsity.stacks.mixing import LayerSink, Stack, sampled
-from sparsity.stacks.mixing_law import average, distances
 
 MASS = 0.5
 SINK_GAMMAS = (1.0, 2.0, 3.0, 4.0)

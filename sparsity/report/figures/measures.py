@@ -27,8 +27,8 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
-from sparsity.figures.figure import Canvas, Context, Data, Figure
 from sparsity.limit.evaluation import evaluate
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.sampling.row_sampling import draw_rows
 from sparsity.series import Point, Series

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import plotting
-from sparsity.figures.figure import Canvas, Context, Data, Figure
-from sparsity.figures.kernels import sample_noisy_features
 from sparsity.limit.evaluation import evaluate
+from sparsity.report.figures.figure import Canvas, Context, Data, Figure
+from sparsity.report.figures.kernels import sample_noisy_features
 from sparsity.series import Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 

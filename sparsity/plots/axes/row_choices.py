@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.axes.controls import CONTROLS, control_of_step
 from sparsity.kernels import Kernel, RowMap, exp
 from sparsity.limit.evaluation import evaluate
+from sparsity.plots.axes.controls import CONTROLS, control_of_step
 from sparsity.rows import steps as row_steps
 from sparsity.rows.classes import ANY_LENGTH, classed
 from sparsity.rows.row import Row

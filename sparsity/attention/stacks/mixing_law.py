@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import kernels
-from sparsity.arguments import as_float64, instance, whole
+from sparsity.attention.stacks.collapse import Collapse
+from sparsity.attention.stacks.mixing import LayerSink, Stack
+from sparsity.checks import as_float64, check_instance, check_whole
 from sparsity.errors import InputError
 from sparsity.exact_law.integration import spaced
 from sparsity.exact_law.transforms.laplace import laplace
@@ -25,8 +27,6 @@ from sparsity.exact_law.transforms.nodes import too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
-from sparsity.stacks.collapse import Collapse
-from sparsity.stacks.mixing import LayerSink, Stack
 
 _MAX_POINTS = 1e6  # of u, seconds of work
 _STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step), 1e-43: the sums round far more
@@ -73,7 +73,7 @@ def row_moments(
         raise InputError("kernel", kernel.name, fix)
     n, beta, gamma = LENGTH.check(n), BETA.one(beta), GAMMA.one(gamma)
     if sink is not None:
-        instance("sink", sink, LayerSink, "give a LayerSink, or None")
+        check_instance("sink", sink, LayerSink, "give a LayerSink, or None")
     # 1/Σ = ∫ e^(−tΣ) dt turns the mean of a share into an integral over u = ln t, in which the mean
     # over independent weights is a product: m = ∫ x_b e^(−x_b) Πe^(−x_i) du, and so for squares.
     flat = n.reshape(-1, 1)
@@ -242,7 +242,7 @@ def influence(stack: Stack, token: int) -> np.ndarray:
     Raises:
         InputError: no such token, or as `gram`.
     """
-    token = whole("token", token, 0, stack.length - 1)
+    token = check_whole("token", token, 0, stack.length - 1)
     start = np.zeros((stack.length, stack.length))
     start[token, token] = 1.0
     # Layers are linear: K started from e_i e_iᵀ has E‖∂v_j/∂v_i‖²_F/d on its diagonal.
