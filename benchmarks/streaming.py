@@ -59,12 +59,12 @@ def contestants(length: int) -> dict[str, Callable[[int], Any]]:
     import torch  # pyright: ignore[reportMissingImports]
 
     q, k, v = arrays(length)
-    tensors = [torch.from_numpy(x[None]) for x in (q, k, v)]
+    tq, tk, tv = (torch.from_numpy(x[None]) for x in (q, k, v))
     jq, jk = jnp.asarray(q), jnp.asarray(k)
 
     def attention(_: int) -> Any:
         with torch.no_grad():
-            return torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True)
+            return torch.nn.functional.scaled_dot_product_attention(tq, tk, tv, is_causal=True)
 
     works: dict[str, Callable[[int], Any]] = {
         "SDPA": attention,

@@ -25,6 +25,7 @@ class AtDistances:
     """A step that sets the mean β_m and the spread γ_m of the score at each distance m."""
 
     name: ClassVar[str] = "at-distances"
+    example: ClassVar[tuple[Any, ...]] = ()
 
     beta: np.ndarray
     gamma: np.ndarray

@@ -2,12 +2,11 @@
 
 from sparsity import attention as attention
 from sparsity import claims_ledger as ledger
-from sparsity import figures as figures
 from sparsity import kernels as kernels
 from sparsity import report as report
-from sparsity import stacks as stacks
 from sparsity.attention import measurement as measurement
 from sparsity.attention import monitoring as monitoring
+from sparsity.attention import stacks as stacks
 from sparsity.attention import streaming as streaming
 from sparsity.attention.describe import describe as describe
 from sparsity.attention.fused import from_lse as from_lse
@@ -39,6 +38,7 @@ from sparsity.metric import hoyer as hoyer
 from sparsity.metric import n_eff as n_eff
 from sparsity.panel import explore as explore
 from sparsity.plots import plot as plot
+from sparsity.report import figures as figures
 from sparsity.results import Estimate as Estimate
 from sparsity.results import Evaluation as Evaluation
 from sparsity.results import Exact as Exact

@@ -27,7 +27,7 @@ def ask_design():
 
 
 def ask_derive():
-    """Of a formula that is not short: a limit would be read."""
+    """Of a formula that is not short."""
     derivation._derive.cache_clear()
     found = derive("exp(2*s) + cosh(1)")
     return str(found.S), len(found.limits)

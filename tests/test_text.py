@@ -1,10 +1,7 @@
 """Kernels typed as text: what is a formula, what is not, and that nothing typed is ever run."""
 
 import json
-import math
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ from sympy import Abs, Max, Piecewise, Rational, erf, erfc, exp, floor, log, sqr
 
 import sparsity
 from sparsity import InputError, Kernel, NoClosedForm, kernels, score_kernel
-from sparsity.derivation import is_quickly_derived, without_limits
+from sparsity.derivation import is_quickly_derived
 from sparsity.kernels import text
 from sparsity.kernels.symbols import s
 
@@ -227,27 +224,8 @@ def test_every_command_takes_a_formula(command, arguments, tmp_path):
     assert err.count("\n") == 1
 
 
-def test_a_derivation_ends_in_time():
-    started = time.perf_counter()
-    with pytest.raises(NoClosedForm, match=r"takes longer than 0\.2 s"):
-        sparsity.derive("cosh(s)**10 + 1", max_seconds=0.2)
-    assert time.perf_counter() - started < 30  # rather than minutes
-    assert str(sparsity.derive("s**2", max_seconds=math.inf).second_moment)
-    with pytest.raises(InputError, match="max_seconds = 0: must be > 0"):
-        sparsity.derive("s**2", max_seconds=0)
-
-
-@pytest.mark.thorough
-def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
-    slow = "cosh(s)**10 + 2"
-    with ThreadPoolExecutor(1) as pool, pytest.raises(NoClosedForm, match="takes longer"):
-        pool.submit(sparsity.derive, slow, max_seconds=0.2).result()
-    found = sparsity.derive(slow, max_seconds=600)  # in a process of its own
-    assert sparsity.derive(slow, max_seconds=600) is found
-    assert found.kernel == kernels.named(slow)
-    assert found.S == without_limits(slow).S
-    assert len(found.limits) > 2
-    with pytest.raises(NoClosedForm, match="cannot be solved for"):  # what it says there
+def test_a_derivation_that_fails_says_where():
+    with pytest.raises(NoClosedForm, match="cannot be solved for"):
         sparsity.derive("max(exp(s) - s**3, 0)")
 
 
@@ -255,7 +233,7 @@ def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
     ("formula", "quick"),
     [("max(s, 0)**3 + 1", True), ("s*erf(s)", True), ("cosh(s)**10", False)],
 )
-def test_what_may_take_long_is_derived_in_a_process_that_can_be_ended(formula, quick):
+def test_what_may_take_long_is_known_by_its_size(formula, quick):
     assert is_quickly_derived(kernels.named(formula).weight) == quick
 
 

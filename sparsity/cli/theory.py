@@ -62,11 +62,8 @@ def list_(as_json: bool) -> None:
 @common.choice(
     "--format style", ("text", "latex"), "How to print.", default="text", show_default=True
 )
-@common.option(
-    "--max-seconds", "T", "Give up after T seconds (default: never).", default="inf", kind=float
-)
 @common.json_option
-def derive(kernel: str, style: str, max_seconds: float, as_json: bool) -> None:
+def derive(kernel: str, style: str, as_json: bool) -> None:
     """Derive S of a kernel symbolically, with its limits.
 
     Prints the moments E|a| and E a², S in closed form, its limits and its leading asymptotics.
@@ -77,9 +74,9 @@ def derive(kernel: str, style: str, max_seconds: float, as_json: bool) -> None:
         Softmax, to paste into an article:
             sparsity derive exp --format latex
         A formula of your own:
-            sparsity derive "s**3" --max-seconds 20
+            sparsity derive "s**3"
     """
-    found = sparsity.derive(kernel, max_seconds=max_seconds)
+    found = sparsity.derive(kernel)
     if not as_json:
         common.echo(found.text() if style == "text" else found.latex())
         return

@@ -125,7 +125,7 @@ class Grid:
         with np.errstate(under="ignore"):
             self.damped = np.exp(-self.z[:, None] * self.p)
 
-    def _place(self, row: entmax.Entmax) -> tuple[float, float, float, float, float]:
+    def _place(self, row: entmax.EntmaxThreeHalves) -> tuple[float, float, float, float, float]:
         """Return the ends of t, the likeliest t, where the contour crosses there, and its width."""
         even = row.c * self.n ** (-1 / row.q)
         rho, spread = row.q / even, _NEAR / math.sqrt(self.n)
