@@ -19,6 +19,7 @@ from sparsity.kernels.lowering import numpy_log_abs
 
 _FEATURES = ("relu", "elu+1", "softplus", "exp")  # h of normal entries of unit spread
 _SIZE, _DIM, _DRAWS = 256, 16, 16  # queries and keys of a matrix, features, matrices
+_RANKED = 8  # matrices of each kind whose ranks are taken: their means are known to one per cent
 _KINDS = ("identity", "elu+1", "exp")  # signed linear, linear with features, and softmax
 
 
@@ -195,7 +196,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
     """Judge rank and effective rank of identity, elu+1 and exp, with and without a causal mask."""
     drawn_ranks: dict[tuple[str, bool], list[_Ranks]] = {}
     triangular = True
-    for draw in range(_DRAWS):
+    for draw in range(_RANKED):
         q, k = np.random.default_rng([seed, 8, draw]).standard_normal((2, _SIZE, _DIM))
         for kind in _KINDS:
             whole = _attention(routes, kind, q, k)
@@ -211,7 +212,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
                 ranks = _Ranks(routes.effective_rank(p), float(np.linalg.matrix_rank(p)), n_eff)
                 drawn_ranks.setdefault((kind, masked), []).append(ranks)
     mean = {key: _Ranks(*np.mean(x, axis=0)) for key, x in drawn_ranks.items()}
-    root = math.sqrt(_DRAWS)
+    root = math.sqrt(_RANKED)
     error = {key: _Ranks(*np.std(x, axis=0, ddof=1) / root) for key, x in drawn_ranks.items()}
     # The formula det = Π a_ii holds at every n; four rows show that the mask is the right triangle.
     entries = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(f"a{i}{j}") if j <= i else 0)
@@ -234,7 +235,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
     findings = [
         core(
             "under a causal mask the matrix is triangular, its determinant the product of its "
-            f"diagonal (derived), and no such entry of {len(_KINDS) * _DRAWS} matrices is zero: "
+            f"diagonal (derived), and no such entry of {len(_KINDS) * _RANKED} matrices is zero: "
             "full rank",
             sympy.expand(determinant - product) == 0 and triangular,
         ),
@@ -280,7 +281,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         }
         for kind, masked in mean
     ]
-    return findings, {"n": _SIZE, "dim": _DIM, "draws": _DRAWS, "ranks": table}
+    return findings, {"n": _SIZE, "dim": _DIM, "draws": _RANKED, "ranks": table}
 
 
 CLAIMS: tuple[Claim, ...] = (
