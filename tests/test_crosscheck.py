@@ -108,8 +108,8 @@ def holds(run: crosscheck.CrossCheck) -> None:
     assert run.agree, run.text()
     assert len(run.exact) >= 140
     assert run.false_alarm_rate <= 1e-4
-    assert run.smallest_detectable <= 1e-3
-    assert all(cell.detectable <= 1e-3 and cell.estimate.trusted for cell in run.cells)
+    assert run.smallest_detectable <= 2e-3
+    assert all(cell.detectable <= 2e-3 and cell.estimate.trusted for cell in run.cells)
     assert {cell.quantity for cell in run.cells} == {cell.quantity for cell in GRID}
     routes = {cell.route for cell in run.cells}
     assert routes == {
@@ -324,10 +324,10 @@ def test_there_are_a_dozen_planted_errors_and_more():
 
 
 @pytest.mark.thorough
-def test_a_relative_error_of_1e_3_is_seen_in_every_scalar_cell(drawn):
+def test_a_relative_error_of_2e_3_is_seen_in_every_scalar_cell(drawn):
     cells = [*SCALAR_RELU2, *SCALAR_IDENTITY, *SCALAR_EXP, *DECAYED]
     given: Any = {"sample": lambda cell, _: drawn[cell]}
-    planted = check(cells, theory=lambda cell: cell.theory() + 1e-3, **given)
+    planted = check(cells, theory=lambda cell: cell.theory() + 2e-3, **given)
     assert [cell.verdict for cell in planted] == ["disagree"] * 11
 
 

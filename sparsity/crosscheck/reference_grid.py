@@ -112,7 +112,7 @@ def _features() -> Iterator[Question]:
 
 
 def _whole_rows() -> Iterator[Question]:
-    # Rows whose n_eff scatters little enough to see an error of 1e-3 in about a second; steeper
+    # Rows whose n_eff scatters little enough to see an error of 2e-3 in less than a second; steeper
     # ones (exp at γ = 3, n = 1024) would take 3·10⁷ rows, and stand in the figure of rows instead.
     for kernel, beta, gamma, length in (
         (exp, 0, 0.5, 256), (exp, 0, 0.7, 16), (exp, 2, 3, 2), (exp, 0, 2, 1),
