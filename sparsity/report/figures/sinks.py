@@ -86,7 +86,7 @@ LONG = {
 }
 _LOOKS = plotting.LOOKS[:4], [plotting.LOOKS[i] for i in (0, 4, 5, 2)]  # one sink, one colour
 SAMPLED_DEPTHS, SAMPLED_LENGTHS = (3, 6, 9, 12, 15), (16, 48, 128)
-DRAWS, DIM = 160, 64
+DRAWS, DIM = 240, 64
 
 
 def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
