@@ -148,14 +148,21 @@ def _draw_heads(run: xarray.Dataset, figure: Figure) -> None:
     plotting.plain_ticks(bar.ax.yaxis, [4**k for k in range(16) if 4**k <= T])
 
 
+def _top_of_axes(figure: Figure) -> float:
+    """Return how high axes reach, under a headline of as many lines as it has."""
+    lowest = min((text.get_window_extent().y0 for text in figure.texts), default=np.inf)
+    return min(0.81, lowest / figure.bbox.height - 0.04)
+
+
 def _draw_map(figure: Figure, values: np.ndarray, norm: Any, colours: str, label: str) -> Any:
     """Draw a map over layers and heads, and return its colour bar."""
-    ax = figure.add_axes((0.09, 0.12, 0.72, 0.69))
+    height = _top_of_axes(figure) - 0.12
+    ax = figure.add_axes((0.09, 0.12, 0.72, height))
     image = ax.imshow(values, cmap=colours, norm=norm, origin="lower", aspect="auto")
     ax.set(xlabel="head", ylabel="layer")
     for axis, count in zip((ax.yaxis, ax.xaxis), values.shape, strict=True):
         axis.set_ticks(range(0, count, -(-count // 10)))  # ten labels at most
-    bar = figure.colorbar(image, cax=figure.add_axes((0.84, 0.12, 0.025, 0.69)))
+    bar = figure.colorbar(image, cax=figure.add_axes((0.84, 0.12, 0.025, height)))
     bar.set_label(label)
     return bar
 
@@ -204,7 +211,9 @@ def _medians(values: xarray.DataArray, ranges: list[np.ndarray]) -> np.ndarray:
 
 def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
     n, lines = _medians_by_length(run)
+    height = _top_of_axes(figure) - 0.13
     ax = plotting.axes(figure, "keys n that the row sees", plotting.TOKENS, right=0.8)
+    ax.set_position((*ax.get_position().p0, ax.get_position().width, height))
     colours = (plotting.VERMILLION, plotting.BLUE, plotting.GREY)
     for (name, values), colour in zip(lines.items(), colours, strict=False):
         style: Any = {"lw": 1.8} if name == "exact law" else {"marker": "o", "ms": 4, "ls": "none"}

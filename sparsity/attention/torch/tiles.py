@@ -187,8 +187,8 @@ class EveryRow:
         self.sink = 0 if sink is None and self.plain else sink
         apart = None if self.sink is None else [self.sink]
         self.apart = None if apart is None else torch.tensor(apart, device=call.query.device)
-        # What a tile is written in is kept: new memory for each costs the system as much time as the
-        # sums take.
+        # What a tile is written in is kept: new memory for each takes the system as much time as
+        # the sums.
         kind = torch.promote_types(call.query.dtype, torch.float32)
         size = heads // call.key.shape[1] * min(ROWS, length) * length if self.plain else 0
         self.rooms = torch.empty((2, size), dtype=kind, device=call.query.device)
