@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import copy
 import dataclasses
 import gc
 import io
@@ -219,6 +220,21 @@ def quiet():
     logging.disable(logging.NOTSET)
 
 
+def with_eager_attention(model):
+    """The model, told to attend eagerly; or its copy, built so.
+
+    Where a model cannot be told, what it returns as weights after a change is not what it attends
+    with.
+    """
+    if model._can_set_attn_implementation():
+        model.set_attn_implementation("eager")
+        return model
+    config, parameters = copy.deepcopy(model.config), model.state_dict()
+    built = type(model)._from_config(config, attn_implementation="eager").eval()
+    built.load_state_dict(parameters)
+    return built
+
+
 def own_weights(model, ids) -> list[np.ndarray]:
     """What the model's own eager attention gives as its weights, [heads, T, T] in each layer.
 
@@ -236,7 +252,7 @@ def own_weights(model, ids) -> list[np.ndarray]:
 
     if function is not None:
         file.eager_attention_forward = noted
-    model.set_attn_implementation("eager")
+    model = with_eager_attention(model)
     text = {"input_ids": torch.as_tensor(ids)[None], "use_cache": False}
     try:
         with torch.no_grad():

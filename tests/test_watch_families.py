@@ -4,7 +4,6 @@ What it tells of a family is the weights that the model itself returns, or it sa
 it was not seen; the outputs stay the same, bit for bit.
 """
 
-import copy
 import warnings
 from collections import Counter
 
@@ -50,12 +49,7 @@ def run(model, given, **more):
 
 def own_weights(model, given):
     """All matrices that the model returns as weights, [heads, rows, keys]."""
-    if model._can_set_attn_implementation():
-        model.set_attn_implementation("eager")
-    else:  # what such a model returns after a change is not what it attends with
-        config, parameters = copy.deepcopy(model.config), model.state_dict()
-        model = type(model)._from_config(config, attn_implementation="eager").eval()
-        model.load_state_dict(parameters)
+    model = families.with_eager_attention(model)
     out = run(model, given, output_attentions=True)
     found = [x for name in out if "attentions" in name for x in out[name] or ()]
     found = [y for x in found for y in (x if isinstance(x, tuple | list) else [x])]

@@ -178,7 +178,8 @@ def measure_transformers(
     sink = None if sink is None else check_whole("sink", sink, 0)
     if sink is not None and sink >= ids.shape[1]:
         raise InputError("sink", sink, f"must be a position from 0 to {ids.shape[1] - 1}")
-    layers = int(getattr(model.config, "num_hidden_layers", 0) or 0)
+    told = getattr(model.config, "num_hidden_layers", None)
+    layers = told if isinstance(told, int) else 0  # LXMERT tells one number for each of its parts
     done = 0
 
     def look(path: str, call: Call, made: Output) -> tuple[dict[str, np.ndarray], bool]:
