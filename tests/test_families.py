@@ -31,14 +31,15 @@ def verdicts(chosen, implementation):
     return found
 
 
-@pytest.mark.parametrize(("implementation", "least"), [("eager", 22), ("sdpa", 20)])
+@pytest.mark.parametrize(("implementation", "least"), [("eager", 21), ("sdpa", 17)])
 def test_some_families_are_measured_as_their_own_weights_are_or_refused(implementation, least):
     found = verdicts(SOME, implementation)
     counts = Counter(verdict for verdict, _ in found.values())
     assert set(counts) <= {"equal", "refused"}, found
     assert counts["equal"] >= least, found
-    for name in ("bloom", "mpt", "mamba"):
-        assert found[name][0] == "refused"
+    built = [name for name in ("bloom", "mpt", "mamba") if name in found]
+    assert len(built) == (3 if implementation == "eager" else 0)  # they know no sdpa
+    assert all(found[name][0] == "refused" for name in built)
 
 
 @pytest.mark.slow
