@@ -12,9 +12,6 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
 # The workers fill the cores: threads of a product would wait for each other, and burn time so.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anything imports NumPy
 os.environ.setdefault("NPROC", "1")  # of XLA's threads, before anything computes with JAX
-# Workers and commands keep the memory of an array for the next one: half the page faults.
-os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**28))
-os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**29))
 os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")  # and not 1000: a fifth less work to derive
 # A test compiles much and draws little: a third less to compile, though rows are drawn more slowly.
 flags = ["--xla_backend_optimization_level=1"]
