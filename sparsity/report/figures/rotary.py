@@ -132,9 +132,9 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
 ROPE = Figure.from_docstring(draw_rope.__doc__, "rope", compute_rope, draw_rope)
 
 # The figure `context`.
-LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 12.1, 0.5)).astype(int))
+LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 13.1, 0.5)).astype(int))
 SAMPLED_LENGTHS = (64, 1024)
-REL_ERROR_OF_ROWS = 4e-3  # a whole row is one draw, of 64 numbers a token
+REL_ERROR_OF_ROWS = 3e-3  # a whole row is one draw, of 64 numbers a token
 TRAINED = 512  # tokens, from which on dynamic NTK changes the angles
 TURN = 1  # seed of the random direction of RoPE's mean key
 
@@ -186,7 +186,7 @@ def draw_context(data: Data, canvas: Canvas) -> None:
     share of the context that they attend to there. Lines: the exact law of rows. Points: Monte
     Carlo with rotated vectors; their 95 % error bars are smaller than the markers.
 
-    Alt text: Chart of the effective tokens n_eff against the context length from 16 to 4096,
+    Alt text: Chart of the effective tokens n_eff against the context length from 16 to 8192,
     both axes logarithmic. Without position it is nearly the context length. The curve of RoPE
     runs below it, about parallel, and with dynamic NTK a little closer to it. CoCA is far lower
     at thousands of tokens and then rises again; with dynamic NTK its curve leaves that of CoCA
@@ -195,8 +195,8 @@ def draw_context(data: Data, canvas: Canvas) -> None:
     """
     # Drawn on logarithmic axes; the last series, without position, is grey.
     ax = plotting.axes(canvas, "context length  n", plotting.TOKENS, right=0.8)
-    ax.set(xscale="log", yscale="log", xlim=(16, 4096), ylim=(8, 6e3))
-    plotting.plain_ticks(ax.xaxis, (16, 64, 256, 1024, 4096))
+    ax.set(xscale="log", yscale="log", xlim=(16, 8192), ylim=(8, 1.2e4))
+    plotting.plain_ticks(ax.xaxis, (16, 64, 256, 1024, 8192))
     plotting.plain_ticks(ax.yaxis, (10, 100, 1000, 1e4))
     *rotated, flat = data
     ax.plot(flat.x, flat.theory, color=plotting.GREY, lw=1.2)
