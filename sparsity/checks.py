@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,18 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.parsing import parse_number
 
 MOST = 2**24  # dimensions of a key
 
 Check = Callable[[float], bool]
-
-_SPACE = " \t"
-# ASCII alone: `\d` and `float` also take the digits of other scripts.
-_DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
-_NUMBER = re.compile(rf"[+-]?(?:{_DECIMAL}|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_TOKENS = re.compile(r"([0-9]{1,6})([kKM])")
-_UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
 
 
 class SupportsArray(Protocol):
@@ -334,43 +326,3 @@ def check_path(name: str, value: Any, fix: str) -> Path:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise InputError(name, value, fix)
     return Path(value)
-
-
-# `float` and `int` also take digits of other scripts and underscores between digits; a typing error
-# must not become another number.
-
-
-def expand_token_count(text: str) -> str:
-    """Return a count of tokens as people write it, in digits: "128k" is 131072.
-
-    So it is in "a context of 128k". Any other text is returned as it is.
-    """
-    count = _TOKENS.fullmatch(text.strip(_SPACE))
-    return str(int(count[1]) * _UNITS[count[2]]) if count else text
-
-
-def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
-    """Return the number that a text writes in decimal notation.
-
-    Raises:
-        InputError: it writes none.
-    """
-    text = expand_token_count(text) if argument == "length" else text
-    if not _NUMBER.fullmatch(text.strip(_SPACE)):
-        raise InputError(argument, text, fix)
-    return float(text)
-
-
-def parse_whole(text: str, argument: str) -> int:
-    """Return the whole number that a text writes in decimal digits.
-
-    Raises:
-        InputError: it writes none.
-    """
-    text = expand_token_count(text) if argument == "length" else text
-    if not _WHOLE.fullmatch(text.strip(_SPACE)):
-        raise InputError(argument, text, "give a whole number")
-    try:
-        return int(text)
-    except ValueError:  # of thousands of digits
-        raise InputError(argument, f"{text[:20]}…", "give a smaller number") from None

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import click
 
-from sparsity import checks
+from sparsity import parsing
 from sparsity.cli import pages
 from sparsity.errors import printable
 from sparsity.output import json_ready
@@ -60,7 +60,7 @@ def option(
     """
 
     def read(context: Any, parameter: click.Parameter, text: str | None) -> Any:
-        parse = checks.parse_whole if kind is int else checks.parse_number
+        parse = parsing.parse_whole if kind is int else parsing.parse_number
         return None if text is None else parse(text, str(parameter.name))
 
     # Not click's own types: they read by Python's `float`, which takes "1_0" and the digits of any

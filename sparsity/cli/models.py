@@ -6,7 +6,6 @@ import os
 
 import click
 
-from sparsity.checks import parse_whole
 from sparsity.cli import common, pages
 from sparsity.cli.files import check_chart_file, write_chart
 from sparsity.errors import InputError
@@ -16,6 +15,7 @@ from sparsity.output import (
     refuse_unwritable,
     refuse_unwritable_folder,
 )
+from sparsity.parsing import parse_whole
 
 
 @click.command(cls=pages.Command)

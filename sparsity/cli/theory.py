@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.checks import parse_number
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
+from sparsity.parsing import parse_number
 
 
 @click.command("list", cls=pages.Command)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sympy import Symbol
 
-from sparsity import checks
+from sparsity import parsing
 from sparsity.checks import as_float64, check_instance
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
@@ -51,7 +51,7 @@ class Parameter:
             return queries.named(value).name
         if self == LENGTH and isinstance(value, (str, list, tuple)):
             several = [value] if isinstance(value, str) else value
-            counts = [checks.expand_token_count(x) if isinstance(x, str) else x for x in several]
+            counts = [parsing.expand_token_count(x) if isinstance(x, str) else x for x in several]
             value = counts[0] if isinstance(value, str) else counts
         array = as_float64(value, self.name, f"give a number: {self.domain}")
         holds = [

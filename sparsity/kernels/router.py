@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sparsity import checks, metric
+from sparsity import parsing
+from sparsity.arrays import ascending
 from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import GAMMA, RHO, WITHIN
@@ -35,7 +36,7 @@ def largest(values: Any, k: int) -> Any:
     if k <= _SEARCHED or k >= values.shape[-1]:
         return TopK(k)(values) > 0
     below = values.max(-1, keepdims=True) - values
-    return below <= metric.ascending(below)[..., k - 1, None]
+    return below <= ascending(below)[..., k - 1, None]
 
 
 def _shares(scores: Any, kept: Any) -> Any:
@@ -160,7 +161,7 @@ def parse_blocks(text: str, argument: str) -> tuple[int, int]:
     if len(parts) != 2:
         fix = "give blocks read and keys of a block, such as block-router:8,64"
         raise InputError(argument, text, fix)
-    blocks, size = (checks.parse_whole(part, argument) for part in parts)
+    blocks, size = (parsing.parse_whole(part, argument) for part in parts)
     return blocks, size
 
 

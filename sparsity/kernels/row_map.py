@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from sparsity import checks
+from sparsity import parsing
 from sparsity.checks import check_flag, check_function, check_instance, check_text
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
@@ -80,7 +80,7 @@ class RowMap:
     parameters: tuple[Parameter, ...] = SHIFTED
     residual_mass: Callable[[Any], Any] | None = None
     with_number: Callable[[Any], RowMap] | None = None
-    parse_number: Callable[[str, str], Any] = checks.parse_whole
+    parse_number: Callable[[str, str], Any] = parsing.parse_whole
     drawn: Drawn | None = None
     unnormalised: Callable[[Any], Any] | None = None
     identically_distributed: bool = True

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparsity import checks
+from sparsity import parsing
 from sparsity.checks import check_number, check_whole
 from sparsity.kernels.row_map import RowMap, newton_from_below
 
@@ -130,7 +130,7 @@ def entmax(alpha: float) -> RowMap:
         formula=f"({alpha - 1:.6g}·s_j − τ)₊^{1 / (alpha - 1):.6g}, τ: Σ = 1",
         source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
         with_number=entmax,
-        parse_number=checks.parse_number,
+        parse_number=parsing.parse_number,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 
-from sparsity.checks import parse_number
 from sparsity.errors import InputError
+from sparsity.parsing import parse_number
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.largest import (
     gini,

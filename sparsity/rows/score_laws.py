@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity import checks
+from sparsity import checks, parsing
 from sparsity.checks import as_float64, check_number
 from sparsity.errors import InputError
 from sparsity.output import npy_file, require_regular_file
@@ -369,7 +369,7 @@ def parse(text: str) -> Scores:
 def _numbers(part: str, text: str) -> tuple[float, ...]:
     try:
         fix = f"give {_TYPED}"
-        return tuple(checks.parse_number(item, "scores", fix) for item in part.split(","))
+        return tuple(parsing.parse_number(item, "scores", fix) for item in part.split(","))
     except InputError as error:
         raise InputError("scores", text, error.fix) from None
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.checks import check_several, expand_token_count, parse_number
+from sparsity.checks import check_several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
+from sparsity.parsing import expand_token_count, parse_number
 
 # Points of one grid, and cells of a product of grids. A mistyped count would otherwise first fill
 # the memory: each variable of a dataset takes 8 bytes a cell, so that this is 8 MB of each.

@@ -48,8 +48,7 @@ def plot_training(
         InputError: nothing of that name was logged, or steps that do not fit.
     """
     fix = "give the dictionaries that log returned, one a step"
-    steps = check_several("logged", logged, fix)
-    logs = [check_instance("logged", step, Mapping, fix) for step in steps]
+    logs = [check_instance("logged", x, Mapping, fix) for x in check_several("logged", logged, fix)]
     check_text("of", of, "give the name of a statistic, such as n_eff")
     check_text("layer", layer, 'give the name of a layer, or "all"')
     at = np.arange(len(logs)) if steps is None else check_vector("steps", steps, "give numbers")

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import fields
 from typing import Any
 
-from sparsity import checks
+from sparsity import checks, parsing
 from sparsity.errors import InputError
 from sparsity.rows import score_laws
 from sparsity.rows.steps import temperature
@@ -107,7 +107,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
 
 def _numbers(items: list[str], fix: str) -> list[float]:
     """Return the numbers that items write, whole ones as integers."""
-    values = [checks.parse_number(item, "step", fix) for item in items if item.strip()]
+    values = [parsing.parse_number(item, "step", fix) for item in items if item.strip()]
     return [int(value) if value.is_integer() else value for value in values]
 
 
