@@ -89,6 +89,7 @@ _PACKAGES = {
     "kernels": "kernels",
     "ledger": "claims_ledger",
     "measurement": "attention.measurement",
+    "models": "attention.torch.models",
     "monitoring": "attention.monitoring",
     "report": "report",
     "stacks": "attention.stacks",

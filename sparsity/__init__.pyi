@@ -16,6 +16,7 @@ from sparsity.attention.largest_logit import qk_clip as qk_clip
 from sparsity.attention.measurement import measure as measure
 from sparsity.attention.monitoring import monitor as monitor
 from sparsity.attention.streaming import stream as stream
+from sparsity.attention.torch import models as models
 from sparsity.claims_ledger import claims as claims
 from sparsity.crosscheck.verify import verify as verify
 from sparsity.derivation import derive as derive
@@ -137,6 +138,7 @@ __all__ = [
     "ledger",
     "measure",
     "measurement",
+    "models",
     "monitor",
     "monitoring",
     "n_eff",

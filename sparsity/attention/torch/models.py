@@ -14,6 +14,7 @@ from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
 from sparsity.attention.torch.interception import Interceptor
+from sparsity.attention.torch.loading import load as load
 from sparsity.attention.torch.tiles import EveryRow, check_some_rows
 from sparsity.checks import check_progress, check_whole
 from sparsity.errors import InputError
