@@ -168,8 +168,8 @@ ALL: tuple[Part, ...] = (
         (
             *("attention", "measurement", "measurement.summary", "measurement.with_laws"),
             *("measurement.text", "measurement.save"),
-            "attention.torch.models.measure_transformers",
-            *("attention.torch.loading.load", "attention.torch.interception.Interceptor"),
+            *("models", "models.load", "models.measure_transformers"),
+            "attention.torch.interception.Interceptor",
             *("measurement.row_laws.head_law", "measurement.row_laws.log_head_law"),
         ),
     ),
