@@ -33,6 +33,7 @@ def judged() -> list[Verdict]:
     return [judge(cell, ask(cell.key)) for cell in cells]
 
 
+@pytest.mark.thorough
 def test_a_part_of_the_campaign_agrees(judged):
     found = [v.outcome for v in judged]
     assert len(found) == CELLS
@@ -41,6 +42,7 @@ def test_a_part_of_the_campaign_agrees(judged):
     assert sum(not v.sampled and v.error < 1e-9 for v in judged if v.outcome == "agreed") >= 35
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_off_is_a_violation(judged):
     """Negative control: by brute force known to 1e-9, a value that is off by 1e-6 is convicted."""
     sharp = [v for v in judged if v.outcome == "agreed" and not v.sampled and v.error < 1e-9]

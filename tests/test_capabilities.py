@@ -160,7 +160,11 @@ def rows_drawn(row):
     return [each for each, known in said if known.sampled and known.missing is None]
 
 
-@pytest.mark.parametrize("row", DRAWN, ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(x, marks=[pytest.mark.thorough] * (x.kernel.law is Law.SCORE)) for x in DRAWN],
+    ids=str,
+)
 def test_it_is_sampled_where_it_says_so(row):
     sampled = rows_drawn(row)
     whole = row.kernel.law in (Law.SCORE, Law.ROW)

@@ -155,6 +155,7 @@ def test_import_loads_nothing_heavy():
     assert imported("import sparsity.cli") == {"click"}
 
 
+@pytest.mark.thorough
 def test_the_exact_law_of_softmax_loads_no_scipy():
     """Importing it takes a fifth of the command; a weight that is 0 somewhere needs it."""
     asked = "from sparsity.cli import main; sys.argv = '{}'.split(); main()"

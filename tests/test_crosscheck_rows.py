@@ -304,6 +304,7 @@ def agreeing() -> dict[int, list[Any]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_error_is_rejected(name, agreeing):
     """`check` with the wrong theory, on the samples with which the right one agrees."""

@@ -56,7 +56,9 @@ def run(code, names, where):
     return told
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.thorough] * (x == "extend")) for x in PAGES]
+)
 def test_a_page_runs(name, capsys):
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", page(name), re.S)

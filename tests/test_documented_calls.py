@@ -46,6 +46,7 @@ STANDING = {
 }
 BOUND = {"explore", "verify"}  # a panel needs a notebook, a cross-check minutes: arguments must fit
 LONG = {"design"}  # half a minute
+RECALL = "needle_recall:"  # of rows of many lengths: seconds
 
 
 def called(tree):
@@ -102,7 +103,11 @@ def run(span):
 @pytest.mark.parametrize(
     ("where", "span"),
     [
-        pytest.param(*call, marks=[pytest.mark.slow] * (called(ast.parse(call[1])) in LONG))
+        pytest.param(
+            *call,
+            marks=[pytest.mark.slow] * (called(ast.parse(call[1])) in LONG)
+            + [pytest.mark.thorough] * (RECALL in call[1]),
+        )
         for call in CALLS
     ],
 )

@@ -101,6 +101,7 @@ def test_one_that_was_cut_short_ends_with_the_same_results(name, folder, tmp_pat
         assert (tmp_path / name_of).read_bytes() == (folder / name_of).read_bytes()
 
 
+@pytest.mark.thorough
 def test_cells_of_other_settings_are_run_anew(folder, tmp_path):
     experiment, _ = tiny("temperature", folder)
     lines = (folder / "temperature.jsonl").read_text("utf-8").splitlines()
@@ -245,6 +246,7 @@ def test_intervals_hold_what_was_planted():
     assert none.low < 0 < none.high
 
 
+@pytest.mark.thorough
 def test_intervals_over_groups_are_wider_where_cells_of_a_group_go_together():
     rng = np.random.default_rng(10)
     groups = np.repeat(np.arange(12), 12)

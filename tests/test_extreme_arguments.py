@@ -16,6 +16,7 @@ def _refused(call, most=5.0):
     return str(caught.value)
 
 
+@pytest.mark.thorough
 def test_a_plain_zero_has_a_reciprocal():
     formula = "erfc((softplus(s)/relu(s)))"
     assert "unbounded" in _refused(lambda: sparsity.evaluate(formula, beta=0.0, gamma=1.0))

@@ -54,6 +54,7 @@ def test_every_statistic_of_numpy(causal, key_heads):
     compared(found, matrix(q, k, 0.25, causal), 1e-11, 1e-11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("causal", [True, False])
 def test_of_jax(causal):
     q, k = (jnp.asarray(x, jnp.float32) for x in drawn())

@@ -106,7 +106,11 @@ def test_removable_and_integrable_points(weight, f):
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 2, 3))]
+    "seed",
+    [
+        pytest.param(1, marks=pytest.mark.thorough),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 2, 3)),
+    ],
 )
 def test_jumps_that_nobody_announced(seed):
     """A staircase is a sum over its steps."""

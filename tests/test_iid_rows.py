@@ -66,6 +66,7 @@ def _differ(cell, length):
     return not np.allclose(one, other, rtol=ROUNDING[dtype], atol=0)
 
 
+@pytest.mark.thorough
 def test_rows_are_added_up_from_their_normals():
     ran = 0
     for cell, length in itertools.product(CELLS, LENGTHS):
@@ -86,6 +87,7 @@ def test_a_planted_wrong_sum_is_seen(monkeypatch, wrong):
     assert _differ((kernel, (0.0, 1.0, 0.0), "float64"), 1001)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="an accelerator has a program a length")
 def test_a_curve_against_the_length_compiles_once():
     kernel = sparsity.score_kernel("once", sympy.exp(s) + 0.5)

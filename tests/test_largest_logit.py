@@ -86,6 +86,7 @@ def test_rows_of_each_and_the_coarse_rule():
         assert coarse == pytest.approx(fine, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_batch_of_gaussian_queries_and_keys_and_one_with_an_outlier():
     """Rows share keys and a short row has no tail: the measured one lies a little below."""
     rng = np.random.default_rng(0)

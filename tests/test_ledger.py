@@ -46,12 +46,14 @@ def _by_key(records, key):
     return next(r for r in records if r["key"] == key)
 
 
+@pytest.mark.thorough
 def test_the_claims_with_their_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == EXPECTED
     sources = [claim.source.split(" (")[0] for claim in ledger.ALL]
     assert [sources.count(name) for name in dict.fromkeys(sources)] == [10, 6, 6]
 
 
+@pytest.mark.thorough
 def test_records_are_json_ready_and_complete(records):
     assert json.loads(json.dumps(records, allow_nan=False)) == records
     for r in records:
@@ -61,12 +63,14 @@ def test_records_are_json_ready_and_complete(records):
         assert any(f["role"] == "core" for f in findings)
 
 
+@pytest.mark.thorough
 def test_everything_said_to_hold_instead_does(records):
     instead = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
     assert len(instead) >= 15
     assert all(f["holds"] for f in instead)
 
 
+@pytest.mark.thorough
 def test_the_numbers(records):
     rows = _by_key(records, "exp")["evidence"]["numbers"]["rows"]
     assert [round(row["exact_S_rms"], 5) for row in rows] == [0.61438, 0.11637, 0.06282]
@@ -90,6 +94,7 @@ def _taylor_S(p):
     return float(sympy.sqrt(mean(f) ** 2 / mean(f * f)))
 
 
+@pytest.mark.thorough
 def test_statistical_evidence_is_powerful(records):
     isotropy = _by_key(records, "isotropy")["evidence"]["numbers"]
     assert len(isotropy["cells"]) == 6
@@ -99,11 +104,13 @@ def test_statistical_evidence_is_powerful(records):
     assert isotropy["false_alarm_rate"] <= 1e-4
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_record(records):
     assert CLAIM["nonnegative"].record(seed=0) == _by_key(records, "nonnegative")
     assert CLAIM["nonnegative"].record(seed=1) != _by_key(records, "nonnegative")
 
 
+@pytest.mark.thorough
 def test_table_shows_every_claim_and_finding(records):
     text = " ".join(ledger.table(records, width=10_000).split())
     for r in records:
@@ -121,6 +128,7 @@ def test_progress_is_reported(monkeypatch):
     assert seen == [(1, 2), (2, 2)]
 
 
+@pytest.mark.thorough
 def test_claims_can_be_asked_for_by_key(records):
     assert list(claims(only="dimension")) == [_by_key(records, "dimension")]
     two = claims(only=["softmax-gap", "dimension"])
@@ -285,6 +293,7 @@ def test_an_untrusted_estimate_is_not_agreement():
     assert not z_tests([({}, off, estimate)]).agree
 
 
+@pytest.mark.thorough
 def test_the_numbers_of_matrices(records):
     """The share of the columns with relu features is 1/π; ranks are as drawn apart."""
     numbers = _by_key(records, "absolute-position")["evidence"]["numbers"]["share"]

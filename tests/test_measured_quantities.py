@@ -44,6 +44,7 @@ def off(data, weights, seen, sink=0):
     return worst
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sink", [0, 5])
 def test_every_quantity_is_its_definition(sink):
     """From logits and from weights, to single precision, in which they are kept."""
@@ -83,6 +84,7 @@ def test_weights_as_they_are():
     assert all(np.isfinite(np.delete(data[name].values, 7, axis=2)).all() for name in OF)
 
 
+@pytest.mark.thorough
 def test_all_that_can_be_asked():
     """Each quantity that measured rows tell; what every measurement has is not there twice."""
     q, k = heads(length=T)
@@ -112,6 +114,7 @@ def test_all_that_can_be_asked():
         assert "\n" not in str(refused.value)
 
 
+@pytest.mark.thorough
 def test_files_and_tables_have_what_was_asked(tmp_path):
     q, k = heads(length=T)
     data = measure(queries=q, keys=k, of=("hoyer", "keys_for_mass:0.9"))

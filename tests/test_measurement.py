@@ -101,7 +101,7 @@ def test_the_definitions_of_shape_are_scipys():
     assert [found[x] for x in ("skew", "kurtosis", "distance")] == pytest.approx(known, rel=1e-12)
 
 
-@pytest.mark.parametrize("sink", [0, 5])
+@pytest.mark.parametrize("sink", [0, pytest.param(5, marks=pytest.mark.thorough)])
 def test_every_statistic_is_its_definition(sink):
     q, k = heads()
     data = measure(queries=q, keys=k, sink=sink, of=SHAPE)
@@ -133,6 +133,7 @@ def test_weights_give_what_queries_and_keys_give():
     xarray.testing.assert_allclose(scaled, other, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_layers_rope_scale_masks_and_libraries():
     q, k = heads(seed=1)
     plain = measure(queries=np.stack([q, 2 * q]), keys=np.stack([k, k]))
@@ -297,6 +298,7 @@ def test_rows_that_give_nothing_are_left_out_of_sinks():
     assert np.isnan(tables.sink_rate(nowhere, T, 0.05))
 
 
+@pytest.mark.thorough
 def test_additive_masks_hide_with_any_low_number():
     q, k = heads(dtype=np.float32)
     seen = np.tri(T, dtype=bool) & ~np.tri(T, k=-9, dtype=bool)
@@ -329,6 +331,7 @@ def test_rows_with_few_keys_and_no_sink_are_measured():
         assert np.array_equal(data.length[0, 0], seen.sum(1))
 
 
+@pytest.mark.thorough
 def test_wide_logits_have_laws_and_ranks():
     q, k = heads(length=128)
     scale = np.minimum(np.linspace(10, 42, 128), 27)[None, :, None]
@@ -409,6 +412,7 @@ def test_a_sink_that_takes_nearly_all_leaves_the_rest_exact():
     assert float(data.entropy[0, 0, 69]) < 1e-20
 
 
+@pytest.mark.thorough
 def test_the_exact_law_is_interpolated_within_its_stated_error():
     rng, worst, cells = np.random.default_rng(3), 0.0, 0
     for gamma in np.concatenate([[1e-3, 0.02, 40.0], 7 * rng.random(40) ** 2]):

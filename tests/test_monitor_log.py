@@ -31,6 +31,7 @@ def by_head(found, statistic, rows=slice(None)):
     return np.array([np.nanmean(np.asarray(x[statistic])[..., rows], (0, 2)) for x in found])
 
 
+@pytest.mark.thorough
 def test_names_without_heads_are_few_and_have_the_spread_over_heads():
     found = told(layers=LAYERS, heads=HEADS)
     many, few = log(found), log(found, heads=False)
@@ -52,6 +53,7 @@ def test_names_without_heads_are_few_and_have_the_spread_over_heads():
     }
 
 
+@pytest.mark.thorough
 def test_full_context_rows_alone():
     found = told()
     own = log(found, last=True, of="n_eff")

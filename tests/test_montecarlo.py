@@ -464,6 +464,7 @@ def test_float32_is_named_and_close():
     assert found.value == pytest.approx(float(truth), rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_long_rows_are_drawn_in_float32_and_their_error_bar_covers():
     """Squares of z add up as they should: bars half as wide, or twice, would not pass."""
     row, n = Row("exp", gamma=1.5), 2**16

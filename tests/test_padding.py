@@ -99,7 +99,10 @@ OPTIONS = {
     "window, learned sinks": {"window": 5, "sink_logits": UNITS},
     "both ways, soft cap": {"causal": False, "softcap": 1.5},
 }
-CASES = [pytest.param(x, marks=pytest.mark.slow if "both" in x else ()) for x in OPTIONS]
+CASES = [
+    pytest.param(x, marks=pytest.mark.slow if "both" in x else pytest.mark.thorough)
+    for x in OPTIONS
+]
 
 
 def definition(q, k, options):
@@ -173,6 +176,7 @@ def test_a_measured_batch_is_its_texts(options):
     assert len(MEASURED) * np.dot(ways, tokens) + 2 * 6 * (unit is None) * sum(tokens) == compared
 
 
+@pytest.mark.thorough
 def test_rows_of_padding_count_nowhere_in_a_measurement():
     """Means, sinks, correlations and the last row are those of the text alone."""
     q, k = vectors(seed=3)
@@ -196,6 +200,7 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
     assert compared == 4 * (len(same) + len(of))
 
 
+@pytest.mark.thorough
 def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     """As it is set apart in a text alone: also from weights, on JAX arrays, and in few rows."""
     q, k = vectors(seed=5)
@@ -233,6 +238,7 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     assert_allclose(packed.importance.values[0, :, 0], first)
 
 
+@pytest.mark.thorough
 def test_heads_with_masks_of_their_own_are_what_each_is_alone():
     q, k = vectors(seed=11)
     i, j = np.mgrid[:T, :T]
@@ -249,6 +255,7 @@ def test_heads_with_masks_of_their_own_are_what_each_is_alone():
     assert compared == 4 * len(data.data_vars)
 
 
+@pytest.mark.thorough
 def test_sampled_rows_are_those_of_the_text_alone():
     """By `log` of padded batches, in a compiled step; and what the whole row's would be differs."""
     q, k = vectors(lead=(2,), seed=7)
@@ -313,6 +320,8 @@ def test_a_planted_definition_is_seen(planted, monkeypatch):
     q, k = vectors()
     places = PLACES["left padding" if "sink" in planted else "right padding"]
     mask = visible(numbered(places))
+    data = measure(queries=q, keys=k, mask=mask)
+    agree({x: data[x].values[0] for x in MEASURED}, places, definition(q, k, {}), 1e-6)
     monkeypatch.setattr(layer_inputs, "find_padding", PLANTED[planted])
     data = measure(queries=q, keys=k, mask=mask)
     found = {name: data[name].values[0] for name in MEASURED}
@@ -320,6 +329,7 @@ def test_a_planted_definition_is_seen(planted, monkeypatch):
         agree(found, places, definition(q, k, {}), 1e-6)
 
 
+@pytest.mark.thorough
 def test_planted_segments_are_seen():
     q, k = vectors()
     places = PLACES["packed"]
@@ -331,6 +341,7 @@ def test_planted_segments_are_seen():
         agree(found, places, definition(q, k, {}), 1e-6)
 
 
+@pytest.mark.thorough
 def test_one_definition_of_entropy_with_learned_sinks():
     """−Σ p ln p over the keys, p = e^s/(Σe^s + e^b), in every instrument and every quantity."""
     q, k = vectors(seed=9)

@@ -82,6 +82,7 @@ def test_the_copied_call_draws_what_is_on_screen(where, shown, y):
         assert scales == {"linear" if y == "S" else "log"}
 
 
+@pytest.mark.thorough
 def test_pins_of_other_lengths_are_in_the_same_chart():
     state = edit(start("exp", "relu2", length=256), "sampling", False)
     state = edit(edit(state, "pin", True), "length", 1024)
@@ -105,7 +106,7 @@ def test_a_curve_that_plot_has_not_is_named():
     assert run(nothing) == ([], set())
 
 
-@pytest.mark.parametrize("rows", ["alibi", "rope"])
+@pytest.mark.parametrize("rows", ["alibi", pytest.param("rope", marks=pytest.mark.thorough)])
 def test_both_calls_of_a_row_law_run_in_one_cell(rows):
     state = start("exp", rows=rows, length=16, dim=8, x="gamma" if rows != "rope" else "length")
     state = edit(edit(state, "sampling", False), "y", "n_eff")
@@ -124,6 +125,7 @@ def test_samples_are_drawn_where_they_are_on_screen():
     assert "montecarlo" not in plot_source(edit(state, "length", 10**9))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("y", "power"), [("S", 0.5), ("entropy", 1.0)])
 def test_a_line_carries_the_bounds_of_its_values(y, power):
     state = start("exp", length=64, y=y)

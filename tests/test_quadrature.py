@@ -59,7 +59,11 @@ TURNS = [
 
 
 @pytest.mark.parametrize(
-    ("cells", "least"), [(TURNS, 96), pytest.param(CELLS, 280, marks=pytest.mark.slow)]
+    ("cells", "least"),
+    [
+        pytest.param(TURNS, 96, marks=pytest.mark.thorough),
+        pytest.param(CELLS, 280, marks=pytest.mark.slow),
+    ],
 )
 def test_score_kernels_over_the_whole_domain(cells, least):
     """Within the bound alone: no further tolerance."""

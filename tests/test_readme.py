@@ -22,7 +22,8 @@ def test_there_are_four_blocks():
     assert len(BLOCKS) == 4
 
 
-@pytest.mark.parametrize("number", [1, 3])  # the first and the third run below
+# The first and the third run below.
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_a_block_runs(number, capsys):
     names: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"README block {number}", "exec"), names)

@@ -109,6 +109,7 @@ def test_every_route_has_a_member():
     assert missing(needed, [m for m in members() if m != "limit: entropy"]) == ["limit: entropy"]
 
 
+@pytest.mark.thorough
 def test_no_cell_is_worse_than_recorded():
     cells = [cell for m, own in members().items() if m not in SLOW for cell in own[:AT_FIRST]]
     assert not worse(cells)

@@ -105,6 +105,7 @@ def test_condensed_laws_are_approached(ratio):
     assert abs(y2[-1]) < abs(y2[-1] + 1 - 1 / ratio - wrong) / 3
 
 
+@pytest.mark.thorough
 def test_where_the_limit_holds():
     """γ₁₀(n): the error is 10 % there, less before, more after; ½√ln n is always inside."""
     n = np.array([1, 2, 4, 16, 64, 1024, 16384, 1e6, 1e9, 1e12])

@@ -162,6 +162,7 @@ def test_a_proxy_that_knows_nothing_reads_the_top_key_by_luck(k, n):
 # Blocks.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("size", "within"), [(64, 0.3), (16, 0.0)])
 def test_sampled_rows_of_blocks_tend_to_the_limit(size, within):
     limit = captured_in_long_rows(2.0, correlation_of_blocks(within, size), 0.1)
@@ -180,8 +181,12 @@ def test_the_weights_of_blocks():
     assert both.reads_top is not None
     assert both.reads_top(s).tolist() == [False]
     assert kernels.named("block-router:8,64").name == "block-router:8,64"
+
+
+@pytest.mark.thorough
+def test_a_row_whose_last_block_is_short_can_be_sampled():
     sampled = estimate(Row("block-router:2,4", gamma=1.0, within=0.3), length=18, of="abs_sum")
-    assert 0.4 < sampled.value < 1  # a row whose last block is short can be sampled
+    assert 0.4 < sampled.value < 1
 
 
 def test_errors_of_blocks():

@@ -34,7 +34,11 @@ CONSTANT = (
 )
 
 
-@pytest.mark.parametrize(("row", "n"), CONSTANT, ids=lambda x: str(x))
+@pytest.mark.parametrize(
+    ("row", "n"),
+    [CONSTANT[0], *(pytest.param(*x, marks=pytest.mark.thorough) for x in CONSTANT[1:])],
+    ids=lambda x: str(x),
+)
 def test_constant_quantities_agree_to_rounding(row, n):
     """Rounding is part of the error bar: a last digit is no disagreement."""
     found = verify(row, length=n, detectable=1e-2)
@@ -92,6 +96,7 @@ class Forgetful:
         return replace(tokens, beta=tokens.beta - self.slope * tokens.distance)
 
 
+@pytest.mark.thorough
 def test_a_step_that_hides_where_it_changes_is_seen():
     right = verify(NARROW.then(Alibi(0.3)), length=8, detectable=1e-2)
     wrong = verify(NARROW.then(Forgetful(0.3)), length=8, detectable=1e-2)

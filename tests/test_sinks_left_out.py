@@ -78,7 +78,10 @@ def differs(got, rows):
     return worst, count
 
 
-@pytest.mark.parametrize("sink", [0, 5, 9])  # of heads with that sink alone the rows are known
+# Of heads with that sink alone the rows are known.
+@pytest.mark.parametrize(
+    "sink", [0, *(pytest.param(x, marks=pytest.mark.thorough) for x in (5, 9))]
+)
 def test_rows_without_their_sinks_are_those_of_the_definition(defined, sink):
     q, k, x, drop, rows = defined
     source = layer_of_queries(q, k)
@@ -120,8 +123,10 @@ def misses_of_sinks_mass(defined, sight, alone):
     return np.abs(found / true - 1)[:, some].max(), found[:, some].size
 
 
-@pytest.mark.parametrize("sight", SIGHTS)
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    "sight", [pytest.param(x, marks=[pytest.mark.thorough] * (x == "window")) for x in SIGHTS]
+)
+@pytest.mark.parametrize("alone", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_the_mass_of_sinks_with_a_learned_one_is_that_of_the_definition(defined, sight, alone):
     worst, count = misses_of_sinks_mass(defined, sight, alone)
     assert worst < 1e-6

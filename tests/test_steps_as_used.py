@@ -150,6 +150,7 @@ def test_what_windows_leave_in_sight():
     assert float(exact(Row("exp", gamma=1.0, steps=(Chunk(8192),)), length=8193)) == 1.0
 
 
+@pytest.mark.thorough
 def test_a_gate_scales_what_is_read_out_wherever_it_stands():
     """Σ|a| of the weights as they are, against the sink's mass by the exact law."""
     gate, sink = sparsity.Gate(0.3), sparsity.SinkLogit(3.0)

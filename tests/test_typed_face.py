@@ -84,6 +84,7 @@ def pyright(script):
     return [x["range"]["start"]["line"] + 1 for x in found if x["severity"] == "error"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_a_type_checker_finds_planted_mistakes_and_no_others(checker, tmp_path):
     if importlib.util.find_spec(checker.__name__) is None:

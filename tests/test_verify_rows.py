@@ -147,6 +147,7 @@ def replace_row(cell: Question, row: Row) -> Question:
     return replace(cell, row=row)
 
 
+@pytest.mark.thorough
 def test_a_wrong_step_in_the_sampler_disagrees():
     """One cell, drawn with the wrong decay, by the program that drew all of them."""
     row, length, _, wrong = ROWS["cube"]
@@ -176,7 +177,9 @@ RULES: dict[str, tuple[tuple[Any, ...], int, tuple[Any, ...]]] = {
 RULE_LENGTH = 32  # a multiple of 8, where Llama 4's offset of 1 decides on the floor
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.thorough] * (x != "ssmax")) for x in RULES]
+)
 def test_rows_with_the_rules_that_models_ship(name):
     steps, count, mistaken = RULES[name]
     row, wrong = (Row("exp", gamma=0.5, steps=own) for own in (steps, mistaken))
