@@ -17,6 +17,7 @@ from sparsity.attention.monitoring import Watch, flex_n_eff, penalty, torch_pena
 from sparsity.attention.torch import interception
 from sparsity.attention.torch import rows as tensors
 from sparsity.attention.torch.call import Output
+from sparsity.attention.torch.models import measure_transformers
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -123,6 +124,25 @@ def test_what_is_seen_are_the_models_own_weights(kind, implementation):
     assert model.config._attn_implementation == implementation
     assert [name.partition(".0.")[1] for name in found] == [".0.", ""]  # the modules' own paths
     assert min(x["n_eff"].min() / x["length"].max() for x in found.values()) < 0.5
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called", "ignore::DeprecationWarning")
+def test_flex_attention_gives_the_same_bits_in_a_watch():
+    """Uncompiled: on a CPU compiled FlexAttention is undefined at 40 tokens, watched or not."""
+    torch = library("torch")
+    model, ids = build("llama", "flex_attention"), text(1)
+    outputs = []
+    model.register_forward_hook(lambda part, given, made: outputs.append(made.logits))
+    with torch.compiler.set_stance("force_eager"), torch.no_grad():
+        model(input_ids=ids, use_cache=False)
+        with Watch(model) as watch:
+            model(input_ids=ids, use_cache=False)
+        assert len(watch.read()) == 2
+        measured = measure_transformers(model, ids[0])
+    assert measured.sizes["layer"] == 2
+    plain, *seen = outputs
+    assert len(seen) == 2
+    assert all(torch.equal(x, plain) for x in seen)
 
 
 def test_a_compiled_model_is_seen_in_a_step_without_its_compiled_code():
