@@ -244,7 +244,9 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.thorough] * (" " in x)) for x in PAIRS]
+)
 def test_every_pair_that_applies_to_a_row(name):
     row, length, samplers, theories = PAIRS[name]
     sampled, exact, left_out = applicable_pairs(row, length, 1.1e-4)
