@@ -24,7 +24,8 @@ def test_exact(command, of):
     line = ["exp", "--gamma", 2, *typed, "--of", of]
     found = answer(command, "exact", *line, "--length", "32,4096")
     assert set(found) == {
-        "kernel", "params", "steps", "n", "quantity", "value", "log_value", "error_bound", "method",
+        "kernel", "params", "steps", "n", "quantity", "value", "log_value", "error_bound",
+        "error_kind", "method",
     }  # fmt: skip
     assert found["kernel"] == "exp"
     assert found["params"] == {"beta": 0, "gamma": 2}
@@ -34,6 +35,7 @@ def test_exact(command, of):
     assert found["log_value"] == law.log_value.tolist()
     assert found["error_bound"] == law.error_bound.tolist()
     assert max(found["error_bound"]) < 1e-9
+    assert found["error_kind"] == law.error_kind == "estimated"
     assert found["quantity"] == of
     one = answer(command, "exact", *line, "--length", 4096)
     assert one["n"] == 4096

@@ -90,8 +90,8 @@ def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):
     n, options = 12, {"scaling": rule, "turned": turned}
     step = {
         "rope": lambda: Rope(Q, MU, 0.3, **options),
-        "coca": lambda: Coca(Q, 0.2, 0.5, **options),
-        "slack": lambda: Coca(Q, 0.2, 0.5, slack_at=20, **options),
+        "coca": lambda: Coca(Q, 0.8, 0.1, **options),
+        "slack": lambda: Coca(Q, 0.8, 0.1, slack_at=20, **options),
     }[kind]()
     row = Row("exp", steps=(step,))
     law = exact(row, length=n)

@@ -184,7 +184,7 @@ def few_tokens() -> Iterator[Cell]:
         for slope in (0.1, 3.0):
             for of in ("S", "n_eff", "participation", "entropy"):
                 yield exact_cell(of, "exp", 2, gamma=gamma, steps=[["alibi", [slope]]])
-    for center, spread in ((10.0, 1.0), (0.5, 0.05), (0.5, 1.0)):
+    for center, spread in ((10.0, 1.0), (0.5, 0.05), (0.5, 0.0625)):
         yield exact_cell("n_eff", "exp", 2, steps=[["coca", [[1.0, 0.5], center, spread]]])
     for gamma in (0.5, 2.0):
         for place in (-1.0, 2.0, 5.0):
