@@ -191,7 +191,8 @@ def test_every_point_that_is_shipped_is_within_its_error_bar():
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", POINTS)
 def test_a_wrong_curve_would_be_seen(name, data):
-    factor = 1.1 if name in COARSE else 1.01
+    # Mixing draws 240 whole stacks a point: a tenth is three of its standard errors.
+    factor = 1.2 if name == "mixing" else 1.1 if name in COARSE else 1.01
     theory, estimate, stderr = sampled(data[name])
     limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
     rejected = np.abs(estimate - factor * theory) > limit * np.maximum(stderr, 1e-12)
