@@ -75,7 +75,8 @@ def test_the_copied_call_draws_what_is_on_screen(where, shown, y):
     state = edit(initial((*ALL, *MAPS), shown, given.pop("x", "gamma"), **given), "sampling", False)
     lines, scales = run(plot_source(state))
     errors = off(state, lines)
-    assert max(errors.values()) < 4e-3, errors  # lines between 65 points, and of the panel's nodes
+    # Lines between 65 points, and of the panel's 65 nodes: at a knee two pixels of 300.
+    assert max(errors.values()) < 6.5e-3, errors
     wrong = off(state, [xy * [1, 1.1] for xy in lines])
     assert max(wrong.values()) > 4e-3
     if y in ("S", "log S"):
