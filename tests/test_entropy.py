@@ -157,7 +157,7 @@ def test_a_sampled_planted_error_is_rejected():
     (judged,) = crosscheck.check([cell], seed=2, whole_dtype=np.float32)  # as `test_sampled_rows`
     assert judged.verdict == "agree"
     (judged,) = crosscheck.check(
-        [cell], theory=lambda _: true + 1e-3, sample=lambda *_, seen=judged: seen.estimate
+        [cell], theory=lambda _: true + 5e-3, sample=lambda *_, seen=judged: seen.estimate
     )
     assert judged.verdict == "disagree"
 

@@ -24,7 +24,7 @@ import sparsity
 from sparsity import figures
 from sparsity import claims_ledger as ledger
 from sparsity.panel import opened
-from sparsity.report import formulas
+from sparsity.derivation import mathml
 from sparsity.rows.steps import ALL, parse
 
 row = sparsity.Row("hinge", beta=1.0, gamma=0.5, steps=(parse("recency:2,0.5"),))
@@ -36,7 +36,7 @@ print(json.dumps({
     "Y2": float(sparsity.exact(row, length=6, of="participation").value),
     "verified": sparsity.verify(row, length=6).agree,
     "panel": opened("hinge").specs()[0] is not None,
-    "report": len(str(formulas.derivation(sparsity.derive("hinge")))),
+    "report": len(str(mathml.derivation(sparsity.derive("hinge")))),
     "verdict": ledger.ALL[0].record()["verdict"],
     "figure": sorted(figures.render(figures.ALL[0], figures.ALL[0].data(figures.Context()))),
 }))

@@ -296,7 +296,7 @@ class EveryRow:
         torch, length = library("torch", "torch"), len(sinks)
         apart = torch.as_tensor(np.flatnonzero(sinks), device=self.call.query.device)
         parts, heads = [], slice(head, head + 1)
-        # The rooms of a plain tile hold the rows of all heads that share a key head.
+        # The rooms of a plain tile have space for the rows of all heads that share a key head.
         step = ROWS * min(2, len(self.rooms[0]) // (min(ROWS, length) * length)) or ROWS
         for start in range(0, length, step):
             stop = min(start + step, length)
