@@ -19,6 +19,8 @@ from sparsity.attention.torch.tiles import EveryRow, check_some_rows
 from sparsity.checks import check_progress, check_whole
 from sparsity.errors import InputError
 
+__all__ = ["load", "measure_transformers"]
+
 if TYPE_CHECKING:
     import xarray
 
@@ -214,3 +216,7 @@ def measure_transformers(
         "measured_from": "queries and keys", "causal": int(causal), "sink": sink,
     }  # fmt: skip
     return label_layers(measured, attributes, {"module": paths})
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
