@@ -354,18 +354,23 @@ def sweep(
     if montecarlo:
         common.use_float64()
     grids = common.without_none(options)
-    with common.progress("blocks", in_log=True) as report:
-        data = sparsity.sweep(
-            _row_at_first(kernel, steps, grids) if steps else kernel,
-            of=common.split_quantities(of) or None,
-            montecarlo=montecarlo,
-            rel_error=rel_error,
-            seed=seed,
-            store=store,
-            executor=executor,
-            progress=report,
-            **grids,
-        )
+    try:
+        with common.progress("blocks", in_log=True) as report:
+            data = sparsity.sweep(
+                _row_at_first(kernel, steps, grids) if steps else kernel,
+                of=common.split_quantities(of) or None,
+                montecarlo=montecarlo,
+                rel_error=rel_error,
+                seed=seed,
+                store=store,
+                executor=executor,
+                progress=report,
+                **grids,
+            )
+    except InputError as error:
+        if error.argument != "store":
+            raise
+        raise InputError("out", error.value, error.fix) from error  # the name that was typed
     if store is None:
         write_table(data, out)
     sizes = {str(name): int(data[name].size) for name in data.coords}
