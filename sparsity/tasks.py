@@ -6,6 +6,7 @@ waited for; submitit hands out jobs, which are asked now and then.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -59,6 +60,19 @@ def _start_worker() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back, so that a process started meanwhile has it blocked while it still imports."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _end_with_parent() -> None:
     """Wait until the process that started this one has ended, however it did, and end."""
     parent = multiprocessing.parent_process()
@@ -106,8 +120,9 @@ def run_all_tasks(
     float64 = has_float64() if "jax" in sys.modules else None
     jobs: dict[Any, int] = {}
     try:
-        for index, task in enumerate(tasks):
-            jobs[executor.submit(_run_in_precision, work, task, float64)] = index
+        with _interrupts_held():
+            for index, task in enumerate(tasks):
+                jobs[executor.submit(_run_in_precision, work, task, float64)] = index
         for job in _as_completed(list(jobs)):
             yield jobs[job], job.result()
     except futures.BrokenExecutor:

@@ -14,3 +14,7 @@ def upper(task):
     if task == "wrong":
         raise ValueError(task)
     return task.upper()
+
+
+def holds_interrupts(task):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -106,6 +106,9 @@ def test_a_pool_of_processes_and_one_that_loses_a_worker():
         assert sorted(pids) == list(range(8))
         assert len({*pids.values()}) <= 2
         assert os.getpid() not in pids.values()
+        # Ctrl-C while a worker still starts would end it, and break the pool.
+        assert dict(run_all_tasks(fatal_tasks.holds_interrupts, [0], pool)) == {0: True}
+        assert not fatal_tasks.holds_interrupts(0)
         with pytest.raises(ValueError, match="wrong"):
             list(run_all_tasks(fatal_tasks.upper, ["a", "wrong"], pool))
         with pytest.raises(InputError, match=r"^executor = ProcessPoolExecutor: lost its workers"):
