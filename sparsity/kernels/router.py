@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sparsity import parsing
-from sparsity.arrays import ascending
 from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import GAMMA, RHO, WITHIN
 from sparsity.kernels.row_map import Drawn, RowMap
 from sparsity.kernels.threshold_maps import TopK
+from sparsity.metric import ascending
 
 # From one value down to the next takes k passes; from here on sorting is quicker. Measured on rows
 # of 65,536.

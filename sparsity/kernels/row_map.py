@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sparsity import parsing
-from sparsity.checks import check_flag, check_function, check_instance, check_text
+from sparsity.checks import check_text
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
 from sparsity.kernels.parameters import (
@@ -95,15 +95,6 @@ class RowMap:
         """
         for name in ("name", "title", "formula", "source"):
             check_text(name, getattr(self, name), "give a text")
-        optional = "residual_mass", "with_number", "unnormalised", "reads_top"
-        for name in ("weights", "parse_number", *optional):
-            value, needed = getattr(self, name), name not in optional
-            if needed or value is not None:
-                check_function(name, value, "give a function")
-        if self.drawn is not None:
-            check_instance("drawn", self.drawn, Drawn, "give a Drawn, or None for scores N(β, γ²)")
-        name = "identically_distributed"
-        object.__setattr__(self, name, check_flag(name, self.identically_distributed))
         check_parameters(self.parameters)
 
     def __repr__(self) -> str:
