@@ -62,7 +62,7 @@ def _start_worker() -> None:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back, so that a process started meanwhile has it blocked while it still imports."""
+    """Hold Ctrl-C back: a process that is started meanwhile has it blocked while it imports."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
