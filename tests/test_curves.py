@@ -134,22 +134,20 @@ def test_length_adds_the_exact_law_of_rows():
 ROW = Row("exp", gamma=1.0, steps=(Alibi(0.05), SinkLogit(2.0)))
 
 
-@pytest.mark.parametrize("of", ["n_eff", "participation"])
-def test_many_parameters_at_once_have_the_bits_of_one_by_one(of):
+def test_many_parameters_at_once_have_the_bits_of_one_by_one():
     softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
-    betas, lengths = np.linspace(-4, 4, 29), [1, 2, 100]
-    cells = 0
+    betas, lengths, of, cells = np.linspace(-4, 4, 15), [1, 2, 100], "n_eff", 0
     for kernel in ("relu2", softplus):
         for gammas in ([0.7], [1.0, 1.06]):
             grid = sweep(kernel, beta=betas, gamma=gammas, length=lengths, of=of)
-            assert grid[of].shape == (29, len(gammas), 3)
+            assert grid[of].shape == (15, len(gammas), 3)
             for beta, gamma in itertools.product(betas[::7], gammas):
                 one = exact(kernel, length=lengths, beta=beta, gamma=gamma, of=of)
                 here = grid.sel(beta=beta, gamma=gamma)
                 np.testing.assert_array_equal(here[of], one.value)
                 np.testing.assert_array_equal(here[f"error_bound_{of}"], one.error_bound)
                 cells += 3
-    assert cells == 2 * 3 * 5 * 3
+    assert cells == 2 * 3 * 3 * 3
 
 
 def test_a_sweep_of_a_row_is_exact_in_every_cell():
@@ -196,10 +194,10 @@ def test_montecarlo_agrees_and_changes_nothing_else(length, rel_error, factor, w
 
 
 def test_a_cell_draws_the_same_numbers_in_any_grid():
-    wide = sweep("identity", montecarlo=True, seed=3, beta=[0, 1], gamma=[1, 2])
-    alone = sweep("identity", montecarlo=True, seed=3, beta=1, gamma=2)
+    wide = sweep("relu2", montecarlo=True, seed=3, beta=[0, 1], gamma=[1, 2])
+    alone = sweep("relu2", montecarlo=True, seed=3, beta=1, gamma=2)
     assert alone["S_mc"].item() == wide["S_mc"].sel(beta=1, gamma=2).item()
-    other = sweep("identity", montecarlo=True, seed=4, beta=1, gamma=2)
+    other = sweep("relu2", montecarlo=True, seed=4, beta=1, gamma=2)
     assert alone["S_mc"].item() != other["S_mc"].item()
 
 
@@ -229,7 +227,8 @@ def test_bad_sweeps_name_the_argument(kernel, grids, argument):
 
 @pytest.mark.parametrize("suffix", [".nc", ".csv"])
 def test_the_suffix_says_the_format(suffix, tmp_path):
-    dataset = sweep("exp", montecarlo=True, gamma=[1.0, 2.0], length=8)
+    how = {"montecarlo": True, "rel_error": 0.05, "max_samples": 1e5}
+    dataset = sweep("relu2", beta=0.0, gamma=[1.0, 2.0], length=8, **how)
     path = tmp_path / f"s{suffix}"
     for _ in range(2):  # an existing one is replaced
         write_table(dataset, str(path))

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from sparsity import (
@@ -55,12 +53,10 @@ def by_eval(found: Design, length: int, value: float | None = None) -> float:
 
 
 CASES = [
-    ("exp", 8, {}), ("exp", 4000, {}), ("exp", 1.2, {}), ("exp", 4095.99, {}),
-    ("exp", 64, {"beta": 3.0}), ("exp", 8, {"gamma": 1.0}), ("exp", 300, {"gamma": 0.25}),
-    ("relu2", 8, {}), ("relu2", 1.5, {"gamma": 0.5}), ("relu2", 3000, {"gamma": 2.0}),
-    ("relu2", 8, {"beta": -2.0}), ("relu2", 600, {"beta": -0.1}), ("relu2", 2000, {"beta": 1.5}),
-    ("identity", 2609, {}), ("identity", 3500, {"gamma": 3.0}), ("identity", 4000, {"beta": -2.0}),
-    ("decayed", 8, {}), ("decayed", 1.001, {}), ("decayed", 4000, {}), ("decayed", 4096, {}),
+    ("exp", 8, {}), ("exp", 4095.99, {}), ("exp", 64, {"beta": 3.0}), ("exp", 300, {"gamma": 0.25}),
+    ("relu2", 8, {}), ("relu2", 3000, {"gamma": 2.0}), ("relu2", 8, {"beta": -2.0}),
+    ("identity", 2609, {}), ("identity", 4000, {"beta": -2.0}),
+    ("decayed", 1.001, {}), ("decayed", 4096, {}),
 ]  # fmt: skip
 
 
@@ -117,12 +113,8 @@ def test_sampled_rows_attend_to_as_many_tokens_as_wanted(kernel, weight, wanted)
     assert abs(off) > 4 * error
 
 
-@settings(max_examples=3)  # besides the corners
-@given(st.floats(0.02, 0.99), st.integers(2, 10**6))
-@example(0.02, 10**6)
-@example(0.99, 10**6)
-@example(0.02, 2)
-@example(0.99, 2)
+@pytest.mark.parametrize("share", [0.02, 0.99])
+@pytest.mark.parametrize("n", [2, 10**6])
 def test_any_wanted_n_eff_of_softmax(share, n):
     wanted = max(n**share, 1 + 0.3 * (n - 1) / n)
     found = design("exp", length=n, n_eff=wanted, lengths=())
@@ -157,7 +149,6 @@ def test_the_floor_of_signed_linear_attention():
         ("exp", 4096, {}, r"\(1, 4096\).*γ → 0"),
         ("exp", 1, {}, "γ → ∞"),
         ("relu2", 4096, {}, r"\(1, 4096\)"),
-        ("relu2", 8, {"beta": 0.0}, "what gamma from 0.001 to 100 reaches"),
         ("relu2", 8, {"beta": 1.0}, r"negative bias a floor of 684\.2117"),
         ("relu2", 700, {"beta": -1.0}, r"at most 684\.2117"),
         ("identity", 3000, {"beta": 0.0}, "what gamma from 0.001 to 100 reaches"),
@@ -546,14 +537,12 @@ def test_one_root_is_what_a_search_finds(name, monkeypatch):
     assert search.value == pytest.approx(root.value, rel=1e-9)
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("participation", 0.999), ("top_k_mass:8", 1 - 1e-9)])
-def test_beyond_a_law_that_is_resolved(name, wanted):
+def test_beyond_a_law_that_is_resolved():
     with pytest.raises(InputError, match="where the law is not looked at or not resolved"):
-        design("exp", length=4096, of=name, value=wanted, lengths=())
+        design("exp", length=4096, of="top_k_mass:8", value=1 - 1e-9, lengths=())
 
 
 TURNING = [  # (row, length, free, wanted, how many values give it): n_eff turns in what is free
-    (Row("sigmoid", beta=-6.0, gamma=1.0), 1000, "gamma", 98, 2),
     (Row("sigmoid", beta=-3.0, gamma=1.0), 64, "gamma", 20.85, 2),
     (Row("abs(s - 1)", beta=0.0, gamma=0.01), 64, "beta", 50, 2),
 ]
@@ -574,6 +563,7 @@ def test_every_crossing_between_looks_is_found(row, length, free, wanted, count)
     assert found.summary()["looks"] == found.looks
 
 
+@pytest.mark.thorough
 def test_two_crossings_next_to_an_extreme_are_found():
     """Just above the least that n_eff reaches between two looks there are two, below it none."""
     ask: dict[str, Any] = {"kernel": Row("sigmoid", beta=-6.0, gamma=1.0), "free": "gamma"}

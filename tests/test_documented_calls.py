@@ -44,7 +44,8 @@ STANDING = {
     "queries": np.random.default_rng(0).normal(size=(2, 16, 8)),
     "keys": np.random.default_rng(1).normal(size=(2, 16, 8)),
 }
-BOUND = {"explore", "verify"}  # a panel needs a notebook, a cross-check minutes: arguments must fit
+# A panel needs a notebook, a cross-check minutes, and docs/kernel.md derives: arguments must fit.
+BOUND = {"explore", "verify", "derive"}
 LONG = {"design"}  # half a minute
 RECALL = "needle_recall:"  # of rows of many lengths: seconds
 

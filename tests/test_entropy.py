@@ -14,10 +14,7 @@ import sparsity
 from sparsity import (
     Decay,
     InputError,
-    QKNorm,
-    Rope,
     Row,
-    Sink,
     SinkLogit,
     Window,
     kernels,
@@ -30,7 +27,7 @@ from sparsity.exact_law import engine
 from sparsity.sampling import Sampling, sample_rows
 
 PLACES = (
-    (0.1, 2), (1.0, 64), (2.0, 10**9), (4.0, 65536), (8.0, 4096),
+    (0.1, 2), (2.0, 10**9), (8.0, 4096),
 )  # fmt: skip
 
 
@@ -129,13 +126,10 @@ def test_steins_identity(gamma, length):
         assert abs(value - found.value) < 1e-4 * found.value < abs(value - 1.01 * found.value)
 
 
-ROWS = (  # tokens of one kernel and length compile once
+ROWS = (
     (Row("exp", gamma=1.5, steps=(Window(20), SinkLogit(2.0))), 32),
-    (Row("exp", gamma=1.0, steps=(Decay(0.9), Sink(2.0, 0.5))), 32),
     (Row("relu2", beta=1.0, gamma=1.0, steps=(Decay(0.9),)), 8),
     (Row("identity", beta=0.0, gamma=1.0), 256),
-    (Row("exp", gamma=1.0, steps=(QKNorm(8),)), 16),
-    (Row("exp", steps=(Rope((1, 0.2, -0.5, 0.3), (0.3, 1, 0.2, 0.1), 0.8),)), 48),
 )  # fmt: skip
 
 

