@@ -47,8 +47,7 @@ def panels(low, high, count):
 
 BETAS = (-3.0, 1.0, 8.9, 40.0)  # the law of weights has other panels between them
 TWO = [("relu2", 2, (1,), beta) for beta in BETAS] + [("identity", 1, (1, -1), b) for b in BETAS]
-TWO += [(f"relu{p}".rstrip("1"), p, (1,), beta) for p in (1, 3) for beta in BETAS[:2]]
-TWO += [(f"power{p}", p, (1, -1), beta) for p in (2, 4) for beta in BETAS[:2]]
+TWO += [("relu", 1, (1,), 1.0), ("relu3", 3, (1,), -3.0), ("power4", 4, (1, -1), -3.0)]
 
 
 @pytest.mark.parametrize(("kernel", "power", "sides", "beta"), TWO)
@@ -70,8 +69,7 @@ def test_two_tokens_by_their_ratio(kernel, power, sides, beta):
 
 
 PLACES = (
-    ("exp", 0.0, 1.0, 16), ("exp", 0.0, 2.0, 256), ("exp", 0.0, 4.0, 4096), ("exp", 0.0, 8.0, 2),
-    ("relu2", 0.0, 1.0, 16), ("relu2", -2.0, 1.0, 256), ("identity", 0.0, 1.0, 256),
+    ("exp", 0.0, 2.0, 256), ("exp", 0.0, 8.0, 2), ("relu2", -2.0, 1.0, 256),
     ("identity", 2.0, 0.5, 16),
 )  # fmt: skip
 
@@ -97,7 +95,7 @@ def test_a_planted_wrong_law_of_weights_is_rejected(monkeypatch):
 
 def test_known_values_and_order():
     lengths = [1, 2, 16, 256, 4096, 65536]
-    for gamma in (0.5, 2.0, 6.0):
+    for gamma in (0.5, 6.0):
         found = law(length=lengths, gamma=gamma)
         assert found.value[0] == 1
         assert np.all(np.diff(found.value) < 0)
@@ -163,10 +161,10 @@ def test_three_tokens_of_softmax(gamma, of, value):
     assert found.error_bound < 1e-11
 
 
-@pytest.mark.parametrize(("kernel", "beta"), [("exp", 0.0), ("relu2", -1.0), ("identity", 0.5)])
-@pytest.mark.parametrize("length", [5])
-def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
+@pytest.mark.parametrize(("kernel", "beta"), [("exp", 0.0), ("relu2", -1.0)])
+def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta):
     """Gini = (2/n) Σ_k T_k − (n + 1)/n, with the share T_k of the k largest: a second route."""
+    length = 4
     given = {"length": length, "beta": beta, "gamma": 1.0}
     tops = [float(sparsity.exact(kernel, of=f"top_k_mass:{k}", **given).value)
             for k in range(1, length + 1)]  # fmt: skip
@@ -180,9 +178,9 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
 @pytest.mark.parametrize(
     ("of", "places"),
     [
-        ("top_k_mass:8", PLACES[:3]),
-        ("gini", PLACES[3:5]),
-        pytest.param("gini", PLACES[5:6], marks=pytest.mark.slow),
+        ("top_k_mass:8", PLACES[:1]),
+        ("gini", PLACES[1:2]),
+        pytest.param("gini", PLACES[2:3], marks=pytest.mark.slow),
     ],
 )
 def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
@@ -222,7 +220,7 @@ def hold(row, length, to, seed):
 @pytest.mark.parametrize(
     ("kernel", "beta", "gamma", "length"),
     [
-        ("exp", 0.0, 2.0, 16), ("relu2", -1.0, 1.0, 16), ("identity", 2.0, 0.5, 16),
+        ("exp", 0.0, 2.0, 16), ("identity", 2.0, 0.5, 16),
     ],
 )  # fmt: skip
 def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
@@ -344,7 +342,7 @@ def test_a_number_outside_its_family_is_refused_in_one_line(of, says):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("kernel", "beta"), [(kernel, beta) for kernel, _, _, beta in TWO])
+@pytest.mark.parametrize(("kernel", "beta"), [("relu2", -3.0), ("identity", 40.0), ("power4", 1.0)])
 def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, beta):
     """|p₁ − p₂|/2 = max p − ½, also where the weights are far from 0."""
     given = {"length": 2, "beta": beta, "gamma": 1.0}

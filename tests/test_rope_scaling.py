@@ -82,9 +82,14 @@ def test_scores_of_rows_from_rotated_vectors(rule, turned):
     np.testing.assert_allclose(gamma, 0.3 * np.linalg.norm(Q), rtol=1e-14)
 
 
-@pytest.mark.parametrize("rule", [DynamicNtkScaling(4.0, 4), YarnScaling(4.0, 64, 8, 1)], ids=str)
-@pytest.mark.parametrize("turned", [None, 4])
-@pytest.mark.parametrize("kind", ["rope", "coca", "slack"])
+DYNAMIC, YARN = DynamicNtkScaling(4.0, 4), YarnScaling(4.0, 64, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "turned", "rule"),
+    [("rope", None, DYNAMIC), ("rope", 4, YARN), ("coca", None, YARN), ("slack", 4, DYNAMIC)],
+    ids=str,
+)
 def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):
     """Sampled from whole rotated keys, which share the angles alone."""
     n, options = 12, {"scaling": rule, "turned": turned}
