@@ -10,7 +10,6 @@ from scipy.special import ndtr
 from scipy.stats import binom
 from sympy import (
     Abs,
-    Eq,
     Heaviside,
     Max,
     Piecewise,
@@ -19,10 +18,9 @@ from sympy import (
     floor,
     log,
     sign,
-    sin,
 )
 
-from sparsity import InputError, Row, Sink, estimate, evaluate, exact, score_kernel
+from sparsity import InputError, Row, Sink, evaluate, exact, score_kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.symbols import s
 from sparsity.limit import moments, panels
@@ -33,8 +31,6 @@ TIES = {
     1 + sign(Max(s, 0)): ((0.5, 1), (0.5, 2)),
     Heaviside(Max(s, 0)): ((0.5, 0.5), (0.5, 1)),
     Piecewise((2, Max(s, 0) > 0), (1, True)): ((0.5, 1), (0.5, 2)),
-    Piecewise((2, Eq(sign(s), 1)), (1, True)): ((0.5, 1), (0.5, 2)),
-    Piecewise((2, Eq(floor(s), 0)), (1, True)): ((1 - UNIT, 1), (UNIT, 2)),
     Piecewise((2, 2 * floor(s) > 0), (1, True)): ((0.5 + UNIT, 1), (0.5 - UNIT, 2)),
     2 + sign(floor(s)): ((0.5, 1), (UNIT, 2), (0.5 - UNIT, 3)),
     Heaviside(Abs(s) - 4): ((1 - 2 * ndtr(-4), 0), (2 * ndtr(-4), 1)),
@@ -53,19 +49,11 @@ def test_what_is_zero_on_a_whole_stretch_is_zero_there(weight):
     assert found.error_bound < 1e-11
 
 
-@pytest.mark.parametrize(
-    "weight",
-    [
-        Piecewise((2, Eq(sin(s) ** 2 + cos(s) ** 2, 1)), (1, True)),
-        Piecewise((2, Abs(s) - s > 0), (1, True)),
-    ],
-    ids=str,
-)
-def test_a_tie_that_cannot_be_decided_is_refused(weight, monkeypatch):
+def test_a_tie_that_cannot_be_decided_is_refused(monkeypatch):
     """After a tenth of the work that is put into it."""
     monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels.MAX_WORK / 10))
     with pytest.raises(InputError):
-        evaluate(own(weight), beta=0.0, gamma=1.0)
+        evaluate(own(Piecewise((2, Abs(s) - s > 0), (1, True))), beta=0.0, gamma=1.0)
 
 
 def two_valued(n, p, low, high):
@@ -117,8 +105,6 @@ def test_constants_below_all_floats_are_no_zeros():
             assert found.error_bound < 1e-9
             rows = exact(kernel, length=10, beta=0.0, gamma=1.0)
             assert abs(rows.value - 10) <= 10 * rows.error_bound + 1e-12
-            with pytest.raises(InputError, match="beyond float64"):
-                estimate(kernel, beta=0.0, gamma=1.0)
     tiny = evaluate(own(log(1 + exp(s)) + exp(-800)), beta=-2000.0, gamma=1.0)
     assert abs(tiny.log_S) <= tiny.error_bound
     large = evaluate(own((2 + cos(300 * s)) * exp(700)), beta=0.0, gamma=1.0)

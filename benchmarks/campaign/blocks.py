@@ -10,7 +10,6 @@ from sympy import (
     Heaviside,
     Max,
     Min,
-    Mod,
     Piecewise,
     Rational,
     Symbol,
@@ -22,7 +21,6 @@ from sympy import (
     factorial,
     floor,
     log,
-    sech,
     sign,
     sin,
     sqrt,
@@ -100,7 +98,7 @@ BLOCKS: tuple[tuple[str, Any], ...] = (
     ("cosh", cosh(s)),
     ("sinh", sympy.sinh(s)),
     # bumps
-    ("sech", sech(s)),
+    ("sech", 1 / cosh(s)),
     ("sech squared", 1 / cosh(s) ** 2),
     ("gauss", exp(-(s**2))),
     ("wide gauss", exp(-(s**2) / 200)),
@@ -130,7 +128,7 @@ BLOCKS: tuple[tuple[str, Any], ...] = (
     ("thirds", floor(3 * s) / 3 + 1),
     ("square wave", 2 + sign(sin(s))),
     ("late step", 1 + Heaviside(s + sin(s) - 2)),
-    ("saw", Mod(s, 2)),
+    ("saw", s - 2 * floor(s / 2)),
     ("sign", sign(s - HALF) + 2),
     # doubly exponential
     ("gumbel", exp(-exp(s))),

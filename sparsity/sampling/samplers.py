@@ -6,7 +6,6 @@ Parameters arrive as traced arguments, so each kernel and shape compiles once.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,24 +64,9 @@ def _base_quantile(kernel: Kernel, u: jax.Array, parameters: Any) -> jax.Array:
     return jnp.minimum(jnp.floor(u * length), length - 1)
 
 
-def _cells_of(table: Table, u: jax.Array, base: jax.Array) -> jax.Array:
-    """Return the cell that each probability u falls in, then the cell of each coordinate.
-
-    What lies below the first edge is in the first cell, what lies above the last in the last. Both
-    ordered arrays are searched at once, which takes half the steps of two searches.
-    """
-    cells = len(table.edges) - 1
-    both, wanted = (jnp.concatenate(x) for x in ((table.cumulative, table.edges), (u, base)))
-    first = np.repeat(np.array([0, cells + 1], np.int32), [len(u), len(base)])  # 64 bits: slower
-
-    def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) // 2
-        right = both[first + middle] <= wanted
-        return jnp.where(right, middle, low), jnp.where(right, high, middle)
-
-    steps = math.ceil(math.log2(cells))
-    return jax.lax.fori_loop(0, steps, halve, (first * 0, first * 0 + cells))[0]
+def _cells_of(edges: jax.Array, values: jax.Array) -> jax.Array:
+    """Return the cell that each value falls in; what lies beyond the edges is in the end cells."""
+    return jnp.searchsorted(edges[1:-1], values, side="right")
 
 
 @dataclass(frozen=True)
@@ -150,7 +134,7 @@ class Stratified(_ScalarSampler):
 
         # Both ends of each draw's cell, gathered at once: position, cumulative probability, and the
         # densities to draw from and of the two laws.
-        cell = _cells_of(table, u, base)
+        cell = jnp.concatenate([_cells_of(table.cumulative, u), _cells_of(table.edges, base)])
         known = jnp.stack([
             table.edges[:-1], table.edges[1:], table.cumulative[:-1], table.cumulative[1:],
             *table.drawn, *table.heights.reshape(4, -1),

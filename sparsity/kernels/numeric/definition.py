@@ -32,7 +32,7 @@ _MOST_SLOW = 5_000  # points that one call evaluates slowly: about a second
 _MOST_BITS = 4000  # of an argument that the slow evaluation reduces by π or log 2
 _COSTLY = (sympy.tanh, sympy.sinh, sympy.cosh, sympy.erf, sympy.erfc)  # 4 to 10 times a sum
 # Waves, and their periods in units of π.
-_WAVES = {sympy.sin: 2, sympy.cos: 2, sympy.tan: 1, sympy.cot: 1, sympy.sec: 2, sympy.csc: 2}
+_WAVES = {sympy.sin: 2, sympy.cos: 2, sympy.tan: 1}
 _COARSEST_PERIOD = 1000  # of a common period, in periods of one part
 
 
@@ -99,17 +99,13 @@ def _cost(part: Any) -> int:
 
 
 def _own_period(part: Any) -> Any:
-    """Return the period of a function of a linear score, None for anything else."""
-    if part.func not in (*_WAVES, sympy.frac, sympy.Mod):
+    """Return the period of a wave of a linear score, None for anything else."""
+    if part.func not in _WAVES:
         return None
     slope = part.args[0].diff(score)
     if not slope.is_number or not slope.is_real or slope == 0:
         return None
-    if part.func in _WAVES:
-        return _WAVES[part.func] * sympy.pi / abs(slope)
-    if part.func is sympy.frac:
-        return 1 / abs(slope)
-    return abs(part.args[1] / slope) if not part.args[1].has(score) else None
+    return _WAVES[part.func] * sympy.pi / abs(slope)
 
 
 @functools.lru_cache(maxsize=128)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import sympy
-from sympy.core.relational import Relational
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS, Approx
@@ -24,11 +23,9 @@ from sparsity.special import comb
 
 _FLAT = (  # functions that can be the same on a whole stretch
     *(sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.Piecewise),
-    *(sympy.floor, sympy.ceiling, sympy.frac, sympy.Mod),
+    sympy.floor,
 )
 _TIE = 2.0  # the sign of what is exactly zero, where that may hold on a whole stretch
-# Two sides of an equality that agree at all of these are taken for one function.
-_PROBES = (0.7390851332151607, -1.4142135623730951, 3.141592653589793)  # no root of a usual f
 _HIGHEST_DEGREE = 128  # of a polynomial that is expanded: its binomials are floats
 _HIGHEST_POWER = 1024  # that is taken by repeated squares; beyond, as a real power, for x ≥ 0
 
@@ -216,15 +213,6 @@ def _floor(run: _Run, e: Any) -> Split:
     return whole if np.all(known) else whole.where(known, Split(0.0, x.floor(step)))
 
 
-def _ceiling(run: _Run, e: Any) -> Split:
-    return -run(sympy.floor(-e.args[0], evaluate=False))
-
-
-def _mod(run: _Run, e: Any) -> Split:
-    x, period = e.args
-    return run(x) - run(period) * run(sympy.floor(x / period, evaluate=False))
-
-
 def _piecewise(run: _Run, e: Any) -> Split:
     *pairs, last = e.args
     if last.cond is sympy.S.true:
@@ -245,10 +233,7 @@ def _holds(run: _Run, condition: Any) -> Any:
     if isinstance(condition, (sympy.And, sympy.Or)):
         pick = np.minimum if isinstance(condition, sympy.And) else np.maximum
         return functools.reduce(pick, [_holds(run, part) for part in condition.args])
-    if isinstance(condition, (sympy.Eq, sympy.Ne)):
-        equal = _equal(run, condition)
-        return equal if isinstance(condition, sympy.Eq) else -equal
-    if isinstance(condition, Relational):
+    if isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
         sign = run.decided(condition.lhs, condition.rhs)
         at_tie = 1.0 if isinstance(condition, (sympy.Ge, sympy.Le)) else -1.0
         up = isinstance(condition, (sympy.Gt, sympy.Ge))
@@ -256,36 +241,16 @@ def _holds(run: _Run, condition: Any) -> Any:
     raise InputError("weight", condition, "cannot be decided; use <, <=, >, >=, &, | and ~")
 
 
-def _equal(run: _Run, condition: Any) -> Any:
-    """Return 1 where two expressions are equal, −1 where not, 0 where undecided."""
-    lhs, rhs = condition.args
-    if not condition.has(*_FLAT):  # at single points, which have no mass, or everywhere
-        if all(abs((lhs - rhs).evalf(30, subs={s: x})) < 1e-20 for x in _PROBES):
-            raise InputError("weight", condition, "cannot be decided: both sides look the same")
-        return np.float64(-1.0)
-    sign = run.decided(lhs, rhs)
-    return np.where(sign == _TIE, 1.0, np.where(sign == 0, 0.0, -1.0))
+def _tan(run: _Run, e: Any) -> Split:
+    x = run(e.args[0])
+    return x.sin() * x.cos().reciprocal()
 
 
 def _method(name: str) -> Callable[[_Run, Any], Split]:
     return lambda run, e: getattr(run(e.args[0]), name)()
 
 
-def _one_over(name: str) -> Callable[[_Run, Any], Split]:
-    return lambda run, e: getattr(run(e.args[0]), name)().reciprocal()
-
-
-def _rewritten(rule: Callable[[Any], Any]) -> Callable[[_Run, Any], Split]:
-    return lambda run, e: run(rule(e.args[0]))
-
-
-_METHODS = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "atan", "asinh", "erf", "erfc")
-_RECIPROCALS = {"sec": "cos", "csc": "sin", "coth": "tanh", "sech": "cosh", "csch": "sinh"}
-
-
-def _quotient(above: Callable[[Any], Any], below: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda x: sympy.Mul(above(x), 1 / below(x), evaluate=False)
-
+_METHODS = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "atan", "erf", "erfc")
 
 FUNCTIONS: dict[Any, Callable[[_Run, Any], Split]] = {
     sympy.Add: _folded(operator.add),
@@ -293,19 +258,13 @@ FUNCTIONS: dict[Any, Callable[[_Run, Any], Split]] = {
     sympy.Pow: _pow,
     sympy.log: _log,
     **{getattr(sympy, name): _method(name) for name in _METHODS},
-    **{getattr(sympy, name): _one_over(below) for name, below in _RECIPROCALS.items()},
-    sympy.tan: _rewritten(_quotient(sympy.sin, sympy.cos)),
-    sympy.cot: _rewritten(_quotient(sympy.cos, sympy.sin)),
-    sympy.sinc: _rewritten(_quotient(sympy.sin, lambda x: x)),
+    sympy.tan: _tan,
     sympy.Abs: _abs,
     sympy.sign: _steps(-1.0),
     sympy.Heaviside: _steps(0.0),
     sympy.Max: _extreme(True),
     sympy.Min: _extreme(False),
     sympy.floor: _floor,
-    sympy.ceiling: _ceiling,
-    sympy.frac: _rewritten(lambda x: x - sympy.floor(x, evaluate=False)),
-    sympy.Mod: _mod,
     sympy.Piecewise: _piecewise,
 }
 

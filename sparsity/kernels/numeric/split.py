@@ -19,10 +19,10 @@ import sympy
 _LARGEST = 1e100  # of a constant, and 1/_LARGEST the smallest: its square is a float, to all digits
 _SMALLEST = 1e-290  # of a float whose rounding error is a float, too, with all its digits
 _VELTKAMP = 134217729.0  # 2²⁷ + 1 splits a float64 into two halves of 26 bits
-# |x| from which tanh and erf are ±1 plus a rest, and asinh ± a logarithm. Below, that form would
-# cancel; above, the one for small x loses digits beside ±1, or overflows. The places need not be
+# |x| from which tanh and erf are ±1 plus a rest. Below, that form would cancel; above, the one for
+# small x loses digits beside ±1. The places need not be
 # exact: near them (tanh and erf are 1/2 at 0.55 and 0.48) both forms keep their digits.
-_TANH_FAR, _ASINH_FAR, _ERF_FAR = 0.5, 1.0, 0.7
+_TANH_FAR, _ERF_FAR = 0.5, 0.7
 
 
 def _exact_sum(x: Any, y: Any) -> tuple[Any, Any]:
@@ -203,18 +203,6 @@ class Split(NamedTuple):
         drop = fall * fall.plus(1.0).reciprocal()
         far = Split(np.where(side == 0, 1.0, side), drop.times(-2.0 * side)).settled()
         return far.where(side != 0, near)
-
-    def asinh(self) -> Split:
-        """Return asinh x: log((1 + y)/(1 − y)) with y = x/(1 + √(1 + x²)) near zero."""
-        x = self.whole()
-        # y = tanh(asinh(x)/2): log(x + √(1 + x²)) would lose the digits of a small x.
-        root = Split(1.0, x.square()).settled().real_power(0.5)
-        y = (Split(0.0, x) * (root + Split(1.0, type(x).exact(0.0))).reciprocal()).whole()
-        above, below = (Split(1.0, y.times(c)).settled().log() for c in (1.0, -1.0))
-        side = _side(x, _ASINH_FAR)
-        sign = np.where(side == 0, 1.0, side)
-        far = Split(0.0, (x.times(sign) + root.whole()).log().times(sign))
-        return far.where(side != 0, above - below)
 
     def erf(self) -> Split:
         """Return erf x: ±(1 − e^(−x²) erfcx|x|) away from zero."""
