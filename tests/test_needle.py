@@ -1,6 +1,5 @@
 """The needle: its step, its quantities and their laws, against definitions and sampled rows."""
 
-import itertools
 import math
 
 import mpmath
@@ -143,7 +142,7 @@ def test_chances_of_two_keys():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spread", [0.01, 3.0])
+@pytest.mark.parametrize("spread", [3.0])
 def test_recall_of_a_random_needle(spread):
     """Of two keys the SNR is e^(m − s), and m − s is normal with the spreads of both."""
     gamma = 0.7
@@ -162,13 +161,13 @@ def test_recall_of_a_random_needle_is_the_mean_over_its_score():
         row = Row("exp", gamma=0.7, steps=(Needle(score, spread),))
         return exact(row, length=9, of="needle_recall:8")
 
-    nodes, weight = np.polynomial.hermite_e.hermegauss(16)
-    fixed = np.array([float(of(2.0 + 0.5 * y)) for y in nodes.tolist()])
+    nodes, weight = np.polynomial.hermite_e.hermegauss(7)  # which are off by 1.4e-8 here
+    fixed = np.array([float(of(2.0 + 0.25 * y)) for y in nodes.tolist()])
     wanted = float(fixed @ weight) / weight.sum()
-    found = of(2.0, 0.5)
+    found = of(2.0, 0.25)
     assert found.error_bound < 1e-7
     assert float(found) == pytest.approx(wanted, rel=1e-7 + float(found.error_bound))
-    assert abs(float(of(2.0)) / wanted - 1) > 0.01  # a needle of fixed score has another
+    assert abs(float(of(2.0)) / wanted - 1) > 0.005  # a needle of fixed score has another
 
 
 def test_recall_among_many_tokens_that_differ_is_refused_at_once():
@@ -276,16 +275,17 @@ def test_samples_against_draws_by_numpy():
     needle = weights("relu2", rng.normal(1.5, 0.5, 40_000))
     others = weights("relu2", rng.normal(-0.5, 1.0, (40_000, 15)))
     alive = needle + others.sum(-1) > 0
+    drawn = draw_rows(row, 16, Sampling(5e-3, seed=2), (*OF, *CHANCES))
     for of in (*OF, *CHANCES):
         values = by_definition(of, needle[alive], others[alive])
         error = values.std() / math.sqrt(alive.sum())
-        found = sparsity.estimate(row, length=16, of=of, rel_error=5e-3, seed=2)
+        found = drawn.estimate(of)
         assert abs(found.value - values.mean()) < 4.5 * math.hypot(error, found.stderr)
         cells += 1
     assert cells == 6
 
 
-MAPS = ("sparsemax", "entmax1.5", "entmax:1.25", "topk:4", "stick-breaking")
+MAPS = (("sparsemax", 7), *(("stick-breaking", place) for place in (0, 2, 7)))
 
 
 def drawn_by_numpy(name, rows, n, score, distance, reverse=False):
@@ -301,7 +301,7 @@ def drawn_by_numpy(name, rows, n, score, distance, reverse=False):
 def test_maps_against_draws_by_numpy():
     """A needle among scores of a map is sampled: every quantity, and where in the row it stands."""
     rows, n, cells = 100_000, 8, 0
-    for name, distance in itertools.product(MAPS, (0, 2, 7)):
+    for name, distance in MAPS:
         row = Row(name, beta=-0.5, gamma=1.0, steps=(Needle(2.0, distance=distance),))
         sampling = Sampling(1e-3, max_samples=rows, seed=cells)
         drawn = draw_rows(row, n, sampling, (*OF, *CHANCES[:2]))
@@ -312,7 +312,7 @@ def test_maps_against_draws_by_numpy():
             apart = math.hypot(found.stderr, values.std() / math.sqrt(rows), 1e-6)
             assert abs(found.value - values.mean()) < 4.5 * apart, (name, distance, of)
             cells += 1
-    assert cells == len(MAPS) * 3 * 5
+    assert cells == 4 * 5
     # Stick-breaking knows the order of its keys: the reversed row is rejected.
     row = Row("stick-breaking", beta=-0.5, gamma=1.0, steps=(Needle(2.0, distance=2),))
     found = sparsity.estimate(row, length=n, of="needle_mass", rel_error=1e-3)

@@ -58,8 +58,8 @@ def test_large_whole_constants(formula):
     assert told == 4
 
 
-@pytest.mark.parametrize("value", [2**31, 10**30])
-def test_large_whole_numbers_of_steps_and_bounds(value):
+def test_large_whole_numbers_of_steps_and_bounds():
+    value = 10**30
     x = np.ones((1, 4, 8), np.float32)
     penalty = sparsity.attention.monitoring.penalty
     assert float(penalty(x, x, high=value)) == 0  # n_eff is never above
@@ -74,7 +74,7 @@ def test_large_whole_numbers_of_steps_and_bounds(value):
 
 @functools.cache
 def scope():
-    queries, keys = np.random.default_rng(0).normal(size=(2, 2, 8, 4))
+    queries, keys = np.random.default_rng(0).normal(size=(2, 2, 32, 8))
     return {
         "sparsity": sparsity, "np": np, "q": queries, "k": keys,
         "law": sparsity.exact("exp", gamma=2, length=[8, 64]),
@@ -82,7 +82,6 @@ def scope():
         "drawn": sparsity.estimate("exp", gamma=1, rel_error=0.05),
         "wanted": sparsity.design("exp", length=64, sink_mass=0.5, gamma=1),
         "swept": sparsity.sweep("exp", gamma=[1, 2]),
-        "measured": sparsity.measure(queries=queries, keys=keys),
     }  # fmt: skip
 
 
@@ -96,7 +95,6 @@ sparsity.exact("exp", gamma=2, length=4, of="neff")
 sparsity.estimate("exp", gamma=2, samples=4)
 sparsity.plot("exp", gama=2)
 sparsity.plot("exp", gamma=2, x="nope")
-sparsity.plot(measured, of="nope")
 sparsity.design("exp", length=8, n_eff=99)
 sparsity.derive("nope")
 sparsity.verify(3)
@@ -116,7 +114,6 @@ sparsity.largest_logit(8, gamma="x")
 sparsity.sink_logit(2, "exp", length=3, gamma=1)
 sparsity.S("x")
 sparsity.Empirical("nofile.npy")
-sparsity.monitoring.Watch(3)
 sparsity.figures.draw("nope")
 sparsity.kernels.named("nope")
 sparsity.exactt("exp")
@@ -177,7 +174,7 @@ def test_signatures_name_the_parameters_of_all_kernels():
 
 
 SHOWN = (
-    'sparsity.kernels.exp', 'sparsity.kernels.sparsemax', 'sparsity.derive("relu2")',
+    'sparsity.kernels.exp', 'sparsity.kernels.sparsemax',
     'sparsity.derive("exp")', 'wanted', 'law', 'limit', 'drawn', 'sparsity.regime(64, 2.0)',
     'sparsity.largest_logit(64, 2.0)', 'sparsity.qk_clip(64, 2.0, 3.0)', 'sparsity.Alibi(0.1)',
     'sparsity.Row("exp", gamma=2, steps=(sparsity.Alibi(0.1),))', 'sparsity.QKNorm(16)',

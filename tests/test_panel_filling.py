@@ -19,9 +19,9 @@ from sparsity.panel.store import FIRST_NODES, NODES, Axes, Store, even_places
 
 
 def test_laws_fill_in_from_the_marker_to_every_point():
-    state, store = start("relu2", "identity"), Store()
+    state, store = start("relu2"), Store()
     count = sum(1 for _ in background.fill_laws(state, store))
-    assert count == 2 * 66  # 65 along the axis, and the marker
+    assert count == 66  # 65 along the axis, and the marker
     content, data = picture(state, store)
     for curve in content["curves"]:
         assert curve["exact"]["whole"]

@@ -27,14 +27,13 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize(
-    "kernel", [pytest.param(x, marks=[pytest.mark.thorough] * (x == "exp")) for x in FUNCTIONS]
-)
-@pytest.mark.parametrize(
-    "number", [0, *(pytest.param(x, marks=pytest.mark.thorough) for x in (1, 2))]
-)
-def test_the_law_of_one_query_is_exact(kernel, number):
+    ("kernel", "number", "rows"),
+    [("sigmoid", 0, 50_000), ("relu2", 2, 50_000),
+     pytest.param("exp", 1, 200_000, marks=pytest.mark.thorough)],
+)  # fmt: skip
+def test_the_law_of_one_query_is_exact(kernel, number, rows):
     """n_eff of rows of whole normalised keys; the normal law and a γ off by 1 % are rejected."""
-    n, rows, scale = 12, 200_000, 0.6
+    n, scale = 12, 0.6
     rng = np.random.default_rng(number)
     query = rng.standard_normal(D) * rng.uniform(0.1, 5)  # its own length does not matter
     own = QKNorm.from_gains(G_Q, G_K, scale, query=query)
@@ -54,7 +53,7 @@ def test_the_law_of_one_query_is_exact(kernel, number):
 
 
 def test_gamma_is_the_root_mean_square_over_queries():
-    rng, many, scale = np.random.default_rng(5), 400_000, 0.5
+    rng, many, scale = np.random.default_rng(5), 100_000, 0.5
     law = QKNorm.from_gains(G_Q, G_K, scale)
     assert law.gamma == pytest.approx(scale * np.sqrt(((G_Q * G_K) ** 2).sum()), rel=1e-14)
     q, k = (normed(x) for x in rng.standard_normal((2, many, D)))

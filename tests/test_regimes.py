@@ -64,7 +64,7 @@ def test_annealed_laws_where_they_hold_and_where_not():
     assert cells == 9
 
 
-@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("alpha", [0.2, 0.9])
 def test_condensed_n_eff_is_the_law_of_a_power_tail(alpha):
     """The integral of the exact law with Poisson weights α a^(−1−α) da, done numerically."""
 
@@ -89,7 +89,7 @@ def test_condensed_n_eff_is_the_law_of_a_power_tail(alpha):
     assert power(1, 4.0) == pytest.approx(one * 4 ** ((alpha - 1) / 2), rel=1e-7)
 
 
-@pytest.mark.parametrize("ratio", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("ratio", [1.5, 3.0])
 def test_condensed_laws_are_approached(ratio):
     """The gaps close as ln n grows; the law of another γ_c would not be approached."""
     n = np.array([1e3, 1e6, 1e12, 1e15])

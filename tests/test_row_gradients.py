@@ -19,13 +19,13 @@ NAMES = (
     "n_eff_without_sink_key",
     "S_without_sink_key",
 )
-KEYS = 7
+KEYS, SINK = 7, 3
 RNG = np.random.default_rng(20)
 LOGITS = RNG.normal(size=(6, KEYS)) * 2
 
 
 @functools.cache
-def compiled(sink, weigh):
+def compiled(weigh):
     """(Logits, mask) -> gradient of the sum of each statistic over the rows that have it, and it.
 
     Last the same of all that is found, its NaN included. All from one program: to compile is dear,
@@ -33,7 +33,7 @@ def compiled(sink, weigh):
     """
 
     def values(s, visible):
-        found, _, _ = row_focus.measure_weights(weigh(row_focus.set_sink_apart(s, visible, sink)))
+        found, _, _ = row_focus.measure_weights(weigh(row_focus.set_sink_apart(s, visible, SINK)))
         sums = [jnp.where(jnp.isnan(found[k]), 0.0, found[k]).sum() for k in NAMES]
         sums = jnp.stack([*sums, sum(x.sum() for x in found.values())])
         return sums, sums
@@ -41,11 +41,11 @@ def compiled(sink, weigh):
     return jax.jit(jax.jacrev(values, has_aux=True))
 
 
-def focused(sink, visible, weigh=softmax_weights):
+def focused(visible, weigh=softmax_weights):
     """The same of the logits alone."""
 
     def part(i):  # of NAMES: indexed by NumPy, which compiles nothing
-        return lambda s: np.asarray(compiled(sink, weigh)(s, visible)[i])[:-1]
+        return lambda s: np.asarray(compiled(weigh)(s, visible)[i])[:-1]
 
     return part(1), part(0)
 
@@ -69,16 +69,15 @@ def masks():
     holed = causal.copy()
     holed[3] = False  # sees nothing
     holed[4] = False
-    holed[4, 0] = True  # only the sink
+    holed[4, SINK] = True  # only the sink
     unseen = causal.copy()
-    unseen[:, 0] = False  # not the sink
+    unseen[:, SINK] = False  # not the sink
     return {"all": np.ones((6, KEYS), bool), "causal": causal, "holed": holed, "no sink": unseen}
 
 
-@pytest.mark.parametrize("sink", [0, 3])
-def test_the_gradient_is_that_of_finite_differences(sink):
+def test_the_gradient_is_that_of_finite_differences():
     for visible in masks().values():
-        got = compare(*focused(sink, visible), LOGITS, visible)
+        got = compare(*focused(visible), LOGITS, visible)
         assert not got[:, ~visible].any()
 
 
@@ -87,28 +86,28 @@ def test_logits_of_minus_infinity(hidden_too):
     """Hidden by −∞ rather than, or as well as, by a mask; one row is all −∞."""
     visible = masks()["holed"]
     s = np.where(visible, LOGITS, -np.inf)
-    compare(*focused(0, visible if hidden_too else np.ones_like(visible)), s, visible)
+    compare(*focused(visible if hidden_too else np.ones_like(visible)), s, visible)
 
 
 def test_sinks_far_above_and_far_below():
     every = np.ones(LOGITS.shape, bool)
-    pair = focused(0, every)
+    pair = focused(every)
     for gap in (-2000.0, -40.0, 40.0, 2000.0):
         s = LOGITS.copy()
-        s[:, 0] = gap
+        s[:, SINK] = gap
         compare(*pair, s, every, rtol=1e-5, atol=1e-7)
 
 
 def test_weights_themselves_with_zeros_and_signs():
     a = RNG.normal(size=(4, KEYS))
     a[1] = 0  # all zero
-    a[2, 1:] = 0  # only the sink
-    a[3, 0] = 0
-    compare(*focused(0, np.ones(a.shape, bool), weigh=lambda parts: parts), a, a != 0)
+    a[2, np.arange(KEYS) != SINK] = 0  # only the sink
+    a[3, SINK] = 0
+    compare(*focused(np.ones(a.shape, bool), weigh=lambda parts: parts), a, a != 0)
 
 
 def test_constant_rows_are_at_a_maximum():
-    _, gradient = focused(0, np.ones((6, KEYS), bool))
+    _, gradient = focused(np.ones((6, KEYS), bool))
     got = dict(zip(NAMES, np.asarray(gradient(np.ones((6, KEYS)))), strict=True))
     for name in ("S", "n_eff", "entropy"):
         np.testing.assert_allclose(got[name], 0, atol=1e-14)

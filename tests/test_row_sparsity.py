@@ -26,7 +26,7 @@ from sparsity.exact_law import engine
 from sparsity.exact_law.sums import token_sums
 from sparsity.kernels.symbols import s
 
-LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
+LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 7)))
 CURVES = [
     Row(kernel, beta=beta, gamma=gamma)
     for kernel, beta, gamma in (
