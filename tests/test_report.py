@@ -14,6 +14,7 @@ import pytest
 
 from sparsity import InputError, derive, kernels, report
 from sparsity import claims_ledger as ledger
+from sparsity.claims_ledger import judging
 from sparsity.claims_ledger.findings import VERDICTS, Finding
 from sparsity.claims_ledger.judging import Claim
 from sparsity.derivation import mathml
@@ -72,7 +73,7 @@ def claim(verdict, said="Claim"):
         "inside": {"at": {"n": 8}},
     }
     judge = lambda routes, seed: (findings, numbers)  # noqa: E731
-    return Claim(verdict, "A source", f"{said} {verdict}", "S = 1", "Proof.", judge).record()
+    return Claim("exp", "A source", f"{said} {verdict}", "S = 1", "Proof.", judge).record()
 
 
 CLAIMS = [claim(v) for v in VERDICTS]
@@ -285,13 +286,13 @@ def unnamed(claims):
             for inside in value:
                 yield from names(inside)
 
-    legends = {claim.key: claim.legend for claim in ledger.ALL}
+    legends = {claim.key: claim for claim in ledger.ALL}
     return {
         name
         for record in claims
         if record["key"] in legends
         for name in names(record["evidence"]["numbers"])
-        if "_" in name and not legends[record["key"]].knows(name)
+        if "_" in name and name not in judging._COMMON_LABELS | dict(legends[record["key"]].labels)
     }
 
 

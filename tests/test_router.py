@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, ndtri
 
 from sparsity import InputError, Row, estimate, exact, kernels, sweep, verify
-from sparsity.exact_law.maps.router import captured_in_long_rows
 from sparsity.kernels import correlation_of_blocks
 
 # Relative error that a cross-check sees here. To 1e-3, the default, it takes two minutes, and runs
@@ -61,6 +60,11 @@ def test_one_of_two_keys_by_a_single_integral(gamma, rho):
     assert float(exact(Row("router:1", gamma=gamma, rho=rho), length=5)) == pytest.approx(
         1, abs=1e-9
     )
+
+
+def captured_in_long_rows(gamma, rho, share):
+    """Φ(ργ + Φ⁻¹(k/n)), the limit of the captured mass."""
+    return float(ndtr(rho * gamma + ndtri(share)))
 
 
 def test_long_rows_tend_to_the_limit():

@@ -14,7 +14,6 @@ from sparsity.panel import opened
 from sparsity.panel.export import as_page
 from sparsity.plots import browser
 from sparsity.plots.browser import ports
-from sparsity.plots.pages import page_of_request
 
 ELEMENTWISE = [each for each in kernels.known() if each.law is kernels.Law.SCORE]
 
@@ -100,7 +99,9 @@ def test_files_are_replaced_whole_or_refused(tmp_path):
 
 
 def test_the_first_values_move_and_further_ones_stay():
-    start = page_of_request(["relu2", "exp"], "gamma", "S", {"beta": "-2,0", "gamma": "0.1:5:41"})
+    start = browser.page_of_request(
+        ["relu2", "exp"], "gamma", "S", {"beta": "-2,0", "gamma": "0.1:5:41"}
+    )
     assert [kernel.name for kernel in start.shown] == ["relu2", "exp"]
     assert [(pin.kernel.name, pin.values["beta"]) for pin in start.pins] == [
         ("relu2", 0.0),
@@ -109,7 +110,7 @@ def test_the_first_values_move_and_further_ones_stay():
     assert start.ends == {"gamma": (0.1, 5.0)}
     gamma = next(c for c in setting(browser.html(start))["controls"] if c["name"] == "gamma")
     assert (gamma["low"], gamma["high"], gamma["stops"][0]) == (0.1, 5.0, 0.1)
-    grows = page_of_request(["exp"], "dim", "n_eff", {"length": "64"})
+    grows = browser.page_of_request(["exp"], "dim", "n_eff", {"length": "64"})
     assert (grows.grows, [pin.grows for pin in grows.pins]) == (True, [False])
 
 

@@ -52,11 +52,6 @@ class Picture:
     draw: Callable[[xarray.Dataset, Figure], None]
 
 
-def written_places(out: str | os.PathLike[str]) -> list[Path]:
-    """Return the files that `write_report` writes."""
-    return [Path(out) / name for name in (*PICTURES, "index.html")]
-
-
 def write_report(
     data: xarray.Dataset, out: str | os.PathLike[str], command: str
 ) -> tuple[Path, ...]:

@@ -112,13 +112,11 @@ class Rotation:
         base: of the angles.
         turned: entries of a head that turn.
         scaling: the rule for long contexts, or None.
-        amplitude: what turned queries and keys are multiplied by, each of them: YaRN's factor.
     """
 
     base: float
     turned: int
     scaling: RopeScaling | None = None
-    amplitude: float = 1.0
 
     def angles(self, length: int) -> np.ndarray:
         """Return θ_i of the planes that turn in a text of that length, [turned/2]."""

@@ -113,31 +113,6 @@ _COMMON_ROUGH = ("z", "critical", "largest_abs_z", "stderr", "smallest_detectabl
 
 
 @dataclass(frozen=True)
-class Legend:
-    """A legend says what the numbers that a judge returns are called; it changes none of them.
-
-    Args:
-        labels: name of a number -> its words, with symbol and unit.
-        rough: names of numbers of which three digits say enough.
-    """
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    rough: tuple[str, ...] = ()
-
-    def knows(self, name: str) -> bool:
-        """Return whether a number has words of its own."""
-        return name in self.labels or name in _COMMON_LABELS
-
-    def words(self, name: str) -> str:
-        """Return the words of a number; an unknown name is written with spaces."""
-        return self.labels.get(name) or _COMMON_LABELS.get(name) or name.replace("_", " ")
-
-    def digits(self, name: str) -> int:
-        """Return how many digits of a number are shown."""
-        return 3 if name in self.rough or name in _COMMON_ROUGH else 6
-
-
-@dataclass(frozen=True)
 class Claim:
     """A claim is what a source says, with the judge that decides it.
 
@@ -150,8 +125,8 @@ class Claim:
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
             numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
-        labels: what its numbers are called where they are shown, as in `Legend`.
-        rough: which of them are shown with three digits, as in `Legend`.
+        labels: what its numbers are called where they are shown: name -> words, symbol and unit.
+        rough: which of them are shown with three digits, which say enough.
     """
 
     key: str
@@ -167,10 +142,13 @@ class Claim:
     def __repr__(self) -> str:
         return f"Claim({self.key!r}: {self.statement})"
 
-    @property
-    def legend(self) -> Legend:
-        """What the numbers of the judge are called."""
-        return Legend(self.labels, self.rough)
+    def words(self, name: str) -> str:
+        """Return the words of a number; an unknown name is written with spaces."""
+        return self.labels.get(name) or _COMMON_LABELS.get(name) or name.replace("_", " ")
+
+    def digits(self, name: str) -> int:
+        """Return how many digits of a number are shown."""
+        return 3 if name in self.rough or name in _COMMON_ROUGH else 6
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.

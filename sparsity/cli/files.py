@@ -237,13 +237,12 @@ def write_page(
         InputError: a page does not have what is asked for, or the file cannot be written.
     """
     from sparsity.plots import browser
-    from sparsity.plots.pages import page_of_request
 
     with_length = x == "length" or "length" in given
     y = ("n_eff" if with_length else "S") if of is None else of
     if y not in browser.VIEWS:
         raise InputError("of", of, f"a page has {', '.join(browser.VIEWS)}; or give --out f.svg")
-    start = page_of_request(kernels, x, y, given, title)
+    start = browser.page_of_request(kernels, x, y, given, title)
     browser.save(out, start)
     shown = [kernel.name for kernel in start.shown]
     if as_json:

@@ -19,7 +19,6 @@ from markupsafe import Markup, escape
 from sparsity import claims_ledger as ledger
 from sparsity import kernels, quantities
 from sparsity.claims_ledger.findings import counted_verdicts, with_basis
-from sparsity.claims_ledger.judging import Legend
 from sparsity.derivation import Derivation, Limit, derive, mathml
 from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError
@@ -269,8 +268,7 @@ def render(
         claims=claims,
         refuted=[(i, x) for i, x in enumerate(claims, 1) if x["verdict"] == "refuted"],
         counted=counted_verdicts([record["verdict"] for record in claims]),
-        legends={claim.key: claim.legend for claim in ledger.ALL},
-        no_legend=Legend(),
+        legends={claim.key: claim for claim in ledger.ALL},
         meta=meta,
         font=base64.b64encode(_read("fonts/math.woff2")).decode(),
         style=_read("style.css").decode(),

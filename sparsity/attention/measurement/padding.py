@@ -43,8 +43,8 @@ def find_padding(layer: Any) -> Any:
         text = own | beside | ~own.any(-1, keepdims=True)
     # Where no query sees its own key the mask says nothing about padding: `text` is all true then.
     visible, padded = [], layer.segments is None and not text.all()
-    for start, _, seen in replace(layer, active=text).iterate_visible():
-        if padded and _shows_keys_here_and_there(seen, text, start):
+    for start, stop, seen in replace(layer, active=text).iterate_visible():
+        if padded and shows_keys_here_and_there(seen, text[:, start:stop], text):
             fix = "hides tokens from themselves and shows keys here and there: give segments= as "
             raise InputError("mask", "array", fix + "well, ones where no token is padding")
         visible.append((seen.any(-1), seen.argmax(-1)))
@@ -55,23 +55,23 @@ def find_padding(layer: Any) -> Any:
     return replace(layer, active=None if active.all() else active, first=first)
 
 
-def _shows_keys_here_and_there(seen: np.ndarray, text: np.ndarray, start: int) -> bool:
+def shows_keys_here_and_there(seen: np.ndarray, of_text: np.ndarray, text: np.ndarray) -> bool:
     """Return whether a mask is too irregular for its hidden tokens to be taken as padding.
 
     Under masks of order, windows, packed texts and padding, the rows that see a given key follow
     one another, if rows that are padding or see nothing are left out, and no key of padding is
-    seen. Sparse patterns break
-    this: there a token that is hidden from itself need not be padding, and the caller must say.
+    seen. Sparse patterns break this: there a token that is hidden from itself need not be padding,
+    and the caller must say.
 
     Args:
-        seen: some rows of the mask, [1 or heads, rows, keys].
-        text: which tokens are taken to be no padding, [1 or heads, T].
-        start: position of the first of these rows.
+        seen: some rows of the mask, [..., rows, keys].
+        of_text: which of these are taken to be no padding, [..., rows].
+        text: which of all tokens are, [..., tokens].
     """
     # Rows that see anything are numbered; a key's rows follow one another if their count is the
     # last number less the first, plus one.
-    count = (text[:, start : start + seen.shape[1]] & seen.any(-1)).cumsum(-1)[..., None]
-    first = np.where(seen, count, count.shape[1] + 1).min(1)
-    last = np.where(seen, count, 0).max(1)
-    some = seen.any(1)
-    return bool((some & ((last - first + 1 != seen.sum(1)) | ~text)).any())
+    count = (of_text & seen.any(-1)).cumsum(-1)[..., None]
+    first = np.where(seen, count, count.shape[-2] + 1).min(-2)
+    last = np.where(seen, count, 0).max(-2)
+    some = seen.any(-2)
+    return bool((some & ((last - first + 1 != seen.sum(-2)) | ~text)).any())

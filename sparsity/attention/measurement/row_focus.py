@@ -166,6 +166,21 @@ def _add_sink(
     }
 
 
+def sum_logits(logits: np.ndarray, visible: np.ndarray) -> Sums:
+    """Return the sums of rows of logits over the keys that are visible, in double precision."""
+    count = np.broadcast_to(visible.sum(-1), logits.shape[:-1])
+    top = np.where(visible, logits, -np.inf).max(-1, initial=-np.inf)
+    low = np.where(count > 0, top, 0.0)
+    with np.errstate(under="ignore", over="ignore"):
+        away = np.where(visible, logits - low[..., None], 0.0)
+        e = np.where(visible, np.exp(away), 0.0)
+        mean = away.sum(-1) / np.maximum(count, 1)
+        centred = np.where(visible, away - mean[..., None], 0.0)
+        sums = (e, e * e, away * e, centred * centred)
+        z, y, w, m2 = (x.sum(-1, dtype=np.float64) for x in sums)
+    return Sums(count, np.float64(top), z, y, w, np.float64(low) + mean, m2)
+
+
 def measure_logit_sums(
     others: Sums, sink: np.ndarray, learned: Any = None
 ) -> dict[str, np.ndarray]:

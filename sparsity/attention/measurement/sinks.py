@@ -14,7 +14,13 @@ import numpy as np
 
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.requested import SHAPE, measure_shape
-from sparsity.attention.measurement.row_focus import set_sink_apart
+from sparsity.attention.measurement.row_focus import (
+    SinkApart,
+    measure_logit_sums,
+    measure_weights,
+    set_sink_apart,
+    sum_logits,
+)
 
 # The mean weight ε above which a key is a sink. Two tokens that share a sink have less than [Gu]'s
 # 0.3 each; a key under uniform attention has more than this in texts of fewer than 45 tokens only.
@@ -131,42 +137,30 @@ def _measure_block(
     keep = seen & ~sinks[:, None, :width]
     few = np.flatnonzero(sinks[:, :width].any(0))  # keys that are a sink in any head
     drop = seen[..., few] & sinks[:, None, few]
-    n, dropped = keep.sum(-1), drop.any(-1)
-    some, count = n > 0, np.maximum(n, 1)
-    found: dict[str, Any] = {"length": n}
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        if isinstance(layer, LogitLayer):
-            mean = np.where(keep, x, 0.0).sum(-1) / count
-            away = np.where(keep, x - mean[..., None], 0.0)
-            square = np.square(away, out=away).sum(-1)
-            found["gamma"] = np.sqrt(np.where(n > 1, square / (n - 1), np.nan))
-            left = np.where(keep, x, -np.inf)
-            top = np.where(some, left.max(-1, initial=-np.inf), 0.0)
-            found["top_logit"] = np.where(some, top - mean, np.nan)
-            if any(name in SHAPE for name in of):
-                shape = measure_shape(set_sink_apart(x, keep, 0), of)
-                found |= {name: shape[name] for name in SHAPE if name in shape}
-            a = np.exp(left - top[..., None])
-            # The sinks as one key: ln Σ e^s over them. Their weight is relative to the largest of
-            # the others, in double precision, since e^(s_sink − top) leaves single precision at 88.
-            logits = np.where(drop, x[..., few], -np.inf)
-            of_sinks = np.logaddexp.reduce(logits, axis=-1, initial=-np.inf)
-            sinks_logit = np.where(dropped & some, of_sinks - mean, np.nan)
-            held = np.exp(np.float64(of_sinks - top))
-            if layer.learned_sinks is not None:
-                held = held + np.exp(layer.learned_sinks[:, None] - np.float64(top))
-        else:
-            a = np.where(keep, np.abs(x), 0.0)
-            held, sinks_logit = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1), None
-        total, square = a.sum(-1), np.square(a).sum(-1)
-        # A sink above the range of numbers has all of the weight; rows of zeros give 0/0, NaN.
-        mass = np.where(np.isinf(held), 1.0, held / (held + total))
-        n_eff = np.clip(total * total / square, 1.0, count)
-        found["n_eff"] = np.where(total > 0, n_eff, np.nan)
-        found["S"] = np.sqrt(found["n_eff"] / count)
-    found = {f"{name}_without_sinks": values for name, values in found.items()}
-    found["sinks_mass"] = np.where(some | dropped, mass, np.nan)
-    return found if sinks_logit is None else found | {"sinks_logit": sinks_logit}
+    if isinstance(layer, LogitLayer):
+        # The sinks as one key, of the logit ln Σ e^s.
+        logits = np.where(drop, x[..., few], -np.inf)
+        of_sinks = np.logaddexp.reduce(logits, axis=-1, initial=-np.inf)
+        learned = None if layer.learned_sinks is None else layer.learned_sinks[:, None]
+        sums = sum_logits(x, keep)
+        found = name_without_sinks(
+            measure_logit_sums(sums, np.asarray(of_sinks, np.float64), learned)
+        )
+        if any(name in SHAPE for name in of):
+            shape = measure_shape(set_sink_apart(x, keep, 0), of)
+            found |= {f"{name}_without_sinks": shape[name] for name in SHAPE if name in shape}
+    else:
+        held = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1)
+        found = name_without_sinks(measure_weights(SinkApart(x, held, keep, drop.any(-1)))[0])
+    return found | {"length_without_sinks": keep.sum(-1)}
+
+
+def name_without_sinks(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what is known of rows whose sinks count as one key, by the names without all sinks."""
+    tag = "_without_sink_key"
+    named = {name.replace(tag, "_without_sinks"): x for name, x in found.items() if tag in name}
+    named["sinks_mass"] = found["sink_mass"]
+    return named | ({"sinks_logit": found["sink_logit"]} if "sink_logit" in found else {})
 
 
 def list_sinks(

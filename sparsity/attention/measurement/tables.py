@@ -63,20 +63,6 @@ def requested_variables(data: xarray.Dataset) -> list[str]:
     return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
 
 
-def sink_rate(
-    data: xarray.Dataset, context: int, epsilon: float, name: str = "importance"
-) -> float:
-    """Return the share of texts, layers and heads in which a sink's importance exceeds ε.
-
-    Args:
-        data: the measurement.
-        context: T.
-        epsilon: ε.
-        name: "importance" of the first token, or "top_importance" of any key.
-    """
-    return _share(known_values(data[[name]].sel(context=context), name), epsilon)
-
-
 def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
     """Return the share in which "sink_mass" or "sinks_mass" of the rows T/2 < n ≤ T exceeds ε."""
     return _share(_late(rows_at(data[[name]], context), name), epsilon)

@@ -1,8 +1,7 @@
 """Attention in PyTorch: calls of a model caught, read, checked and measured, some rows or all.
 
     interception   when a pass begins and ends, which module runs, and what it calls
-      functions    where it looks its attention functions up
-      modules      which modules may attend, and which made no call
+      modules      which modules may attend, where they find their functions, which made no call
       reading      what a function was given and gave: a Call and its Output
       call         logits of a Call; do its weights make the output?
       replay       compiled code: the same pass again, uncompiled, to be seen

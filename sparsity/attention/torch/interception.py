@@ -26,22 +26,20 @@ from typing import Any
 from sparsity.attention.library import library
 from sparsity.attention.torch import replay
 from sparsity.attention.torch.call import Call, Output, Unseen
-from sparsity.attention.torch.functions import (
-    INTERFACE,
-    eager_function,
-    mode_class,
-    replace,
-    tables_of,
-    without_modes,
-)
 from sparsity.attention.torch.modules import (
+    INTERFACE,
     Hook,
+    eager_function,
     in_backward,
     innermost_silent,
     is_attention,
+    mode_class,
     parts_that_may_attend,
     refuse_traces,
     refuse_unseen,
+    replace,
+    tables_of,
+    without_modes,
     without_orig_mod,
 )
 from sparsity.attention.torch.reading import read_interface, read_sdpa

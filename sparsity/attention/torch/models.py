@@ -24,14 +24,8 @@ __all__ = ["load", "measure_transformers"]
 if TYPE_CHECKING:
     import xarray
 
-# What some models take beside a text.
-_MORE_INPUTS = (
-    *("pixel_values", "input_values", "input_features"),
-    *("visual_feats", "visual_pos", "bbox"),
-)
 _GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
 _OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
-_GIVE_QK = "give q and k to measure()"
 
 
 def _check_ids(model: Any, tokens: Any) -> np.ndarray:
@@ -67,7 +61,7 @@ def _refuse_model(model: Any) -> None:
     """
     name = type(model).__name__
     if not _is_of_library(model):
-        fix = f"give a model of the transformers library, or {_GIVE_QK}"
+        fix = "give a model of the transformers library, or q and k to measure()"
         raise InputError("model", name, fix)
     takes = inspect.signature(model.forward).parameters
     main = model.main_input_name
@@ -76,18 +70,15 @@ def _refuse_model(model: Any) -> None:
         raise InputError("model", name, fix)
     if "decoder_input_ids" in takes:
         fix = "is an encoder with a decoder, which read two texts; "
-        if all(_is_of_library(x) for x in (model.get_encoder(), model.get_decoder())):
-            fix += f"measure model.get_encoder(), or model.get_decoder() alone, or {_GIVE_QK}"
-        else:
-            fix += _OWN_WAY
+        fix += f"measure model.get_encoder(), or {_OWN_WAY}"
         raise InputError("model", name, fix)
     if any(part.training for part in model.modules()):
         fix = "is in training mode, where dropout is random; call model.eval() first"
         raise InputError("model", name, fix)
 
 
-def _run(model: Any, ids: Any, **more: Any) -> Any:
-    """Return what the model gives for one text, without a cache.
+def _run(model: Any, ids: Any) -> None:
+    """Run the model on one text, without a cache.
 
     Raises:
         InputError: its own code fails.
@@ -95,18 +86,13 @@ def _run(model: Any, ids: Any, **more: Any) -> Any:
     torch = library("torch", "torch")
     try:
         with torch.no_grad():
-            return model(input_ids=ids, use_cache=False, **more)
+            model(input_ids=ids, use_cache=False)
     except InputError:
         raise
     except Exception as error:  # whatever the code of a model raises
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        takes = inspect.signature(model.forward).parameters
-        beside = [name for name in _MORE_INPUTS if name in takes]
-        fix = "shorten the text"
-        if beside:
-            fix = f"takes {' and '.join(beside)} as well; give its text model, if it has one"
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        fix = f"{what}; {fix}, or run it with all that it takes and {_GIVE_WEIGHTS}"
+        fix = f"{what}; shorten the text, or run it with all that it takes and {_GIVE_WEIGHTS}"
         raise InputError("model", type(model).__name__, fix) from error
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.attention.fused import from_lse
 from sparsity.attention.library import library
+from sparsity.attention.measurement.padding import shows_keys_here_and_there
 from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.attention.torch.call import (
     Call,
@@ -68,28 +70,15 @@ def text_tokens(call: Call) -> Any:
     return diagonal | beside | ~diagonal.any(-1, keepdim=True)
 
 
-def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
-    """Return whether a mask is that of sparse attention, from which padding cannot be inferred.
+def _refuse_sparse_mask(seen: Any, of_text: Any, text: Any) -> None:
+    """Refuse a mask from which padding cannot be inferred, as that of sparse attention.
 
-    Masks made of order, windows, several texts in a row and padding show a key to rows that are
-    neighbours, but for rows that see no key at all, and that key is a token of a text. Sparse
-    patterns break one or the other: their rows see keys here and there.
-
-    Args:
-        seen: which keys the rows see, [batch, heads, rows, keys].
-        of_text: which of the rows are tokens of a text, [batch or 1, heads or 1, rows].
-        text: which of all tokens are, [batch or 1, heads or 1, tokens].
+    Raises:
+        Unseen: it hides tokens, and rows see keys here and there.
     """
-    torch = library("torch", "torch")
-    if bool(text.all()):
-        return False
-    # Rows that see anything are numbered 1, 2, …; those that see one key are neighbours if their
-    # numbers from the first to the last are as many as they.
-    count = (of_text & seen.any(-1)).cumsum(-1)[..., None].expand(seen.shape)
-    first = torch.where(seen, count, count.shape[-2] + 1).amin(-2)
-    last = torch.where(seen, count, 0).amax(-2)
-    gaps = seen.any(-2) & (last - first + 1 != seen.sum(-2))
-    return bool((gaps | (seen.any(-2) & ~text)).any())
+    masks = (x.cpu().numpy() for x in (seen, of_text, text))
+    if not bool(text.all()) and shows_keys_here_and_there(*masks):
+        raise Unseen(_SPARSE_MASK)
 
 
 def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
@@ -188,9 +177,8 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
         if own is not None:
             of_text = own[..., start : start + size]
             seen = seen & of_text[..., None]
-            inferred = made is not None and call.text is None
-            if inferred and _is_sparse_mask(seen, of_text, text_tokens(call)):
-                raise Unseen(_SPARSE_MASK)
+            if made is not None and call.text is None:
+                _refuse_sparse_mask(seen, of_text, text_tokens(call))
             s = torch.where(seen, s, 0.0)
         parts.append(statistics(s, seen, call.unit))
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
@@ -321,7 +309,7 @@ def flex_n_eff(
         return beside.lse
 
     twice = log_sum_exp(lambda s, *place: 2 * scored(s, *place))
-    found = (2 * log_sum_exp(scored) - twice).exp()
+    n_eff = from_lse(log_sum_exp(scored), twice).n_eff
     mask_mod = None if block_mask is None else block_mask.mask_mod
-    own = text_tokens(Call(queries, keys, mask_mod=mask_mod))
-    return found if own is None else found.where(own, math.nan)
+    text = text_tokens(Call(queries, keys, mask_mod=mask_mod))
+    return n_eff if text is None else n_eff.where(text, math.nan)

@@ -15,7 +15,7 @@ import numpy as np
 from sparsity.attention.library import library
 from sparsity.attention.measurement.layers import contexts, importance_of_keys
 from sparsity.attention.measurement.row_focus import measure_logit_sums
-from sparsity.attention.measurement.sinks import find_sinks, reuse_rows
+from sparsity.attention.measurement.sinks import find_sinks, name_without_sinks, reuse_rows
 from sparsity.attention.streaming.sums import Sums
 from sparsity.attention.torch.call import Call, Output, Unseen, logits
 
@@ -307,28 +307,11 @@ class EveryRow:
                 s, clear, seen, _ = _masked_tile(self.call, start, stop, apart)
                 tile = Tile(s[heads].clone(), clear, seen[heads], apart)
             parts.append(TileSums(*(x.cpu() for x in _sum_tile(tile, room)[0])))
-        own = TileSums(*(torch.cat(x, -1)[0].double().numpy() for x in zip(*parts, strict=True)))
-        sink = own.sink
-        some, count = own.count > 0, np.maximum(own.count, 1)
-        top = np.where(some, own.top, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            held = np.exp(sink - top)
-            if self.unit is not None:
-                held = held + np.exp(float(self.unit[head]) - top)
-            n_eff = np.where(some, np.clip(own.z**2 / own.y, 1.0, count), np.nan)
-            found = {
-                "length": own.count,
-                "gamma": np.sqrt(np.where(own.count > 1, own.m2 / (own.count - 1), np.nan)),
-                "top_logit": np.where(some, top - own.mean, np.nan),
-                "n_eff": n_eff,
-                "S": np.sqrt(n_eff / count),
-            }
-            mass = np.where(np.isinf(held), 1.0, held / (held + own.z))
-        dropped = np.isfinite(sink)
-        return {f"{name}_without_sinks": x for name, x in found.items()} | {
-            "sinks_mass": np.where(some | dropped, mass, np.nan),
-            "sinks_logit": np.where(some & dropped, sink - own.mean, np.nan),
-        }
+        sums = [torch.cat(x, -1)[0].double().numpy() for x in zip(*parts, strict=True)]
+        others, of_sinks = Sums(**dict(zip(TileSums._fields, sums[:-1], strict=False))), sums[-1]
+        learned = None if self.unit is None else float(self.unit[head])
+        found = name_without_sinks(measure_logit_sums(others, of_sinks, learned))
+        return found | {"length_without_sinks": others.count}
 
 
 def check_some_rows(call: Call, made: Output) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.exact_law import integration
 from sparsity.exact_law.maps.top_k import kth_scores
-from sparsity.special import ndtr, ndtri
+from sparsity.special import ndtr
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
 STEP_U = 0.15  # of the trapezoid rule over u; twice as wide a step is its check
@@ -287,8 +287,3 @@ def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarr
         others = coarse @ chance / chance.sum(), fine[::2] @ chance[::2] / chance[::2].sum()
         error[i] = integration.relative_gap(value[i], *others) + ROUNDING
     return value, error
-
-
-def captured_in_long_rows(gamma: float, rho: float, share: float) -> float:
-    """Return the limit of the captured mass at a share k/n of the keys: Φ(ργ + Φ⁻¹(k/n))."""
-    return float(ndtr(rho * gamma + ndtri(share)))
