@@ -1,4 +1,4 @@
-"""The command line as a new user meets it: pages, examples, completion, colour, bars."""
+"""The command line as a new user meets it: pages, examples, completion, bars."""
 
 import io
 import json
@@ -122,7 +122,7 @@ def test_a_grid_is_told_the_command_that_takes_it(command, typed, line):
     assert command("exact", "exp", "--gamma", "1", "--length", "4,8")[0] == 0  # of lengths alone
 
 
-# Colour and bars.
+# Bars.
 
 RECORDS = [
     {"source": "S", "claim": f"refuted is a word of claim {i}", "formula": "x", "verdict": verdict,
@@ -157,32 +157,11 @@ def judge(*, seed, progress):
 @pytest.fixture
 def judged(monkeypatch):
     monkeypatch.setattr(sparsity, "claims", judge, raising=False)
-    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
 
 @pytest.mark.usefixtures("judged")
-def test_verdicts_have_colour_on_a_terminal_only(command, monkeypatch):
-    shown = on_a_terminal(monkeypatch, "claims")
-    green, yellow, red = (f"\x1b[{code}m" for code in (32, 33, 31))
-    words = {"CONFIRMED": green, "REFINED": yellow, "REPORTED": yellow, "REFUTED": red}
-    for word, colour in words.items():
-        assert f"  {colour}{word}\x1b[0m " in shown
-    assert shown.count("\x1b[") == 8  # and nothing else has any
-    plain = re.sub(r"\x1b\[\d+m", "", shown).replace("\r\n", "\n")
-    assert command("claims")[1] == plain
-
-
-@pytest.mark.usefixtures("judged")
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colour_can_be_turned_off(monkeypatch, name, value):
-    assert "\x1b[" in on_a_terminal(monkeypatch, "claims")
-    monkeypatch.setenv(name, value)
-    assert "\x1b[" not in on_a_terminal(monkeypatch, "claims")
-
-
-@pytest.mark.usefixtures("judged")
-def test_json_has_no_colour_and_no_bar(monkeypatch):
+def test_json_has_no_bar(monkeypatch):
     shown = on_a_terminal(monkeypatch, "claims", "--json")
     assert "\x1b" not in shown
     assert len(json.loads(shown)) == len(RECORDS)
@@ -196,25 +175,6 @@ def test_claims_show_a_bar_on_a_terminal_only(command, monkeypatch, capsys):
         code, out, err = command(*arguments)
         assert (code, err) == (0, "")
         assert "\x1b" not in out
-
-
-def test_what_agrees_is_told_in_colour():
-    with click.Context(cli, color=True):
-        for text, colour in (("AGREE: 3 cells", 32), ("NOT IN AGREEMENT: 3", 31),
-                             ("disagree: exp", 31), ("not enough evidence: exp", 33)):  # fmt: skip
-            assert f"\x1b[{colour}m" in said(text)
-        for text in ("agree", "a claim that is refuted", "refutedly", "exp 3 of 3 agree"):
-            assert "\x1b" not in said(text)
-
-
-def said(text):
-    out = io.StringIO()
-    stdout, sys.stdout = sys.stdout, out
-    try:
-        common.say(text)
-    finally:
-        sys.stdout = stdout
-    return out.getvalue()
 
 
 @pytest.mark.usefixtures("judged")

@@ -49,8 +49,8 @@ _INTERRUPTED = "interrupted; nothing half-written is left"
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="--json makes a command print one line of JSON. Exit codes: 0 done, 1 a check did not "
-    "agree, 2 bad input, 70 an error of the program, 130 interrupted. NO_COLOR=1 turns colour off. "
-    "In a notebook, sparsity.explore() is a panel with sliders.",
+    "agree, 2 bad input, 70 an error of the program, 130 interrupted."
+    " In a notebook, sparsity.explore() is a panel with sliders.",
 )
 @click.version_option(sparsity.__version__, prog_name="sparsity")
 def cli() -> None:
@@ -83,10 +83,8 @@ def main() -> None:
             # `python -W` shows them all.
             if not sys.warnoptions:
                 warnings.simplefilter("ignore", RuntimeWarning)
-            plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-            color = False if plain else None  # None lets click tell a terminal from a file
             # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
-            with cli.make_context("sparsity", sys.argv[1:], color=color) as context:
+            with cli.make_context("sparsity", sys.argv[1:]) as context:
                 cli.invoke(context)
             if sys.stdout is not None:  # as where the shell has closed it
                 sys.stdout.flush()

@@ -161,7 +161,7 @@ def verify(
     if as_json:
         common.print_json(described | found.summary() | {"seconds": seconds})
     else:
-        common.say(said + found.text())
+        common.echo(said + found.text())
     if not found.agree:
         sys.exit(1)
 
@@ -187,7 +187,7 @@ def claims(seed: int, as_json: bool) -> None:
     common.use_float64()
     with common.progress("claims") as report:
         judged = sparsity.claims(seed=seed, progress=report)
-    common.print_json(judged) if as_json else common.say(ledger.table(judged))
+    common.print_json(judged) if as_json else common.echo(ledger.table(judged))
 
 
 @click.command(cls=pages.Command)

@@ -11,7 +11,6 @@ import gc
 import json
 import multiprocessing
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -216,14 +215,6 @@ def split_quantities(of: tuple[str, ...]) -> list[str]:
 
 LOG_SECONDS = 10.0  # between lines of progress in a log
 
-_VERDICTS = {
-    **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
-    **dict.fromkeys(("REFINED", "refined", "not enough evidence", "NOT ENOUGH EVIDENCE"), "yellow"),
-    **dict.fromkeys(("REPORTED", "reported"), "yellow"),
-    **dict.fromkeys(("REFUTED", "refuted", "NOT IN AGREEMENT", "disagree"), "red"),
-}
-_VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", re.MULTILINE)
-
 
 def discard(stream: Any) -> None:
     """Send what is still to be printed on a stream nowhere."""
@@ -240,12 +231,6 @@ def echo(text: str, err: bool = False) -> None:
         discard(sys.stderr if err else sys.stdout)
 
 
-def say(text: str) -> None:
-    """Print text for people: verdicts that begin a line in colour, where stdout is a terminal."""
-    painted = _VERDICT.sub(lambda m: m[1] + click.style(m[2], fg=_VERDICTS[m[2]]), text)
-    echo(painted)  # which click takes the colour out again for a file or a pipe
-
-
 def print_json(value: Any) -> None:
     """Print one JSON value on stdout."""
     echo(json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False))
@@ -256,7 +241,7 @@ def show(found: Any, as_json: bool) -> None:
     if as_json:
         print_json(found.summary())
     else:
-        say(found.text())
+        echo(found.text())
 
 
 @contextmanager

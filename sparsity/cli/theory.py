@@ -224,14 +224,13 @@ def exact(
 
 @click.command(cls=pages.Command)
 @click.argument(
-    "name",
+    "kernel",
     metavar="[KERNEL]",
-    required=False,
+    default="exp",
     cls=pages.Argument,
     about="A name from `sparsity list`, or a formula of the score s (default exp).",
     shell_complete=pages.offer_kernels,
 )
-@common.option("--kernel", "KERNEL", "KERNEL, as an option.", offers=pages.offer_kernels)
 @common.option("--length", "N", "Row length n, in tokens.", required=True)
 @common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.")
 @common.option("--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.")
@@ -247,8 +246,7 @@ def exact(
 @common.steps_option
 @common.json_option
 def design(
-    name: str | None,
-    kernel: str | None,
+    kernel: str,
     length: str,
     free: str | None,
     steps: tuple[str, ...],
@@ -281,9 +279,6 @@ def design(
     from sparsity import kernels
     from sparsity.kernels.parameters import LENGTH
 
-    if name is not None and kernel not in (None, name):
-        raise InputError("kernel", kernel, f"the argument says {name}; give only one of them")
-    kernel = name or kernel or "exp"
     wanted, value = _target(**options)
     held: Any = common.without_none({"beta": beta, "gamma": gamma})
     aim: Any = {"length": int(LENGTH.check(length)), "free": free, wanted: value}

@@ -490,25 +490,16 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
-    # From the logit that would do if every row were typical, doubling steps bracket the root.
-    total, wide = _typical_total(row, n)
-    low = high = total + odds
-    step = wide
-    while excess(low) > 0:
-        high, low, step = low, low - step, 2 * step
-        if step > _FARTHEST_LOGIT:  # all-zero rows and other sinks leave less than that
-            fix = "more than that goes to sinks at every logit tried; give a larger mass"
-            raise InputError("mass", mass, fix)
-    step = wide
-    while not excess(high) >= 0:  # also where it is NaN: both shares are 0 there
-        low = high if excess(high) < 0 else low
-        high, step = high + step, 2 * step
-        if step > _FARTHEST_LOGIT:
-            raise InputError("mass", mass, "is out of reach in float64; give a smaller mass")
-    if low == high:
-        return low
-    root: Any = brentq(excess, low, high, xtol=1e-13)
-    return float(root)
+    # About the logit that would do if every row were typical, doubling steps bracket the root.
+    total, step = _typical_total(row, n)
+    while step <= _FARTHEST_LOGIT:
+        low, high = total + odds - step, total + odds + step
+        if excess(low) <= 0 <= excess(high):  # not where one is NaN: both shares are 0 there
+            root: Any = brentq(excess, low, high, xtol=1e-13)
+            return float(root)
+        step *= 2
+    # All-zero rows and other sinks leave a larger share at every logit.
+    raise InputError("mass", mass, "no logit gives it, as far as float64 goes; give another mass")
 
 
 @names_parameters()

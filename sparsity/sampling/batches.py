@@ -35,7 +35,7 @@ import numpy as np
 from sparsity.sampling.combining import Combined, combine
 from sparsity.sampling.devices import (
     CHUNK,
-    program_of,
+    jitted,
     runs_on_cpu,
     sharded,
 )
@@ -189,7 +189,7 @@ def collect(
     """
     sizes, parts = call_sizes(sampler), []
     fold_there = fold and sizes != (1,)  # an accelerator folds what it would have to send
-    draw = program_of(_call, _level(sampler), sampler=sampler, fold=fold_there)
+    draw = jitted(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
         indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ from sparsity.xla import has_older_loops, sampler_options
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 
 _MAX_PROGRAMS = 64  # kept at once, at about 4 MB each: a sweep returns to each of its samplers
-_ONE_THREAD = threading.Lock()
 
 
 def resolve_dtype(dtype: Any) -> np.dtype:
@@ -85,14 +83,6 @@ def jitted(function: Callable[..., Any], level: int | None, **static: Any) -> Ca
     """
     work = functools.partial(function, **static)
     return jax.jit(work, compiler_options=sampler_options(level))
-
-
-def program_of(
-    function: Callable[..., Any], level: int | None, **static: Any
-) -> Callable[..., Any]:
-    """Return what `jitted` does; two threads that ask together would each compile the same."""
-    with _ONE_THREAD:
-        return jitted(function, level, **static)
 
 
 def token_sums(*terms: jax.Array) -> list[jax.Array]:

@@ -34,9 +34,6 @@ _MISSED_WEIGHT = (
 _MAX_CHUNKS = 2**26
 _CHUNKS_FOR_A_FINITE_BAR = 64  # after which an error bar that is not finite will not become so
 _SECONDS_BETWEEN_LOOKS = 2.0  # at the clock and at Ctrl-C, about
-# Of the chunks between two looks: the pace of a short step may be far off, so that a longer one
-# follows from it by degrees.
-_LARGEST_GROWTH = 8
 # Rows of 100,000 tokens are so alike that 32 of them meet a target of 2 %, and so few that their
 # scatter cannot be believed: they are drawn on up to this number, until it can. More draws whose
 # bar is still in doubt are uneven, and are left at that.
@@ -257,15 +254,10 @@ def run(
                 until = have + full_calls(sampler, max(rule.goal - have, 1))
                 until = min(until, rule.most)
             before, asked = time.perf_counter(), min(until, have + step) - have
-            chunks = drawn.draw(asked, until - have) - have
-            have, now = have + chunks, time.perf_counter()
+            have, now = drawn.draw(asked, until - have), time.perf_counter()
             left = max(sampling.max_seconds - (now - started), 0.0)
-            if have > rule.pilot:  # the pilot's time is mostly compilation
-                pace = chunks / max(now - before, 1e-9)
-                fitting = int(
-                    min(pace * min(_SECONDS_BETWEEN_LOOKS, left), _LARGEST_GROWTH * chunks)
-                )
-                step = max(1, fitting)
+            quick = now - before < min(_SECONDS_BETWEEN_LOOKS, left) / 2
+            step = 2 * step if quick else max(1, step // 2)
             ended = interrupted()
             if sampling.progress is not None:
                 sampling.progress(have, max(rule.goal, have))

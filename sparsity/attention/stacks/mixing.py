@@ -23,7 +23,7 @@ from sparsity.checks import check_instance, check_number, check_seed, check_whol
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
-from sparsity.sampling.devices import program_of, resolve_dtype
+from sparsity.sampling.devices import jitted, resolve_dtype
 from sparsity.sampling.random_numbers import normal
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_ONE_CALL
 
@@ -216,7 +216,7 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     key, (bare, numbers) = jax.random.key(seed, impl="threefry2x32"), _split(stack)
     if isinstance(key, Tracer):  # a part of another program
         return _draw(bare, numbers, key, name)
-    one = program_of(
+    one = jitted(
         _draw, LLVM_FOR_ONE_CALL if normals <= _FEW else LLVM_FOR_LONG_RUNS, stack=bare, dtype=name
     )
     return one(numbers=numbers, key=key)
@@ -278,6 +278,6 @@ def sampled(
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
     bare, numbers = _split(stack)
-    several = program_of(_sampled, LLVM_FOR_LONG_RUNS, stack=bare, dtype=name, measure=measure)
+    several = jitted(_sampled, LLVM_FOR_LONG_RUNS, stack=bare, dtype=name, measure=measure)
     found = several(numbers=numbers, keys=keys)
     return type(found)(*(np.asarray(x, np.float64) for x in found))
