@@ -18,7 +18,6 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 # Types that signatures name and that no user makes or reads.
 INNER = [
     "Call",
-    "Capacity",
     "CappedKernel",
     "Comparison",
     "Config",

@@ -70,7 +70,6 @@ ALL: tuple[Part, ...] = (
             *(
                 "derive",
                 "evaluate",
-                "needle_capacity",
                 "exact",
                 "estimate",
                 "verify",
