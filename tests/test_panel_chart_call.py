@@ -58,20 +58,18 @@ def off(state, lines):
 
 
 SHOWN = [
-    ({}, ("exp", "relu2"), "S"),
     ({}, ("exp", "relu2"), "log S"),
-    ({}, ("exp",), "entropy"),
-    ({"x": "beta", "gamma": 2}, ("relu2",), "S"),
-    ({"x": "window", "rows": "window"}, ("exp",), "S"),
+    ({}, ("exp",), "participation"),
+    ({"x": "window", "rows": "window", "length": 256}, ("exp",), "S"),
     ({"x": "decay"}, ("decayed",), "S"),
-    ({"x": "gamma", "length": 64}, ("sparsemax",), "support"),
+    ({"length": 16}, ("sparsemax",), "support"),
 ]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("where", "shown", "y"), SHOWN)
 def test_the_copied_call_draws_what_is_on_screen(where, shown, y):
-    given = {"length": 256, "y": y} | where
+    given = {"length": 64, "y": y} | where
     state = edit(initial((*ALL, *MAPS), shown, given.pop("x", "gamma"), **given), "sampling", False)
     lines, scales = run(plot_source(state))
     errors = off(state, lines)
@@ -85,11 +83,11 @@ def test_the_copied_call_draws_what_is_on_screen(where, shown, y):
 
 @pytest.mark.thorough
 def test_pins_of_other_lengths_are_in_the_same_chart():
-    state = edit(start("exp", "relu2", length=256), "sampling", False)
-    state = edit(edit(state, "pin", True), "length", 1024)
+    state = edit(start("exp", "relu2", length=64), "sampling", False)
+    state = edit(edit(state, "pin", True), "length", 256)
     source = plot_source(state)
     assert source.count("plot(") == 1
-    assert "length=[1024, 256]" in source or "length=[256, 1024]" in source
+    assert "length=[256, 64]" in source or "length=[64, 256]" in source
     lines, _ = run(source)
     assert len([xy for xy in lines if len(xy) > 60]) >= 8
     assert source.count("import") == 1
@@ -127,7 +125,7 @@ def test_samples_are_drawn_where_they_are_on_screen():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("y", "power"), [("S", 0.5), ("entropy", 1.0)])
+@pytest.mark.parametrize(("y", "power"), [("S", 0.5), ("participation", 1.0)])
 def test_a_line_carries_the_bounds_of_its_values(y, power):
     state = start("exp", length=64, y=y)
     content, data = filled(state)
@@ -142,7 +140,7 @@ def test_a_line_carries_the_bounds_of_its_values(y, power):
         assert bounds[k] == pytest.approx(power * float(law.error_bound), rel=1e-5)
     limit = numbers[slice(*curve["limit"]["bound"])]
     assert (limit >= 0).all()
-    if y != "entropy":
+    if y == "S":
         x = axes.x[:: len(axes.x) - 1]
-        wanted = evaluate("exp", gamma=x).error_bound * (1 if y == "S" else 2)
+        wanted = evaluate("exp", gamma=x).error_bound
         np.testing.assert_allclose(limit[:: len(axes.x) - 1], wanted, rtol=1e-3)
