@@ -224,15 +224,15 @@ def test_constant_and_huge_logits(scale):
 def test_types_of_numbers():
     q, k = heads()
     half = [x.astype(jnp.bfloat16) for x in (q, k)]
-    names = ("n_eff", "entropy", "gamma", "max_logit", "max_key")
+    names = ("n_eff", "gamma", "max_key")
     found = stream(*half, names, **BLOCKS, scale=0.25)
     assert {str(x.dtype) for x in found.values()} == {"float32", "int32"}
     exact = [np.asarray(x, np.float64) for x in half]
-    true = stream(*exact, names, **BLOCKS, scale=0.25)
-    assert str(true["n_eff"].dtype) == "float64"
-    assert_allclose(true["n_eff"], whole(exact[0] * 0.25 * DIM**0.5, exact[1], CAUSAL)["n_eff"],
-                    rtol=1e-12)  # fmt: skip
-    for name in names[:4]:
+    double = stream(*exact, "n_eff", **BLOCKS, scale=0.25)["n_eff"]
+    true = whole(exact[0] * 0.25 * DIM**0.5, exact[1], CAUSAL)
+    assert str(double.dtype) == "float64"
+    assert_allclose(double, true["n_eff"], rtol=1e-12)
+    for name in names[:2]:
         assert_allclose(found[name], true[name], rtol=3e-6, atol=3e-6)
 
 
@@ -346,5 +346,3 @@ def test_odd_arguments():
     assert chosen.tolist() == [[2, 4]]
     largest = np.asarray(stream(q, k, "top_k_mass:1000000")["top_k_mass:1e+06"])
     assert largest[0, -1] == pytest.approx(1)
-    sees = stream(q, k, "length", causal=False, window=2)["length"]
-    assert sees.tolist() == [[2, 3, 3, 2]]  # to both sides
