@@ -178,9 +178,9 @@ def test_a_measured_batch_is_its_texts(options):
 
 @pytest.mark.thorough
 def test_rows_of_padding_count_nowhere_in_a_measurement():
-    """Means, sinks, correlations and the last row are those of the text alone."""
+    """Means, sinks and correlations are those of the text alone."""
     q, k = vectors(seed=3)
-    same = ("importance", "top_importance", "key_importance", "last_row", "length_without_sinks",
+    same = ("importance", "top_importance", "key_importance", "length_without_sinks",
             "n_eff_without_sinks", "S_without_sinks", "sinks_mass", "gamma_without_sinks",
             "n_eff_without_sink_key", "gamma_without_sink_key",
             "rank_exact", "rank_limit_without_sinks", "S_exact", "residual_exact")  # fmt: skip
@@ -231,9 +231,6 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
                 assert_allclose(data[name].values[..., text], alone[name].values, rtol=1e-8)
                 compared += 1
     assert compared == 2 * (7 + 6)
-    received = packed.last_row.values[0]
-    assert_allclose(received.sum(-1), 1.0)
-    assert (received[:, segments != 2] == 0).all()
     first = packed.sink_mass.values[0][:, segments > 0].mean(-1)
     assert_allclose(packed.importance.values[0, :, 0], first)
 

@@ -89,7 +89,6 @@ def test_what_is_measured_are_the_models_own_weights(kind):
     np.testing.assert_allclose(data.n_eff, n_eff, rtol=1e-4)
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
     np.testing.assert_allclose(data.entropy, entropy, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(data.last_row, p[:, :, -1], rtol=1e-3, atol=1e-5)
     if kind == "gptoss":
         np.testing.assert_allclose(data.learned_sink, 1 - total, rtol=1e-3, atol=1e-5)
     assert float(data.S.min()) < 0.8  # not all uniform

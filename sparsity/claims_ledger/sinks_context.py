@@ -21,7 +21,6 @@ from sparsity.claims_ledger.findings import (
 )
 from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.sinks_mixing import (
-    PUBLISHED_BESIDES,
     SinkRoutes,
     sink_claim,
     small_stack,
@@ -237,7 +236,6 @@ def larger_models(routes: SinkRoutes, seed: int) -> Judged:
         "published_not_recomputed": [
             {"model": name, "sink_rate_percent": rate} for name, _, rate in routes.published
         ],
-        "published_besides": PUBLISHED_BESIDES,
         "uniform_importance": first,
     }
 
@@ -284,7 +282,6 @@ CLAIMS: tuple[Claim, ...] = (
         labels={
             "published_not_recomputed": "Published, not computed here",
             "sink_rate_percent": "sink rate, %",
-            "published_besides": "Published besides, not computed here",
             "uniform_importance": "importance of the first token in uniform attention",
         },
     ),

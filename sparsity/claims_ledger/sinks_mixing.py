@@ -40,17 +40,6 @@ PUBLISHED = (
     ("LLaMA 3.1 405B", 405, 78.29),
 )
 
-# Published as well, not recomputed, and no claim rests on them: what else moves the rate. Gu et al.
-# (2024), arXiv 2410.10781: models of 60M parameters; Barbero et al.: the first token fixed in
-# training, evaluated with it and without, and the loss.
-PUBLISHED_BESIDES: tuple[dict[str, str | float], ...] = (
-    {"source": "Gu et al.", "model": "60M, softmax", "sink_rate_percent": 18.18},
-    {"source": "Gu et al.", "model": "60M, sigmoid, not normalised", "sink_rate_percent": 0.44},
-    {"source": "Gu et al.", "model": "60M, linear", "sink_rate_percent": 0.0},
-    {"source": "Barbero et al.", "model": "BOS kept", "sink_rate_percent": 90.84, "loss": 2.69},
-    {"source": "Barbero et al.", "model": "BOS removed", "sink_rate_percent": 0.05, "loss": 7.56},
-)
-
 
 # In single precision, so that the record is the same whether or not JAX has float64.
 _draw = partial(mixing.draw, dtype=np.float32)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,33 +23,23 @@ from sparsity.results import Estimate
 T = TypeVar("T")
 
 
-class LruCache(Generic[T]):
-    """A mapping that forgets what was used longest ago; safe between threads.
+class Cache(dict[Hashable, T]):
+    """A mapping that forgets what was put longest ago; one thread puts, others may read.
 
     Args:
         most: the most items that it holds.
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
-        self._items: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        with self._lock:
-            if key in self._items:
-                self._items.move_to_end(key)
-            return self._items.get(key)
+        super().__init__()
+        self.most = most
 
     def put(self, key: Hashable, value: T) -> None:
-        with self._lock:
-            self._items[key] = value
-            self._items.move_to_end(key)
-            while len(self._items) > self._most:
-                self._items.popitem(last=False)
-
-    def __contains__(self, key: Hashable) -> bool:
-        with self._lock:
-            return key in self._items
+        """Keep an item, as the newest."""
+        self.pop(key, None)
+        self[key] = value
+        if len(self) > self.most:
+            del self[next(iter(self))]
 
 
 class Point(NamedTuple):
@@ -83,12 +72,12 @@ class Store:
     # computes again what a slider comes back to. A curve has 65 points (`axes.NODES`).
 
     def __init__(self) -> None:
-        self.exact: LruCache[float | str] = LruCache(40_000)
-        self.limit: LruCache[float | str] = LruCache(40_000)
+        self.exact: Cache[float | str] = Cache(40_000)
+        self.limit: Cache[float | str] = Cache(40_000)
         # (kind, spec) -> the bound on the relative error of that value
-        self.bounds: LruCache[float] = LruCache(80_000)
-        self.points: LruCache[Point | str] = LruCache(4_000)
-        self.formulas: LruCache[tuple[str, str]] = LruCache(64)  # a kernel's weight, and its S
+        self.bounds: Cache[float] = Cache(80_000)
+        self.points: Cache[Point | str] = Cache(4_000)
+        self.formulas: Cache[tuple[str, str]] = Cache(64)  # a kernel's weight, and its S
         self.law_at_work = threading.Lock()  # see `background.run_law`
 
     def put(self, kind: str, spec: Hashable, value: float, bound: float) -> None:
@@ -96,7 +85,7 @@ class Store:
         self.values(kind).put(spec, value)
         self.bounds.put((kind, spec), bound)
 
-    def values(self, kind: str) -> LruCache[float | str]:
+    def values(self, kind: str) -> Cache[float | str]:
         """Return what is known of the "exact" law, or of the slower "limit"."""
         return self.exact if kind == "exact" else self.limit
 

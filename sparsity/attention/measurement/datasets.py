@@ -75,7 +75,6 @@ MEANING = {
     "rank_limit_without_sinks": "Spearman correlation of S_without_sinks with its limit law",
     "rank_exact_without_sinks": "Spearman correlation of S_without_sinks with its exact law",
     "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sinks left out",
-    "last_row": "weights p of the last query that sees any key, on every key",
     "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
@@ -85,7 +84,7 @@ MEANING = {
 
 # Axes of a variable beside layer and head; all others have "row", and rank correlations none.
 _AXES = {
-    **dict.fromkeys(("last_row", "key_importance"), ("key",)),
+    "key_importance": ("key",),
     **dict.fromkeys(("importance", "top_importance", "top_key"), ("context",)),
     "departs": (),
 }
@@ -219,7 +218,7 @@ def label_layers(
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
-    length, keys = found["S"].shape[-1], found["last_row"].shape[-1]
+    length, keys = found["S"].shape[-1], found["key_importance"].shape[-1]
     # Causal queries are the last of all tokens, as where the first were kept in a cache.
     before = keys - length if attributes["causal"] else 0
     single = found["importance"].shape[-1] == 1

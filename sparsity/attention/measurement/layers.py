@@ -38,13 +38,11 @@ class BlockResult(NamedTuple):
         found: statistics by name, or sums and the sink key's logit, [heads, rows].
         received: what each key receives from them, [heads, keys].
         counts: how many of them see each key, [1 or heads, keys].
-        last: the weights of the last of them, [heads, keys].
     """
 
     found: dict[str, np.ndarray]
     received: np.ndarray
     counts: np.ndarray
-    last: np.ndarray
 
 
 def measure_layer(
@@ -63,8 +61,8 @@ def measure_layer(
         importance of the sink key, the mean of what the rows that see it give it, NaN where none
         does; top_importance, the largest of any key that at least a quarter of the rows see, and
         top_key, its position; rows of zeros count for neither. key_importance, that mean of every
-        key over all rows, NaN where less than a quarter see it; last_row, p [heads, T] of the last
-        query that sees any key. Rows that see none, as those of padding, are NaN and count nowhere.
+        key over all rows, NaN where less than a quarter see it. Rows that see none, as those of
+        padding, are NaN and count nowhere.
 
     Raises:
         InputError: no such key as `sink`, weights that are not what they are said to be, or the
@@ -96,42 +94,25 @@ def measure_layer(
     else:
         work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
     found: dict[str, np.ndarray] = {}
-    received, counts, last = np.zeros((3, heads, keys))  # by key, as in `BlockResult`
-    tops: list[tuple[np.ndarray, np.ndarray]] = []  # at each context
-    sink_importance: list[np.ndarray] = []
+    received, counts = np.zeros((2, heads, keys))  # by key, as in `BlockResult`
+    importance = ContextImportance(sink)
     for (own, start, stop), block in _run_in_order(work, blocks):
         _store(found, block.found, layer.shape, own, start, stop)
         reached = block.received.shape[-1]
         received[own, :reached] += block.received
         counts[own, :reached] += block.counts
-        last[own, :reached] = block.last
         # Blocks come in order of rows and none crosses a context length, so that at the end of one
         # `received` holds what keys get within that context and nothing from beyond it. The heads
         # of some rows may come in several blocks, those of the last heads at the end.
         if stop in cuts and own.stop == heads:
-            importance = importance_of_keys(received, counts, layer.count_active(stop))
-            top_key = np.where(np.isnan(importance), -1.0, importance).argmax(-1)
-            top = np.take_along_axis(importance, top_key[:, None], axis=-1)[:, 0]
-            tops.append((top, top_key.astype(np.int32)))
-            if isinstance(sink, int):
-                sink_importance.append(_divide(received[:, sink], counts[:, sink]))
+            importance.close(stop, received, counts, layer.count_active(stop))
     if isinstance(layer, LogitLayer):
         sums = {name: x.astype(np.float64) for name, x in found.items()}
         of_sink, learned = sums.pop(_SINK), layer.learned_sinks
         learned = None if learned is None else learned[:, None]
         found = row_focus.measure_logit_sums(Sums(**sums), of_sink, learned)
         found["length"] = sums["count"] + np.isfinite(of_sink)
-    # Where the sink key differs from row to row (packed texts), its importance is no entry of
-    # `received`: it is the mean of the rows' own sink mass, less the learned sink's part.
-    if not isinstance(sink, int):
-        of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
-        masses = (of_keys[:, :stop] for stop in cuts)
-        sink_importance = [_divide(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
-    found["importance"] = np.stack(sink_importance, axis=1)
-    columns = (np.stack(column, axis=1) for column in zip(*tops, strict=True))
-    found["top_importance"], found["top_key"] = columns
-    found["key_importance"] = importance_of_keys(received, counts, layer.count_active(length))
-    found["last_row"] = last if layer.active is None else _last_weights(layer)
+    found |= importance.statistics(found)
     if of:
         work = functools.partial(measure_requested, layer, sink, of)
         for (own, start, stop), more in _run_in_order(work, row_blocks):
@@ -171,7 +152,7 @@ def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, st
     else:
         weights = xp.where(xp.arange(x.shape[-1]) == at[..., None], given, p)
     found |= {"length": xp.broadcast_to(n, own.shape[:-1])}
-    by_key = weights.sum(-2), (seen & some).sum(-2), weights[:, -1]
+    by_key = weights.sum(-2), (seen & some).sum(-2)
     return BlockResult({k: np.asarray(v) for k, v in found.items()}, *map(np.asarray, by_key))
 
 
@@ -187,7 +168,7 @@ def _measure_logits(
     block, counts = logit_blocks.sum_block(held, layer, sink, heads, start, stop)
     sums = {name: x for name, x in block.others._asdict().items() if x is not None}
     found = sums | {_SINK: block.sink}
-    return BlockResult(found, block.received, np.atleast_2d(counts), block.last)
+    return BlockResult(found, block.received, np.atleast_2d(counts))
 
 
 def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator[tuple[Block, Any]]:
@@ -206,21 +187,6 @@ def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator
             yield block, future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _last_weights(layer: Layer) -> np.ndarray:
-    """Return p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
-    # A text padded on the right ends earlier than its arrays, and in each head where its mask says
-    # so: the row is made again for every such end.
-    heads, length = layer.shape
-    ends = np.broadcast_to(length - 1 - layer.active[:, ::-1].argmax(-1), (heads,))
-    found = np.zeros((heads, layer.key_count))
-    for end in np.unique(ends):
-        weights, learned = layer.to_weights(*layer.block(end, end + 1, layer.key_count))
-        total = weights.sum(-1) + learned
-        own = ends == end
-        found[own] = _divide(weights[:, 0], total)[own]
-    return np.nan_to_num(found)
 
 
 def _store(
@@ -243,11 +209,56 @@ def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
         return sums / count
 
 
-def importance_of_keys(received: np.ndarray, counts: np.ndarray, rows: Any) -> np.ndarray:
-    """Return the mean of what rows give to keys that a quarter of them see; else NaN.
+class ContextImportance:
+    """What keys receive from the rows of each context.
 
-    The last keys of causal rows are seen by few queries, near to themselves, whose large weights
-    would pass for sinks.
+    Args:
+        sink: position of the sink key; else it is not the same in all rows.
     """
-    often = (4 * counts >= rows) & (counts > 0)
-    return np.where(often, received / np.maximum(counts, 1), np.nan)
+
+    def __init__(self, sink: Any) -> None:
+        self.sink = sink
+        self.stops: list[int] = []
+        self.tops: list[tuple[np.ndarray, np.ndarray]] = []
+        self.of_sink: list[np.ndarray] = []
+
+    def close(self, stop: int, received: np.ndarray, counts: np.ndarray, rows: Any) -> None:
+        """Keep what keys received from the rows before `stop`, where a context ends.
+
+        Args:
+            stop: the row after the last.
+            received: by each key, [heads, keys].
+            counts: how many rows see it.
+            rows: how many there are that see any key.
+        """
+        # The last keys of causal rows are seen by few queries, near to themselves, whose large
+        # weights would pass for sinks: a quarter of the rows have to see a key.
+        often = (4 * counts >= rows) & (counts > 0)
+        self.by_key = np.where(often, received / np.maximum(counts, 1), np.nan)
+        top_key = np.where(np.isnan(self.by_key), -1.0, self.by_key).argmax(-1)
+        top = np.take_along_axis(self.by_key, top_key[:, None], axis=-1)[:, 0]
+        self.stops.append(stop)
+        self.tops.append((top, top_key.astype(np.int32)))
+        if isinstance(self.sink, int):
+            self.of_sink.append(_divide(received[:, self.sink], counts[:, self.sink]))
+
+    def statistics(
+        self, rows: dict[str, np.ndarray], first_context: int = 0
+    ) -> dict[str, np.ndarray]:
+        """Return importance by context, from the first one asked for, and by key.
+
+        Args:
+            rows: the statistics of the rows.
+            first_context: its place; −1 for the longest alone.
+        """
+        # Where the sink key differs from row to row (packed texts), its importance is no entry of
+        # `received`: it is the mean of the rows' own sink mass, less the learned sink's part.
+        of_sink = self.of_sink
+        if not isinstance(self.sink, int):
+            of_keys = rows["sink_mass"] - rows.get("learned_sink", 0.0)
+            masses = (of_keys[:, :stop] for stop in self.stops)
+            of_sink = [_divide(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
+        columns = of_sink, *zip(*self.tops, strict=True)
+        names = ("importance", "top_importance", "top_key")
+        by_context = (np.stack(x[first_context:], axis=1) for x in columns)
+        return dict(zip(names, by_context, strict=True)) | {"key_importance": self.by_key}

@@ -74,13 +74,11 @@ class BlockSums(NamedTuple):
         others: sums over the keys other than the sink key, [rows].
         sink: the logit of the sink key, [rows]: −∞ where it is not seen, NaN where not finite.
         received: Σ of the weights that the rows that count give each key, [keys].
-        last: the weights of the last row that counts, [keys].
     """
 
     others: Sums
     sink: Any
     received: Any
-    last: Any
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -90,8 +88,8 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     The sink key often has nearly all of the weight, 1 − 10⁻⁸ say. Had it a part in the sums, the
     others would be what rounding leaves of a difference. So sums run over the others alone, and the
     sink key joins by the logit of its share: with odds = s_sink − ln Σ_others e^s its share is
-    σ(odds) and that of the others σ(−odds), each to all its digits. Here that is for `received` and
-    `last`; the `sink_mass` of a row is made of the same sums by `row_focus`.
+    σ(odds) and that of the others σ(−odds), each to all its digits. Here that is for `received`;
+    the `sink_mass` of a row is made of the same sums by `row_focus`.
     """
     groups, size, width, length, rule = plan
     # The last block begins earlier rather than being shorter: all are of one size, compiled once.
@@ -137,7 +135,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     odds = sink - log_z
     # Without any other key the sink key has all, if it is seen; `over_weight` turns the weights
     # e^(s − low) of the others into p.
-    # Of the sink key, for `received` and `last` only; `sink_mass` is `row_focus`'s, in float64.
+    # Of the sink key, for `received` only; `sink_mass` is `row_focus`'s, in float64.
     given_to_sink = jnp.where(some, jax.nn.sigmoid(odds), jnp.where(jnp.isfinite(sink), 1, 0))
     over_weight = jnp.where(some, jax.nn.sigmoid(-odds) / jnp.where(some, others.z, 1), 0)
     if rows.learned is not None:
@@ -146,29 +144,22 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
         given_to_sink, over_weight = given_to_sink * left, over_weight * left
     # A second pass over the kept logits, now that each row's sum is known: Σ over rows of p by key.
     counts = (at >= rows.start) & (at < rows.stop)
-    end = rows.stop - 1 - first  # the last row that counts
 
-    def give_tile(tile: Any) -> tuple[Any, Any]:
+    def give_tile(tile: Any) -> Any:
         weight = jnp.exp(kept[tile] - low[..., None])  # 0 for the sink key
-        share = jnp.einsum("ghr,ghrk->ghk", over_weight * counts, weight, precision="highest")
-        return share, weight[:, :, end] * over_weight[:, :, end, None]
+        return jnp.einsum("ghr,ghrk->ghk", over_weight * counts, weight, precision="highest")
 
-    def skip_tile(tile: Any) -> tuple[Any, Any]:
-        nothing = jnp.zeros((*shape[:2], width), own.dtype)
-        return nothing, nothing
-
-    def by_key(x: Any) -> Any:  # of [tiles, groups, heads, keys at a time]
-        return jnp.moveaxis(x, 0, 2).reshape(*shape[:2], -1)
+    def skip_tile(tile: Any) -> Any:
+        return jnp.zeros((*shape[:2], width), own.dtype)
 
     # Tiles above the diagonal are skipped here as in the first pass: they hold −∞ alone.
-    given = jax.lax.map(
+    given = jax.lax.map(  # [tiles, groups, heads, keys at a time]
         lambda i: jax.lax.cond(reaches(i), give_tile, skip_tile, i), jnp.arange(tiles)
     )
-    received, last = map(by_key, given)
+    received = jnp.moveaxis(given, 0, 2).reshape(*shape[:2], -1)
     g, h = np.ogrid[: shape[0], : shape[1]]
     received = received.at[g[..., None], h[..., None], sink_at].add(given_to_sink * counts)
-    last = last.at[g, h, sink_at[:, :, end]].set(given_to_sink[:, :, end])
-    return BlockSums(others, sink, received, last)
+    return BlockSums(others, sink, received)
 
 
 class DeviceLayer(NamedTuple):
@@ -252,7 +243,7 @@ def sum_block(
     block = RowBlock(heads.start // together, start, stop, at, seen_by_group, added, learned)
     with jax.enable_x64(held.q.dtype == np.float64):
         found = jax.device_get(_sum_block(plan, held.q, held.k, held.scale, block))
-    found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+    found: BlockSums = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
     others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], found[:2])
     # Sums of softmax hide an overflow (the largest logit has weight 1); means and squares show it.
     if not (np.isfinite(others.mean) & np.isfinite(others.m2)).all() or np.isnan(of_sink).any():
@@ -264,4 +255,4 @@ def sum_block(
         counts = np.clip(stop - np.maximum(np.arange(length), start), 0, None)
     else:
         counts = np.full(length, stop - start)
-    return BlockSums(others, of_sink, *(x[:, :length] for x in found[2:])), counts
+    return BlockSums(others, of_sink, found.received[:, :length]), counts

@@ -30,7 +30,8 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
     """Return what was asked for beside what is always measured, each once.
 
     Raises:
-        InputError: neither a quantity nor one of `SHAPE`.
+        InputError: neither a quantity nor one of `SHAPE`; which key is the needle and what a router
+            left out.
     """
     fix = "give names of quantities"
     listed = (of,) if isinstance(of, (str, Quantity)) else check_several("of", of, fix)
@@ -42,25 +43,10 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
         fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
         raise InputError("of", error.value, fix) from None
     for name in found:
-        if name not in SHAPE:
-            refuse_unmeasurable(quantities.named(name))
+        quantity = None if name in SHAPE else quantities.named(name)
+        if quantity is not None and (quantity.needs == "needle" or quantity is quantities.recall):
+            raise InputError("of", name, "is not told by a measured row; ask for it of a Row")
     return tuple(name for name in dict.fromkeys(found) if name not in ALWAYS)
-
-
-def refuse_unmeasurable(quantity: Quantity) -> None:
-    """Refuse what measured rows do not tell: which key is the needle, and what a router left out.
-
-    Raises:
-        InputError: such a quantity.
-    """
-    if quantity.needs == "needle":
-        fix = (
-            "a measured row does not say which key is the needle; ask for it of a Row with a Needle"
-        )
-        raise InputError("of", quantity.name, fix)
-    if quantity is quantities.recall:
-        fix = "a measured row does not say what a router left out; ask for it of Row('router', ...)"
-        raise InputError("of", quantity.name, fix)
 
 
 def measure_requested(

@@ -8,19 +8,22 @@ the one to check against.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from sparsity.attention.library import library
 from sparsity.attention.torch.call import Call, Output, Unseen
 
+# The arguments of the function, which is built in and has no signature to inspect.
+_SDPA = {
+    **dict.fromkeys(("query", "key", "value", "attn_mask")),
+    **{"dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
+}
+
 
 def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
     """Read a call of `torch.nn.functional.scaled_dot_product_attention`."""
-    torch, bound = library("torch", "torch"), _SDPA.bind(*args, **kwargs)
-    bound.apply_defaults()
-    q, k, v, mask, dropout, causal, scale, grouped = bound.arguments.values()
-    plain = {**bound.arguments, "dropout_p": 0.0}
+    torch, given = library("torch", "torch"), _SDPA | dict(zip(_SDPA, args, strict=False)) | kwargs
+    q, k, v, mask, dropout, causal, scale, grouped = given.values()
     mask_mod = None
     bias = library("torch.nn.attention.bias", "torch")
     if isinstance(mask, bias.CausalBias):
@@ -40,7 +43,7 @@ def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call,
     if mask is not None and mask.ndim > 4:
         mask = _with_four_axes(mask, leads[0])
     if dropout:
-        output = function(**plain)
+        output = function(**(given | {"dropout_p": 0.0}))
     refuse_unreadable(output)
     if not (q.numel() and k.numel()):
         raise Unseen("is called without queries or without keys")
@@ -50,22 +53,6 @@ def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call,
         for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)
     )
     return Call(q, k, scale, causal, mask, mask_mod=mask_mod), Output(v, output, step=step)
-
-
-def _sdpa(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> None:
-    """Stand for the signature of the function, which is built in and has none to inspect."""
-
-
-_SDPA = inspect.signature(_sdpa)
 
 
 def read_interface(

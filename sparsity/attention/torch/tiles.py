@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.attention.library import library
-from sparsity.attention.measurement.layers import contexts, importance_of_keys
+from sparsity.attention.measurement.layers import ContextImportance, contexts
 from sparsity.attention.measurement.row_focus import measure_logit_sums
 from sparsity.attention.measurement.sinks import find_sinks, name_without_sinks, reuse_rows
+from sparsity.attention.streaming.inputs import spaced
 from sparsity.attention.streaming.sums import Sums
 from sparsity.attention.torch.call import Call, Output, Unseen, logits
 
@@ -194,13 +195,12 @@ class EveryRow:
         self.rooms = torch.empty((2, size), dtype=kind, device=call.query.device)
         self.unit = None if call.unit is None else call.unit.to(torch.float32)
         self.rows: list[TileSums] = []
-        self.received, self.counts, self.last = torch.zeros(
-            (3, heads, length), dtype=torch.float64, device=call.query.device
+        self.received, self.counts = torch.zeros(
+            (2, heads, length), dtype=torch.float64, device=call.query.device
         )
         # A masked call looks back as long as no row is met that sees a key after itself.
         self.looks_back = call.causal or not self.plain
-        self.tops: list[tuple[np.ndarray, np.ndarray]] = []  # at each context
-        self.sink_importance: list[np.ndarray] = []
+        self.importance = ContextImportance(self.sink)
         for cut, following in itertools.pairwise([0, *contexts(length)]):
             for start in range(cut, following, ROWS):
                 self._add(start, min(start + ROWS, following))
@@ -223,33 +223,21 @@ class EveryRow:
                 self.looks_back = self.looks_back and not bool(ahead.any())
             sums, e = _sum_tile(tile, room)
             over_weight, of_sink = _share(sums, None if self.unit is None else self.unit[own])
-            received, counts, last = (
-                x[own, : e.shape[-1]] for x in (self.received, self.counts, self.last)
-            )
+            received, counts = (x[own, : e.shape[-1]] for x in (self.received, self.counts))
             received += (over_weight[:, None] @ e)[:, 0]
             counts[:, : tile.clear] += stop - start
             counts[:, tile.clear :] += tile.seen.sum(-2)
-            last[:] = e[:, -1] * over_weight[:, -1:]
             if isinstance(self.sink, int):
                 self.received[own, self.sink] += of_sink.sum(-1)
-                self.last[own, self.sink] = of_sink[:, -1].double()
             else:
                 received.scatter_add_(-1, tile.apart, of_sink.double())
-                last.scatter_(-1, tile.apart[:, -1:], of_sink[:, -1:].double())
             parts.append(sums)
         self.rows.append(TileSums(*(torch.cat(x).cpu() for x in zip(*parts, strict=True))))
 
     def _close_context(self, stop: int) -> None:
         """Keep what keys receive from the rows up to here, where a context ends."""
         received, counts = (x.cpu().numpy() for x in (self.received, self.counts))
-        importance = importance_of_keys(received, counts, stop)
-        top_key = np.where(np.isnan(importance), -1.0, importance).argmax(-1)
-        top = np.take_along_axis(importance, top_key[:, None], axis=-1)[:, 0]
-        self.tops.append((top, top_key.astype(np.int32)))
-        self.key_importance = importance
-        if isinstance(self.sink, int):
-            with np.errstate(invalid="ignore"):
-                self.sink_importance.append(received[:, self.sink] / counts[:, self.sink])
+        self.importance.close(stop, received, counts, stop)
 
     def statistics(self) -> dict[str, np.ndarray]:
         """Return rows with and without their sinks, as `measurement.measure_with_laws` has them."""
@@ -261,21 +249,8 @@ class EveryRow:
         learned = None if self.unit is None else self.unit.double().cpu().numpy()[:, None]
         found = measure_logit_sums(Sums(**named), sink, learned)
         found["length"] = named["count"] + np.isfinite(sink)
-        cuts = contexts(sink.shape[1])
-        if not isinstance(self.sink, int):
-            masses = found["sink_mass"] - found.get("learned_sink", 0.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                self.sink_importance = [
-                    np.nansum(masses[:, :stop], -1) / np.isfinite(masses[:, :stop]).sum(-1)
-                    for stop in cuts
-                ]
-        if not self.looks_back:  # shorter contexts are those of rows that look back
-            self.tops, self.sink_importance = self.tops[-1:], self.sink_importance[-1:]
-        found["importance"] = np.stack(self.sink_importance, 1)
-        columns = (np.stack(x, axis=1) for x in zip(*self.tops, strict=True))
-        found["top_importance"], found["top_key"] = columns
-        found["key_importance"] = self.key_importance
-        found["last_row"] = self.last.cpu().numpy()
+        # Shorter contexts are those of rows that look back.
+        found |= self.importance.statistics(found, 0 if self.looks_back else -1)
         found |= self._without_sinks(found, np.isfinite(sink))
         kind = np.float64 if self.call.query.dtype == torch.float64 else np.float32
         return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
@@ -284,7 +259,7 @@ class EveryRow:
         self, rows: dict[str, np.ndarray], seen: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Return what `sinks.measure_without_sinks` does; heads with several sinks run again."""
-        sinks = find_sinks(self.key_importance)
+        sinks = find_sinks(self.importance.by_key)
         found, several = reuse_rows(rows, sinks, self.sink, seen)
         for head in several:
             for name, values in self._head_without(head, sinks[head]).items():
@@ -322,7 +297,7 @@ def check_some_rows(call: Call, made: Output) -> None:
     """
     torch = library("torch", "torch")
     length = call.query.shape[-2]
-    at = np.unique(np.geomspace(1, length, min(CHECKED_ROWS, length)).round().astype(int)) - 1
+    at = spaced(length, min(CHECKED_ROWS, length))
     at = torch.as_tensor(at, device=call.query.device)[None]
     s, seen = logits(call, at)
     made.check_rows(s, seen, at, call.unit)

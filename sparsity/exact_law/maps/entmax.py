@@ -7,7 +7,6 @@ ratios (`gaussian_tail`). Where every key has a weight, powers of γ take the pl
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ import numpy as np
 from sparsity.exact_law.integration import refuse_unresolved
 from sparsity.exact_law.maps.gaussian_tail import of_squared_excess
 from sparsity.exact_law.maps.threshold_maps import (
-    CONTOUR_STEP,
-    REACH,
     KeyMeans,
     SupportAndParticipation,
     ThresholdMap,
@@ -82,10 +79,8 @@ def support_and_participation(gamma: float, length: np.ndarray) -> SupportAndPar
     found = SupportAndParticipation(
         _every_key_in(gamma, n), np.stack([error, error]), np.ones(n.shape)
     )
-    some = np.flatnonzero(np.isinf(error))
-    size = max(1, row.held // (row.points * math.ceil(REACH / CONTOUR_STEP)))
-    for start in range(0, len(some), size):
-        part = some[start : start + size]
-        found.replace(part, row.support_and_participation(n[part]))
+    some = np.isinf(error)
+    if some.any():
+        found.replace(some, row.support_and_participation(n[some]))
     refuse_unresolved(found.error, gamma, "entmax-1.5")
     return found

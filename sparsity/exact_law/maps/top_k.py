@@ -12,7 +12,6 @@ The bound holds half the nodes, and twice the steps in u and in ξ.
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -47,14 +46,13 @@ def kth_scores(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return xi, np.exp(size - size.max(axis=1, keepdims=True))
 
 
-@functools.lru_cache(maxsize=16)
-def _chebyshev_matrix(points: int) -> np.ndarray:
-    """Return the matrix from values at −cos(πi/N), i = 0 … N, to the coefficients through them."""
-    last = points - 1
-    ends = np.ones(points)
-    ends[[0, last]] = 0.5
-    angle = np.pi * np.outer(np.arange(points), last - np.arange(points)) / last
-    return 2 / last * ends[:, None] * np.cos(angle) * ends
+def _chebyshev_series(values: np.ndarray) -> np.ndarray:
+    """Return the coefficients of the series through values at −cos(πi/N), i = 0 … N."""
+    from scipy.fft import dct  # slow to import, and every law reads this
+
+    series = dct(values[::-1], type=1, axis=0) / (len(values) - 1)
+    series[[0, -1]] /= 2
+    return series
 
 
 def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, float]:
@@ -115,8 +113,8 @@ def law(
     # F is smooth in ξ and does not turn on n: a Chebyshev series of 97 values serves all lengths.
     # The same values at every other node are the series of half the degree: they bound the first.
     at = 2 * (xi - low) / (high - low) - 1
-    curve, twice = chebval(at, _chebyshev_matrix(_NODES) @ found)
-    half = chebval(at, _chebyshev_matrix(_NODES // 2 + 1) @ found[::2, 0])
+    curve, twice = chebval(at, _chebyshev_series(found))
+    half = chebval(at, _chebyshev_series(found[::2, 0]))
 
     def mean(of: np.ndarray, step: int = 1) -> np.ndarray:
         part = slice(None, None, step)
