@@ -13,6 +13,7 @@ The bound holds half the nodes, and twice the steps in u and in ξ.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
@@ -50,7 +51,7 @@ def _chebyshev_series(values: np.ndarray) -> np.ndarray:
     """Return the coefficients of the series through values at −cos(πi/N), i = 0 … N."""
     from scipy.fft import dct  # slow to import, and every law reads this
 
-    series = dct(values[::-1], type=1, axis=0) / (len(values) - 1)
+    series: Any = dct(values[::-1] / (len(values) - 1), type=1, axis=0)
     series[[0, -1]] /= 2
     return series
 
