@@ -48,6 +48,7 @@ STANDING = {
 BOUND = {"explore", "verify", "derive"}
 LONG = {"design"}  # half a minute
 RECALL = "needle_recall:"  # of rows of many lengths: seconds
+ALIKE = re.compile(r"plot\(.*(montecarlo|x=.dim|x=.gamma)")  # by test_plot.py as well
 
 
 def called(tree):
@@ -106,7 +107,8 @@ def run(span):
     [
         pytest.param(
             *call,
-            marks=[pytest.mark.slow] * (called(ast.parse(call[1])) in LONG)
+            marks=[pytest.mark.slow]
+            * (called(ast.parse(call[1])) in LONG or ALIKE.search(call[1]) is not None)
             + [pytest.mark.thorough] * (RECALL in call[1]),
         )
         for call in CALLS

@@ -191,7 +191,7 @@ def test_weights_are_those_of_the_library(name):
     s = np.random.default_rng(0).normal(0.3, 1.5, size=(4, 24))
     if name == FEATURES:
         s = np.abs(s)
-    found = np.asarray(row_weights(name, jax.numpy.asarray(s)))
+    found = np.asarray(jax.jit(row_weights, static_argnums=0)(name, s))
     known = None if name == FEATURES else kernels.named(name)
     if known is None:
         right = s / s.sum(-1, keepdims=True)
@@ -209,10 +209,11 @@ def test_gradients_of_maps_are_those_of_small_steps(name):
     s, along = rng.normal(0, 1.5, size=(2, 24))
     by = rng.normal(size=24)
 
+    @jax.jit
     def read(scores):
         return (row_weights(name, scores) * by).sum()
 
-    slope = float(jax.grad(read)(jax.numpy.asarray(s)) @ along)
+    slope = float(jax.grad(read)(s) @ along)
     step = 1e-6
     finite = float(read(jax.numpy.asarray(s + step * along)) - read(s - step * along)) / (2 * step)
     assert slope == pytest.approx(finite, rel=1e-5)
@@ -235,7 +236,8 @@ def test_adam_finds_the_least_squares_of_each_model():
     assert training.best_of([3.0, np.nan, 2.0, 1.0], (0.1, 0.2)) == [0, 3]
 
 
-def test_intervals_hold_what_was_planted():
+def test_intervals_hold_what_was_planted(monkeypatch):
+    monkeypatch.setattr(statistics, "DRAWS", 300)
     rng = np.random.default_rng(3)
     x = np.repeat(np.arange(6.0), 3)
     found = statistics.slope(x, 1.5 * x + rng.normal(0, 0.1, 18))
@@ -247,7 +249,8 @@ def test_intervals_hold_what_was_planted():
 
 
 @pytest.mark.thorough
-def test_intervals_over_groups_are_wider_where_cells_of_a_group_go_together():
+def test_intervals_over_groups_are_wider_where_cells_of_a_group_go_together(monkeypatch):
+    monkeypatch.setattr(statistics, "DRAWS", 300)
     rng = np.random.default_rng(10)
     groups = np.repeat(np.arange(12), 12)
     x, y = (rng.normal(size=12)[groups] + 0.1 * rng.normal(size=144) for _ in range(2))

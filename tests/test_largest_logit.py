@@ -112,15 +112,15 @@ def test_a_batch_of_gaussian_queries_and_keys_and_one_with_an_outlier():
 
 
 def test_a_clip_of_queries_and_keys():
-    plain = sparsity.qk_clip(4096, 3.0, 100.0)
+    plain = sparsity.qk_clip(256, 3.0, 100.0)
     assert plain[:2] == (1.0, 3.0)
     assert plain.n_eff == plain.n_eff_clipped
     assert plain.n_eff_of_row == plain.n_eff_of_row_clipped
-    found = sparsity.qk_clip(4096, 20.0, 125.0, tau=100)
+    found = sparsity.qk_clip(256, 5.0, 25.0, tau=20)
     assert found.factor == 0.8
-    assert found.gamma == 16.0
-    for value, gamma in ((found.n_eff, 20), (found.n_eff_clipped, 16)):
-        law = sparsity.exact("exp", gamma=gamma, length=4096, of="n_eff").value
+    assert found.gamma == 4.0
+    for value, gamma in ((found.n_eff, 5), (found.n_eff_clipped, 4)):
+        law = sparsity.exact("exp", gamma=gamma, length=256, of="n_eff").value
         assert value == pytest.approx(law, rel=4e-6)
     # A row with its largest logit, by its definition: the others cut off at it.
     rng = np.random.default_rng(0)

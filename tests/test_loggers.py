@@ -31,10 +31,16 @@ def test_the_lines_of_the_page_log_what_a_watch_saw(capsys):
     torch.manual_seed(0)
     code = re.search(r"<!-- needs wandb .*?-->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
     assert code is not None
-    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+    class Attention(torch.nn.Module):
+        def forward(self, x):
+            heads = x.unflatten(-1, (2, 8)).transpose(1, 2)
+            return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), Attention())
     kept, made = Writer(), Writer()
     batches = [torch.randn(2, 12, 16) for _ in range(101)]
-    names = {"sparsity": sparsity, "model": layer, "batches": batches, "train_step": layer}
+    names = {"sparsity": sparsity, "model": model, "batches": batches, "train_step": model}
     names |= {"wandb": kept, "writer": made}
     exec(code[1], names)
     assert [row["step"] for row in kept.rows] == [0.0, 100.0]

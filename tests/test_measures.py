@@ -66,7 +66,7 @@ OF = ("hoyer", "S")
 
 
 @pytest.mark.parametrize(
-    "places", [ROWS[3:4], pytest.param(ROWS, marks=pytest.mark.slow)], ids=["few", "all"]
+    "places", [ROWS[:1], pytest.param(ROWS, marks=pytest.mark.slow)], ids=["few", "all"]
 )
 def test_sampled_rows_hold_the_laws_and_reject_wrong_ones(places):
     ran, rejected = 0, 0
@@ -89,9 +89,10 @@ def test_a_planted_wrong_image_is_rejected():
     right = quantities.hoyer.linear
     wrong = replace(quantities.hoyer, linear=replace(right, slope=lambda n: -np.ones_like(n)))
     row = Row("exp", gamma=1.0)
-    found = draw_rows(row, 8, Sampling(2e-3, seed=2, dtype=np.float32), "hoyer").estimate("hoyer")
+    drawn = draw_rows(row, 16, Sampling(2e-3, seed=2, dtype=np.float32), "hoyer", also=OF)
+    found = drawn.estimate("hoyer")  # of the program that the test above compiled
     for quantity, good in ((quantities.hoyer, True), (wrong, False)):
-        law = sparsity.exact(row, length=8, of=quantity)
+        law = sparsity.exact(row, length=16, of=quantity)
         assert (abs(found.log_value - law.log_value) < 4.5 * found.rel_stderr) == good
 
 

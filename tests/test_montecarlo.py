@@ -385,7 +385,11 @@ ROWS = {
 FLOAT64 = ("rows", "rows, retention", "rows-law", "rows-law, rope")  # the others in float32
 
 
-@pytest.mark.parametrize("name", ROWS)
+# Keys of vectors are drawn by test_crosscheck.py and test_rotary.py as well.
+SELDOM = ("rows-sphere", "rows-coca", "rows-law, rope")
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=SLOW) if x in SELDOM else x for x in ROWS])
 def test_every_quantity_of_every_kind_of_row_against_the_exact_law(name):
     row, n = ROWS[name]
     sinks = any(isinstance(step, (Sink, SinkLogit)) for step in row.steps)
