@@ -109,6 +109,8 @@ def wrong(row, quantity, say=capabilities):
 )
 def test_laws_and_limits_are_there_where_it_says_so(kind):
     cells = list(itertools.product(ROWS[kind], ASKED))
+    if kind in ("maps", "steps of exp"):  # dozens of rows: each meets some quantities
+        cells = cells[::3]
     found = [(row, quantity.name, w) for row, quantity in cells for w in wrong(row, quantity)]
     assert not found
     said = [capabilities(row, quantity) for row, quantity in cells]
@@ -141,7 +143,6 @@ def test_a_wrong_answer_is_caught(plant, row, of):
 
 TINY = Sampling(0.5, 64, 0)
 DRAWN = [
-    row_of("exp"),
     row_of("exp", Sink(2.0), Needle(3.0)),
     row_of("sparsemax"),
     row_of("decayed"),

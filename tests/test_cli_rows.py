@@ -76,11 +76,11 @@ def test_a_decay_is_the_step_decay(command):
             "logit",
         ),
         pytest.param("exp --gamma 2 --step floor-log:0.1,64 --free slope --n-eff 8", (FloorLog,),
-                     "slope", marks=pytest.mark.thorough),
+                     "slope", marks=pytest.mark.slow),
         pytest.param("exp --gamma 2 --step temperature:ssmax --free scale --n-eff 8",
                      (ScalableSoftmax,), "scale", marks=pytest.mark.thorough),
         pytest.param("exp --step window:100 --of S --value 0.2", (Window,), "gamma",
-                     marks=pytest.mark.thorough),
+                     marks=pytest.mark.slow),
         pytest.param("exp --gamma 2 --step alibi:0.1 --free slope --of participation --value 0.2",
                      (Alibi,), "slope", marks=pytest.mark.slow),  # a slope, and --of, as above
     ],

@@ -47,7 +47,7 @@ STANDING = {
 # A panel needs a notebook, a cross-check minutes, and docs/kernel.md derives: arguments must fit.
 BOUND = {"explore", "verify", "derive"}
 LONG = {"design"}  # half a minute
-RECALL = "needle_recall:"  # of rows of many lengths: seconds
+RECALL = "needle_recall:"  # of rows of many lengths: half a minute
 ALIKE = re.compile(r"plot\(.*(montecarlo|x=.dim|x=.gamma)")  # by test_plot.py as well
 
 
@@ -108,8 +108,11 @@ def run(span):
         pytest.param(
             *call,
             marks=[pytest.mark.slow]
-            * (called(ast.parse(call[1])) in LONG or ALIKE.search(call[1]) is not None)
-            + [pytest.mark.thorough] * (RECALL in call[1]),
+            * (
+                called(ast.parse(call[1])) in LONG
+                or RECALL in call[1]
+                or ALIKE.search(call[1]) is not None
+            ),
         )
         for call in CALLS
     ],

@@ -42,6 +42,14 @@ HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
 # `real_sinks` runs a model of transformers, the full one from the folder that SPARSITY_MODEL names.
 AGAIN = [pytest.param(x, marks=pytest.mark.model) if x == "real_sinks" else x for x in NAMES]
+# The quickest; the others take half a minute each.
+QUICK = "temperature"
+EACH = [
+    pytest.param(x, marks=pytest.mark.thorough if x == QUICK else pytest.mark.slow)
+    for x in NAMES
+    if x != "real_sinks"
+]
+EACH.append(pytest.param("real_sinks", marks=[pytest.mark.slow, pytest.mark.model]))
 
 
 def table(folder, name):
@@ -64,8 +72,7 @@ def folder(tmp_path_factory):
 # --- runs ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", AGAIN)
+@pytest.mark.parametrize("name", EACH)
 def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     experiment, records = tiny(name, folder)
     cells = experiment.cells(experiment.tiny)
@@ -80,8 +87,7 @@ def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", AGAIN)
+@pytest.mark.parametrize("name", EACH)
 def test_one_that_was_cut_short_ends_with_the_same_results(name, folder, tmp_path, monkeypatch):
     experiment, _ = tiny(name, folder)
     first, *others = (folder / f"{name}.jsonl").read_text("utf-8").splitlines(keepends=True)
@@ -103,15 +109,15 @@ def test_one_that_was_cut_short_ends_with_the_same_results(name, folder, tmp_pat
 
 @pytest.mark.thorough
 def test_cells_of_other_settings_are_run_anew(folder, tmp_path):
-    experiment, _ = tiny("temperature", folder)
-    lines = (folder / "temperature.jsonl").read_text("utf-8").splitlines()
+    experiment, _ = tiny(QUICK, folder)
+    lines = (folder / f"{QUICK}.jsonl").read_text("utf-8").splitlines()
     other = [json.loads(line) for line in lines]
     for line in other:
         line["settings"]["steps"] += 1
         for record in line["records"]:
             record["accuracy"] = -1.0  # which would be seen
     text = "".join(json.dumps(line) + "\n" for line in other)
-    (tmp_path / "temperature.jsonl").write_text(text, "utf-8")
+    (tmp_path / f"{QUICK}.jsonl").write_text(text, "utf-8")
     assert all(each["accuracy"] >= 0 for each in frame.run(experiment, tmp_path, tiny=True))
 
 
@@ -169,18 +175,18 @@ def test_the_committed_results_come_again(name, tmp_path):
 
 @pytest.mark.thorough
 def test_a_digit_that_is_not_the_same_is_seen(folder, tmp_path):
-    tiny("sinks", folder)
+    tiny(QUICK, folder)
     for suffix in ("csv", "md"):
-        shutil.copy(folder / f"sinks.{suffix}", tmp_path)
-    page = tmp_path / "sinks.md"
+        shutil.copy(folder / f"{QUICK}.{suffix}", tmp_path)
+    page = tmp_path / f"{QUICK}.md"
     page.write_text(MINUTES.sub("9.9 minutes on gpu with JAX 9", page.read_text("utf-8")), "utf-8")
-    assert not_the_same(folder, tmp_path, "sinks") == []
-    wrong = table(tmp_path, "sinks")[0]["logit"]
-    text = (tmp_path / "sinks.csv").read_text("utf-8")
-    (tmp_path / "sinks.csv").write_text(text.replace(wrong, wrong[:-1] + "x", 1), "utf-8")
-    assert not_the_same(folder, tmp_path, "sinks") == [f"logit: {wrong}"]
-    page.write_text(page.read_text("utf-8").replace("Held", "**Failed**", 1), "utf-8")
-    assert len(not_the_same(folder, tmp_path, "sinks")) == 2
+    assert not_the_same(folder, tmp_path, QUICK) == []
+    wrong = table(tmp_path, QUICK)[0]["accuracy"]
+    text = (tmp_path / f"{QUICK}.csv").read_text("utf-8")
+    (tmp_path / f"{QUICK}.csv").write_text(text.replace(wrong, wrong + "x", 1), "utf-8")
+    assert len(not_the_same(folder, tmp_path, QUICK)) == 1
+    page.write_text(page.read_text("utf-8").replace("Which temperature", "What", 1), "utf-8")
+    assert len(not_the_same(folder, tmp_path, QUICK)) == 2
 
 
 # --- parts ---------------------------------------------------------------------------------------

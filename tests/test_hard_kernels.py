@@ -111,7 +111,6 @@ def test_jumps_that_nobody_announced(seed):
     beta, gamma = rng.normal(), math.exp(rng.normal())
     for weight, width, value in (
         (STEPS7, 0.7, lambda k: k + 0.5),
-        (floor(10 * s) / 10, 0.1, lambda k: k / 10),
         (floor(3 * s) / 3 + 1, 1 / 3, lambda k: k / 3 + 1),
         (2 + sign(sin(s)), math.pi, lambda k: 3.0 - 2 * (k % 2)),
     ):

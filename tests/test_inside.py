@@ -18,7 +18,10 @@ PAGE = (PACKAGE.parent / "docs" / "inside.md").read_text("utf-8")
 WALK = """
 import json, sys
 from pathlib import Path
+import jax.numpy  # before the walk, which would follow what it imports
 import numpy as np
+import sympy
+import xarray
 import sparsity
 from sparsity import Alibi, Row
 

@@ -45,10 +45,9 @@ def off(data, weights, seen, sink=0):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("sink", [0, 5])
-def test_every_quantity_is_its_definition(sink):
+def test_every_quantity_is_its_definition():
     """From logits and from weights, to single precision, in which they are kept."""
-    q, k = heads(length=T)
+    (q, k), sink = heads(length=T), 5
     seen = np.tri(T, dtype=bool)
     weights = softmax(logits_of(q, k), seen)
     for data in (measure(queries=q, keys=k, of=OF, sink=sink), measure(weights, of=OF, sink=sink)):

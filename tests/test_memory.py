@@ -127,7 +127,12 @@ def _growth(call, older, count=8, first=1):
 
 
 @pytest.mark.parametrize(
-    "name", [x if x == "spread" else pytest.param(x, marks=pytest.mark.thorough) for x in _CALLS]
+    "name",
+    [
+        "spread",
+        *(pytest.param(x, marks=pytest.mark.thorough) for x in ("exact", "score_kernel")),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("evaluate", "order")),
+    ],
 )
 def test_nothing_remains_of_a_call(name, older):
     # Twice at most: a dictionary of another library that runs full doubles its room once, what a
