@@ -75,10 +75,10 @@ ENDS = (LENGTHS[0], LENGTHS[-1])
 
 @pytest.mark.parametrize("lengths", [ENDS, pytest.param(None, marks=pytest.mark.slow)])
 def test_round_trip_at_every_length_of_the_table(lengths):
-    """The kernels of a free β or λ at all of them; by default the slower ones at the ends."""
+    """The kernel of a free λ at all of them; by default the slower ones at the ends."""
     cells = 0
     cases: tuple[tuple[str, float, dict[str, Any], Any], ...] = (
-        ("exp", 8, {}, lengths), ("exp", 50, {"gamma": 1.5}, lengths), ("relu2", 8, {}, None),
+        ("exp", 8, {}, lengths), ("exp", 50, {"gamma": 1.5}, lengths), ("relu2", 8, {}, lengths),
         ("relu2", 6, {"beta": -3}, lengths), ("decayed", 8, {}, None),
     )  # fmt: skip
     for kernel, wanted, options, asked in cases:
@@ -89,7 +89,7 @@ def test_round_trip_at_every_length_of_the_table(lengths):
             assert by_eval(found, row.length, row.value) == pytest.approx(wanted, rel=1e-6)
             assert row.low < wanted <= row.high
             cells += 1
-    assert cells == (22 if lengths else 40)
+    assert cells == (16 if lengths else 40)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_decay_of_all_tokens_is_none(length):
     assert found.requirements[0].value == 1
 
 
-@pytest.mark.parametrize(("kernel", "wanted"), [("exp", 1.0000001), ("relu2", 4096 * (1 - 1e-15))])
+@pytest.mark.parametrize(("kernel", "wanted"), [("relu2", 4096 * (1 - 1e-15))])
 def test_off_the_grid_is_said(kernel, wanted):
     with pytest.raises(InputError, match="where the law is not looked at") as caught:
         design(kernel, length=4096, n_eff=wanted)
@@ -245,7 +245,7 @@ ROWS = [
     pytest.param("slope", with_step(FloorLog(9.0, 64)), {"n_eff": 5},
                  lambda x: with_step(FloorLog(x, 64)), marks=pytest.mark.slow),
     pytest.param("slope", with_step(Yarn(4.0)), {"n_eff": 5},
-                 lambda x: with_step(Yarn(4.0, x)), marks=pytest.mark.thorough),
+                 lambda x: with_step(Yarn(4.0, x)), marks=pytest.mark.slow),
     pytest.param("scale", with_step(ScalableSoftmax(1.0, 0.5), gamma=0.5), {"n_eff": 8},
                  lambda x: with_step(ScalableSoftmax(x, 0.5), gamma=0.5),
                  marks=pytest.mark.thorough),
@@ -331,8 +331,6 @@ def test_all_solutions_are_named():
 @pytest.mark.parametrize(
     ("row", "arguments", "error", "match"),
     [
-        (Row("relu2", beta=0.5, gamma=2.0, steps=(Window(4),)), {"n_eff": 300}, Impossible,
-         r"gamma from 0.001 to 100 reaches"),
         (with_step(Window(4)), {"S": 0.9, "free": "window"}, Impossible,
          r"S = 0.9: impossible .* within \["),
         (with_step(SinkLogit()).then(Sink(9.0)), {"sink_mass": 0.1, "free": "logit"},
@@ -397,7 +395,7 @@ def test_sink_logit(n, gamma, logit, mass):
     json.dumps(json_ready(found.summary()), allow_nan=False)
 
 
-SPREADS = [(1e-4, 100.0), (0.999, 1.0)]
+SPREADS = [(1e-4, 30.0), (0.999, 1.0)]
 BETWEEN = [
     pytest.param(mass, gamma, (64, 1000, 10**6), marks=pytest.mark.slow)
     for gamma in (20.0, 30.0, 40.0, 60.0, 100.0)
@@ -438,7 +436,8 @@ def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
     ("mass", "gamma"),
     [
         *((1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0)),
-        *(pytest.param(*hard, marks=pytest.mark.thorough) for hard in ((1e-30, 30), (1e-20, 100))),
+        pytest.param(1e-30, 30, marks=pytest.mark.thorough),
+        pytest.param(1e-20, 100, marks=pytest.mark.slow),
     ],
 )
 def test_masses_next_to_nothing_and_next_to_all(mass, gamma):
@@ -473,18 +472,20 @@ def count_laws(monkeypatch):
     return asked
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("row", "wanted", "most"),
     [
         # A bisection over the grid for each length, of which the first looks are shared, and
         # Brent's method in its cell.
-        ("exp", {"of": "entropy", "value": 3.0}, 8 * 9 + 20),
+        pytest.param(
+            "exp", {"of": "entropy", "value": 3.0}, 8 * 9 + 20, marks=pytest.mark.thorough
+        ),
         # The grid; two searches at extremes; and the roots of one length.
-        (
+        pytest.param(
             Row("sigmoid", beta=-6.0, gamma=1.0),
             {"n_eff": 98, "free": "gamma"},
             33 + 2 * 25 + 2 * 12,
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -522,7 +523,7 @@ def test_what_goes_by_sharpness_does_so_in_every_row():
     assert ((third[1] > third[0]) & (third[2] < third[1])).any()
 
 
-SEEK = ("n_eff", "gini", "top_k_mass:4")
+SEEK = ("n_eff", "top_k_mass:4")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("x.nc").write_text("older")
     places = ["x.nc", "x.csv", "x.zarr", "x.svg"]
-    sweep = ["sweep", "exp", "--gamma", "0.1:9:900", "--length", "4", "--out"]
+    sweep = ["sweep", "exp", "--gamma", "0.1:9:900", "--out"]
     lines = [[*sweep, place] for place in places[:3]]
     lines.append(["plot", "exp", "--gamma", "2", "--out", places[3]])
     done = subprocess.run(
@@ -68,8 +68,8 @@ def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path, monkeypatch):
     assert Path("x.nc").read_text() == "older"
     assert sorted(x.name for x in tmp_path.iterdir()) == ["x.nc", "x.zarr"]
     # A store is there to be gone on with: once there is room, it holds what a whole run does.
-    grids = {"gamma": "0.1:9:900", "length": 4}
-    whole, later = sparsity.sweep("exp", **grids), sparsity.sweep("exp", store="x.zarr", **grids)
+    whole = sparsity.sweep("exp", gamma="0.1:9:900")
+    later = sparsity.sweep("exp", gamma="0.1:9:900", store="x.zarr")
     xarray.testing.assert_equal(later, whole)
 
 

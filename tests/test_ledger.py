@@ -282,7 +282,9 @@ def test_verdict_rule():
 
 
 def test_an_untrusted_estimate_is_not_agreement():
-    estimate = HONEST.rows(Row("exp", gamma=1.0), 4, estimators.Sampling(rel_error=0.05))
+    estimate = HONEST.rows(
+        Row("exp", gamma=1.0), 4, estimators.Sampling(rel_error=0.05, dtype=np.float32)
+    )
     right = z_tests([({}, estimate.log_value, estimate)])
     assert right.agree
     assert not z_tests([({}, estimate.log_value, replace(estimate, warning="heavy"))]).agree

@@ -40,7 +40,7 @@ def test_other_orders_have_no_law():
         law("entmax:1.25", gamma=1.0, length=8)
 
 
-@pytest.mark.parametrize("alpha", [1.01, 1.1, 1.25, 1.75, 1.9])
+@pytest.mark.parametrize("alpha", [1.01, 1.25, 1.9])
 def test_entmax_of_any_order_by_bisection(alpha):
     kernel, power, ran = kernels.named(f"entmax:{alpha}"), 1 / (alpha - 1), 0
     for n in (1, 2, 5, 40, 300):
@@ -80,7 +80,7 @@ def two_keys_of_entmax(gamma, weigh=lambda count, y2: y2):
     return alone * weigh(1, 1) + quad(both, 0, 2, epsabs=1e-15, epsrel=1e-13, points=cuts)[0]
 
 
-@pytest.mark.parametrize("gamma", [1e-4, 0.05, 0.09, 0.11, 0.3, 1.0, 2.0, 5.0, 50.0, 1e4])
+@pytest.mark.parametrize("gamma", [1e-4, 0.11, 1.0, 1e4])
 def test_entmax_of_two_keys(gamma):
     for of, true in (
         ("participation", two_keys_of_entmax(gamma)),

@@ -102,9 +102,8 @@ def test_the_definitions_of_shape_are_scipys():
     assert [found[x] for x in ("skew", "kurtosis", "distance")] == pytest.approx(known, rel=1e-12)
 
 
-@pytest.mark.parametrize("sink", [0, pytest.param(5, marks=pytest.mark.thorough)])
-def test_every_statistic_is_its_definition(sink):
-    q, k = heads()
+def test_every_statistic_is_its_definition():
+    (q, k), sink = heads(), 0
     data = measure(queries=q, keys=k, sink=sink, of=SHAPE)
     expected = {name: np.full((6, T), np.nan) for name in data if data[name].dims[-1] == "row"}
     checked = 0
@@ -166,14 +165,6 @@ def test_layers_rope_scale_masks_and_libraries():
     np.testing.assert_allclose(
         biased.S, measure(softmax(logits_of(q, k) + slopes, np.tri(T, dtype=bool))).S, rtol=1e-5
     )
-    empty = np.tri(T, dtype=bool)
-    empty[7] = False
-    holed = measure(queries=q, keys=k, mask=empty)
-    assert np.isnan(holed.S.values[..., 7]).all()
-    assert np.isfinite(np.delete(holed.S.values, 7, axis=2)).all()
-    hidden = np.where(np.tri(T, dtype=bool), 0.0, np.finfo(np.float32).min)
-    same = measure(queries=q, keys=k, mask=hidden, causal=False)
-    np.testing.assert_allclose(same.S, plain.S[:1], rtol=1e-6)
     whole = measure(queries=q, keys=k, causal=False)
     full = softmax(logits_of(q, k), np.ones((T, T), bool))
     np.testing.assert_allclose(whole.n_eff[0], 1 / (full**2).sum(-1), rtol=1e-5)
@@ -279,14 +270,12 @@ def test_rows_that_give_nothing_are_left_out_of_sinks():
     zeros[:, [7, 20]] = 0
     seen = np.tri(T, dtype=bool)
     seen[[7, 20]] = False
-    added = np.where(seen, 0.0, -np.inf)
     epsilon = float(np.median(expected))
     assert np.mean(expected > epsilon) == 0.5
     for data in (
         measure(zeros),
         measure(zeros, mask=seen),
         measure(queries=q, keys=k, mask=seen),
-        measure(queries=q, keys=k, mask=added, causal=False),
     ):
         np.testing.assert_allclose(data.importance[0, :, 0], expected, rtol=1e-5)
         assert sink_rate(data, T, epsilon) == 0.5
@@ -367,9 +356,6 @@ def test_rows_without_a_shape_do_not_depart():
     s[:, :50] = 1e-5 * np.exp(4 * s[:, :50])  # anything but Gaussian, in rows too short to be told
     short = measure(queries=np.eye(70)[None], keys=s[0].T[None].copy(), scale=1.0, of="distance")
     assert short.departs.item() <= 0.15
-    assert np.isnan(
-        measure(queries=q[:, :T], keys=k[:, :T] * q[:2, :T], of="distance").departs
-    ).all()
 
 
 def test_n_eff_is_counted_and_not_its_identity():

@@ -39,7 +39,7 @@ def bound_of(layers, lipschitz):
 # ---------------------------------------------------------------- the stack
 
 
-@pytest.mark.parametrize("kernel", ["exp", "relu2", "identity"])
+@pytest.mark.parametrize("kernel", ["exp", "identity"])
 @pytest.mark.parametrize("sink", SINKS)
 def test_rows_are_causal_and_have_unit_mass(kernel, sink):
     a = np.asarray(draw(replace(SMALL, kernel=kernel, sink=sink, branch=0.5)).attention)

@@ -156,20 +156,19 @@ def test_what_the_penalty_is():
     q, k = few()
     found = sparsity.stream(q, k, ("n_eff", "gamma", "length"))
 
-    asked = (("n_eff", 8.0, None), ("gamma", None, 0.7), ("n_eff", 1.0, 20.0))
+    asked = (("n_eff", 8.0, None), ("gamma", None, 0.7))
 
     @jax.jit
     def penalties(q):
         return [penalty(q, k, of, low=low, high=high, rows=None) for of, low, high in asked]
 
-    few_tokens, wide, inside = penalties(q)
+    few_tokens, wide = penalties(q)
     x, n = (np.asarray(found[name]) for name in ("n_eff", "length"))
     below = np.log(np.minimum(8.0, n) / x).clip(0)
     assert float(few_tokens) == pytest.approx((below**2).mean(), rel=1e-9)
     gamma = np.asarray(found["gamma"])[..., 1:]  # of one key there is none
     above = (gamma - 0.7).clip(0)
     assert float(wide) == pytest.approx((above**2).mean(), rel=1e-9)
-    assert float(inside) == 0
 
 
 @pytest.mark.parametrize(

@@ -217,8 +217,8 @@ DECEITFUL = {  # name: (f, β, γ); what a table, a pilot or a float may fail to
 }  # fmt: skip
 
 
-# A cell of the table that is empty, one too coarse, and a float that overflows.
-DECEIVED_AT_ONCE = ("a second peak 600 sigma away", "a spike of width 1e-4", "a constant")
+# The others take a second each.
+DECEIVED_AT_ONCE = ("a second peak 600 sigma away", "a constant")
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,6 @@ def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():
     assert "cannot be trusted" in (found.warning or "")
     assert found.log_value - (-8.0) > math.log(3)  # indeed several times too large
     assert found.method == "scalar-plain"
-    tame = estimate("relu2", beta=0.0, gamma=1.0, method="plain", max_samples=1e6)
-    assert abs(z_score(tame, -math.log(6) / 2)) < LIMIT
 
 
 KEYS = [(exp, 3), (identity, 40)]
@@ -541,7 +539,6 @@ def test_a_relu_written_as_a_piecewise_is_the_relu():
     kernel = score_kernel("relu", sympy.Piecewise((s, s > 0), (0, True)))
     truth = -math.log(math.pi) / 2  # E|a| = 1/√(2π), E a² = ½
     assert float(evaluate(kernel, beta=0, gamma=1).log_S) == pytest.approx(truth, abs=1e-13)
-    assert abs(z_score(estimate(kernel, beta=0.0, gamma=1.0), truth)) < LIMIT
 
 
 def test_rows_too_steep_for_their_pooled_moments_still_have_their_own():
