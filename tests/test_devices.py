@@ -38,12 +38,12 @@ def numbers() -> list[float]:
 
 
 def memory() -> list[float]:
-    """Peaks in GiB: after rows of 2·10⁶ tokens, and then keys of 4096 dimensions."""
+    """Peaks in GiB: after rows of 10⁶ tokens, and then keys of 4096 dimensions."""
     from benchmarks.bench.resources import peak_mib
 
     # Chunks to the peak: those after them hold no more.
     settings = Sampling(rel_error=0.5, seed=0, max_samples=128)
-    sample_rows(Row("exp", gamma=1.0), 2 * 10**6, settings)
+    sample_rows(Row("exp", gamma=1.0), 10**6, settings)
     peaks = [peak_mib() / 1024]
     estimators.full_keys(kernels.relu2, *keys_at(0.0, 1.0, 4096, 0), settings)
     return [*peaks, peak_mib() / 1024]
