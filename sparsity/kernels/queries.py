@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.checks import check_choice
 from sparsity.errors import InputError
 from sparsity.special import ndtri
 
@@ -52,13 +52,7 @@ def named(name: Any) -> Query:
     Raises:
         InputError: no such family.
     """
-    text = name if isinstance(name, str) else ""
-    for query in ALL:
-        if query.name == text:
-            return query
-    near = difflib.get_close_matches(text, NAMES, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError("query", name, f"{hint}choose one of {', '.join(NAMES)}")
+    return ALL[NAMES.index(check_choice("query", name, NAMES))]
 
 
 _LARGEST = 10**8  # entries of a query that has to be written out

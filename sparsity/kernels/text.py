@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sympy
-from sympy import Expr, Integer, Max, Min, Piecewise, Rational
+from sympy import Expr, Max, Min, Piecewise, Rational
 
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import ALIASES, FUNCTIONS, s
@@ -79,17 +79,12 @@ class _Reader:
 
     def expression(self, node: ast.expr, depth: int = 0) -> Any:
         """The SymPy expression of a node; a constant in it is a real number of ordinary size."""
-        try:
-            found = self._built(node, depth)
-        except (TypeError, ValueError) as error:  # of SymPy: numbers that it cannot compare
-            if isinstance(error, InputError):
-                raise
-            raise self.refuse(node, "this has numbers that cannot be compared") from None
-        if any(i >= _MOST_NODES for i, _ in enumerate(sympy.preorder_traversal(found))):
+        built = self._built(node, depth)
+        if any(i >= _MOST_NODES for i, _ in enumerate(sympy.preorder_traversal(built))):
             raise self.refuse(node, "this is too long a formula; write it with fewer parts")
-        if not found.free_symbols and not found.is_Rational:
-            self._size(node, found)
-        return found
+        if not built.free_symbols and not built.is_Rational:
+            self._size(node, built)
+        return built
 
     def _size(self, node: ast.expr, constant: Any) -> float:
         """The size of a number, if it is real and within bounds."""
@@ -232,8 +227,6 @@ def parse(text: str) -> Expr:
     Raises:
         InputError: anything else; a caret shows the place.
     """
-    if not isinstance(text, str):
-        raise InputError("kernel", text, "give a formula of the score s as text")
     text = text.strip()
     if not text:
         raise InputError("kernel", text, "give a formula of the score s, such as log(1 + exp(s))")
@@ -253,5 +246,4 @@ def parse(text: str) -> Expr:
         raise refusal(text, place, "this is not a formula") from None
     except (ValueError, RecursionError, MemoryError):
         raise refusal(text, 0, "this is not a formula") from None
-    found = _Reader(text).expression(tree.body)
-    return Integer(found) if isinstance(found, int) else found
+    return sympy.sympify(_Reader(text).expression(tree.body))

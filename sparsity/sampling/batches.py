@@ -107,14 +107,14 @@ def summary_of_products(*moments: jax.Array) -> jax.Array:
     return jnp.stack([jnp.stack(part) for part in (means, squares, [v.max() for v in moments])])
 
 
-def fold_chunks(batches: Any) -> Any:
-    """Return each chunk of batches as one batch, in NumPy or JAX.
+def fold_chunks(batches: np.ndarray) -> np.ndarray:
+    """Return each chunk of batches as one batch.
 
     All batches have as many draws, so that the mean of their means is the mean of all draws.
     """
     chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
     means, highest = chunks[:, :, :2].mean(axis=1), chunks[:, :, 2:].max(axis=1)
-    return batches.__array_namespace__().concat([means, highest], axis=1)
+    return np.concatenate([means, highest], axis=1)
 
 
 def _level(sampler: Sampler) -> int | None:
@@ -158,17 +158,14 @@ def _draw_batches(
     return jax.lax.map(batch, indices, batch_size=width if width > 1 else None)
 
 
-def _call(sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any, fold: bool) -> Any:
-    """Draw the batches of one estimation, [batches, 3, moments], folded if asked."""
+def _call(sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any) -> jax.Array:
+    """Draw the batches of one estimation, [batches, 3, moments]."""
     width = _batches_abreast(sampler, len(indices))
 
     def share(indices: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
         return _draw_batches(sampler, seed, indices, arguments, width)
 
-    drawn = sharded(share, 2)(indices, seed, arguments)
-    if not fold:
-        return drawn
-    return fold_chunks(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64)))
+    return sharded(share, 2)(indices, seed, arguments)
 
 
 def collect(
@@ -188,15 +185,14 @@ def collect(
         float64 [chunks · CHUNK, 3, moments], in the order of the batches; folded: [chunks, …].
     """
     sizes, parts = call_sizes(sampler), []
-    fold_there = fold and sizes != (1,)  # an accelerator folds what it would have to send
-    draw = jitted(_call, _level(sampler), sampler=sampler, fold=fold_there)
+    draw = jitted(_call, _level(sampler), sampler=sampler)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
         indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)
         parts.append(draw(seed=np.uint32(seed), indices=indices, arguments=arguments))
         first, chunks = first + count * CHUNK, chunks - count
     batches = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
-    return fold_chunks(batches) if fold and not fold_there else batches
+    return fold_chunks(batches) if fold else batches
 
 
 LeastKnown = tuple[tuple[float, ...], Combined]  # exponents, and the product of means
