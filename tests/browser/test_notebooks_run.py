@@ -7,15 +7,12 @@ from test_notebooks import FOLDER, NAMES, code, parts
 
 from browser.lab import open_notebook, open_unrun, pictures, run_all
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.wide]  # `-m notebook` runs them as well
 
 
-# Before one is run. The one with the panel has a picture of each kind: of a widget, and of a plot.
-@pytest.mark.parametrize(
-    "names", [("02_explore",), pytest.param(NAMES, marks=pytest.mark.wide)], ids=["panel", "every"]
-)
-def test_saved_figures_are_seen_by_who_trusts_nothing(notebook, names):
-    for name in names:
+# Before one is run.
+def test_saved_figures_are_seen_by_who_trusts_nothing(notebook):
+    for name in NAMES:
         open_unrun(notebook, f"{name}.ipynb")
         seen = pictures(notebook)
         cells = code(json.loads((FOLDER / f"{name}.ipynb").read_text("utf-8")))
@@ -25,11 +22,7 @@ def test_saved_figures_are_seen_by_who_trusts_nothing(notebook, names):
         assert not any(cell["trusted"] for cell in seen)
 
 
-# The others have no panel, and `-m notebook` runs them as well.
-@pytest.mark.parametrize(
-    "name",
-    [n if n == "02_explore" else pytest.param(n, marks=pytest.mark.wide) for n in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_runs_without_an_error(notebook, name):
     open_notebook(notebook, f"{name}.ipynb")
     cells = run_all(notebook, 150)

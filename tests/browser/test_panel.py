@@ -97,7 +97,9 @@ def set_up(panel, name):
     return kernel, kind, scale, log_S
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.wide] * (x != "gamma")) for x in CASES]
+)
 def test_the_drawn_path_is_what_the_theory_says(panel, name):
     kernel, kind, scale, log_S = set_up(panel, name)
     panel.choose("x", name)
@@ -109,6 +111,7 @@ def test_the_drawn_path_is_what_the_theory_says(panel, name):
         assert misfit(panel, path, scale, lambda x: 1.005 * log_S(x)) > 2
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", MOVED)
 def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
     set_up(panel, name)
@@ -143,6 +146,7 @@ def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
     panel.wait_for("return root.querySelector('td[data-value]:not([data-value=\"\"])')")
 
 
+@pytest.mark.wide
 def test_a_typed_formula_is_drawn_as_evaluate_says(panel):
     """Enter draws it; a mistake is named with its place; Reset takes it away."""
     text = "log(2 + exp(s))"
@@ -166,6 +170,7 @@ def test_a_typed_formula_is_drawn_as_evaluate_says(panel):
     assert panel.root.get_by_label(text, exact=True).count() == 0
 
 
+@pytest.mark.wide
 def test_a_quantity_is_chosen_with_its_number(panel):
     """Entropy and top-8 mass are drawn as the instruments say; a bad number is named."""
     panel.kernels("exp")
@@ -201,6 +206,7 @@ def test_a_quantity_is_chosen_with_its_number(panel):
     assert message.inner_text() == ""
 
 
+@pytest.mark.wide
 def test_what_cannot_be_had_is_disabled_and_says_why(panel):
     panel.kernels("exp")
     option = panel.root.locator("select[data-name=y] option[value=sink_mass]")
@@ -215,6 +221,7 @@ def test_what_cannot_be_had_is_disabled_and_says_why(panel):
     assert "choose a row law with one" in panel.root.locator("tr.notes").inner_text()
 
 
+@pytest.mark.wide
 def test_a_map_of_whole_rows_is_a_curve(panel):
     panel.kernels("exp", "sparsemax")
     panel.type("length", "64")
@@ -230,6 +237,7 @@ def test_a_map_of_whole_rows_is_a_curve(panel):
     assert panel.slider("mix").is_hidden()
 
 
+@pytest.mark.wide
 def test_numbers_and_fields(panel):
     """A typed value shows S, the exact law and n_eff of that value."""
     panel.kernels("exp")
@@ -248,6 +256,7 @@ def test_numbers_and_fields(panel):
     assert max(x for _, x in panel.ticks()) >= 500
 
 
+@pytest.mark.wide
 def test_what_is_being_typed_is_left_alone(panel):
     """Pictures arrive all the time while the panel fills in; none may touch a field in use."""
     panel.sampling(True)
@@ -269,6 +278,7 @@ def test_what_is_being_typed_is_left_alone(panel):
     assert "gamma=2.0" in panel.python()
 
 
+@pytest.mark.wide
 def test_the_exact_line_is_the_exact_law(panel):
     panel.kernels("relu2")
     panel.choose("x", "gamma")
@@ -283,6 +293,7 @@ def test_the_exact_line_is_the_exact_law(panel):
     assert misfit(panel, path, "log", log_S, points=6) < 2
 
 
+@pytest.mark.wide
 def test_nothing_jumps_while_a_slider_moves(panel):
     panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
     panel.choose("x", "gamma")
@@ -302,6 +313,7 @@ def test_nothing_jumps_while_a_slider_moves(panel):
             assert panel.root.evaluate(read) == before, (y, name)
 
 
+@pytest.mark.wide
 def test_points_appear_at_rest_tighten_and_go_grey(panel):
     panel.kernels("exp")
     panel.type("length", str(FEW))  # nobody has sampled it so far
@@ -342,6 +354,7 @@ def _sampled(panel, count=3):
     panel.wait_for(f"return root.querySelectorAll('{_POINTS}:not({_STALE})').length >= {count}", 60)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "value", "beta"),  # a bias each: what was found once is not forgotten
     [
@@ -409,6 +422,7 @@ def held(panel, place):
         (place / "go").touch()
 
 
+@pytest.mark.wide
 def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel, tmp_path):
     """The law is chosen, no answer comes: nothing of the former law stands beside it."""
     panel.kernels("exp")
@@ -436,6 +450,7 @@ def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel, tmp_path)
     panel.settled()
 
 
+@pytest.mark.wide
 def test_the_formula_is_the_curves_own_or_none(panel):
     panel.kernels("exp", "decayed")
     panel.wait_for("return root.querySelectorAll('.formula math').length === 4", 60)
@@ -464,6 +479,7 @@ def _looks(panel):
     return [tuple(each) for each in table], [tuple(each) for each in chart]
 
 
+@pytest.mark.wide
 def test_no_two_curves_share_colour_and_letter(panel):
     """Every kernel and map, twelve typed ones and six pins: as many as one can come by here."""
     panel.kernels("exp", "relu2", "identity")
@@ -484,6 +500,7 @@ def test_no_two_curves_share_colour_and_letter(panel):
     assert len({colour for colour, _ in table}) == 24  # the first that many curves differ in it
 
 
+@pytest.mark.wide
 def test_a_marker_is_a_sample(panel):
     """Shapes of points stand at sampled points, and in the table at curves that have some."""
 
@@ -500,6 +517,7 @@ def test_a_marker_is_a_sample(panel):
     assert len(shapes()) >= 2
 
 
+@pytest.mark.wide
 def test_words_stand_beside_the_greek_letters(panel):
     """On every slider and number field, and on axes that can be chosen."""
     panel.kernels("relu2", "nonnegative", "decayed", "differential", "forgetting", "performer")
@@ -525,6 +543,7 @@ def test_words_stand_beside_the_greek_letters(panel):
         assert label["height"] < 30  # on one line
 
 
+@pytest.mark.wide
 def test_a_bad_formula_changes_nothing_and_is_never_run(panel):
     """One line with a caret; no file is made; endless texts are answered soon."""
     panel.kernels("exp")
@@ -563,6 +582,7 @@ def test_a_bad_formula_changes_nothing_and_is_never_run(panel):
     assert panel.root.locator('path.limit[data-curve="live log(3 + exp(s))"]').count() == 1
 
 
+@pytest.mark.wide
 def test_pin_and_unpin(panel):
     panel.kernels("exp")
     panel.button("Pin these curves").click()
@@ -588,6 +608,7 @@ def test_pin_and_unpin(panel):
     assert len(panel.curves()) == 7
 
 
+@pytest.mark.wide
 def test_reset(panel):
     read = """e => [...e.querySelectorAll('input, select')]
       .map((x) => x.type === 'checkbox' ? x.checked : x.value)"""
@@ -604,6 +625,7 @@ def test_reset(panel):
     assert panel.root.locator(".message:visible").count() == 0
 
 
+@pytest.mark.wide
 def test_copy_the_python_call(panel):
     for rows in ("iid", "rope"):  # tests/test_panel_rows.py has the calls of every row law
         panel.kernels("exp")
@@ -629,6 +651,7 @@ def test_copy_the_python_call(panel):
         )
 
 
+@pytest.mark.wide
 def test_save_svg(panel):
     panel.kernels("exp", "relu2")
     with panel.page.expect_download() as found:
@@ -644,6 +667,7 @@ def test_save_svg(panel):
     assert "1/√n" in words
 
 
+@pytest.mark.wide
 def test_save_csv(panel):
     panel.kernels("exp", "nonnegative")
     panel.type("length", "100")
@@ -679,6 +703,7 @@ NONSENSE = (
 )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("name", "text", "says"), NONSENSE)
 def test_nonsense_meets_a_message_and_a_living_panel(panel, name, text, says):
     before = panel.python()
@@ -696,6 +721,7 @@ def test_nonsense_meets_a_message_and_a_living_panel(panel, name, text, says):
     assert panel.python() != before
 
 
+@pytest.mark.wide
 def test_thirty_presses_end_on_the_right_curve_without_a_queue(panel):
     every_kernel(panel)
     panel.type("gamma", "0.5")
@@ -710,6 +736,7 @@ def test_thirty_presses_end_on_the_right_curve_without_a_queue(panel):
     assert np.max(np.abs(path[:, 1] - wrong)) > 2e-3
 
 
+@pytest.mark.wide
 def test_a_click_on_the_chart_moves_the_marker(panel):
     panel.root.locator(".plot").scroll_into_view_if_needed()
     box = panel.place("svg.chart")
@@ -723,6 +750,7 @@ def told(panel):
     return panel.root.locator(".told > div").all_text_contents()
 
 
+@pytest.mark.wide
 def test_a_curve_shows_its_values_on_hover(panel):
     """At a node of the exact law: x, √(n_eff/n) and its bound; of the limit; then nothing."""
     panel.kernels("exp")
@@ -754,6 +782,7 @@ def test_a_curve_shows_its_values_on_hover(panel):
     assert panel.root.locator(".told").is_hidden()
 
 
+@pytest.mark.wide
 def test_values_are_read_by_the_keyboard(panel):
     panel.kernels("exp", "relu2")
     panel.wait_for(
@@ -772,6 +801,7 @@ def test_values_are_read_by_the_keyboard(panel):
     assert panel.root.locator(".told").is_hidden()
 
 
+@pytest.mark.wide
 def test_everything_has_a_name_and_can_be_reached(panel):
     panel.kernels("exp", "nonnegative")
     controls = panel.root.locator("input:visible, select:visible, button:visible")
@@ -807,6 +837,7 @@ _PLACES = """(root) => {
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("width", "theme"), [(1280, DARK), (640, LIGHT), (400, DARK)])
 def test_it_fits_and_suits_the_theme(panel, width, theme):
     panel.page.set_viewport_size({"width": width, "height": 1000})

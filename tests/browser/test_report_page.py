@@ -70,6 +70,7 @@ def test_every_figure_is_seen_and_described(opened):
     assert len({words for *_, words in seen}) == len(seen)
 
 
+@pytest.mark.wide
 def test_formulas_and_headings(opened):
     page = opened(viewport=WIDE)
     assert page.locator("math").count() >= 10
@@ -82,6 +83,7 @@ def test_formulas_and_headings(opened):
     assert set(targets) == {1}
 
 
+@pytest.mark.wide
 def test_readable_on_a_telephone(opened):
     page = opened(viewport=NARROW)
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
@@ -109,6 +111,7 @@ def _rgb(text):
     return [float(x) for x in re.findall(r"[\d.]+", text)[:3]]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("viewport", "scheme"),
     [
@@ -135,6 +138,7 @@ def test_text_stands_out_in_light_and_dark(opened, scheme, viewport):
         assert _contrast(_rgb(colour), ground) >= 4.5, colour
 
 
+@pytest.mark.wide
 def test_the_answer_is_on_top(opened):
     page = opened(viewport=WIDE)
 
@@ -158,6 +162,7 @@ CUT = f"""() => [
 ].map((e) => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
 
 
+@pytest.mark.wide
 def test_nothing_is_cut_on_a_telephone(opened):
     page = opened(viewport=NARROW)
     shut = page.evaluate_handle("[...document.querySelectorAll('details:not([open])')]")
@@ -172,6 +177,7 @@ def test_nothing_is_cut_on_a_telephone(opened):
     shut.evaluate("all => all.forEach((e) => { e.open = false })")
 
 
+@pytest.mark.wide
 def test_a_figure_is_enlarged_where_it_is_small(opened):
     page = opened(viewport=NARROW)
     plate = page.locator("figure .plate").first
@@ -197,6 +203,7 @@ def fonts(page, selector):
     return used
 
 
+@pytest.mark.wide
 def test_mathematics_is_in_its_own_font(guarded):
     page = guarded([], viewport=WIDE)  # to be told of fonts a browser asks for a file once more
     page.set_content(PAGE.read_text("utf-8"))
@@ -216,6 +223,7 @@ def grounds(page):
         yield np.median(grey[20:-20, 20]), grey[8:-8, 8:-8].min(), grey[8:-8, 8:-8].max()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_follow_the_scheme(opened, scheme):
     page = opened(viewport=WIDE, color_scheme=scheme)
@@ -272,6 +280,7 @@ def test_a_figure_shows_its_values_on_hover(opened):
     assert page.locator("#figure-relu2 .values").is_hidden()
 
 
+@pytest.mark.wide
 def test_values_are_read_by_the_keyboard(opened):
     page = opened(viewport=WIDE)
     page.locator("#figure-bias .plate").focus()

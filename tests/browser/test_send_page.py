@@ -108,6 +108,7 @@ def compare(page, told):
     return shown, wrong, unresolved
 
 
+@pytest.mark.wide
 def test_sixty_states_are_those_of_the_package(every, told):
     assert len(told) == STATES
     shown, wrong, unresolved = compare(every, told)
@@ -124,6 +125,7 @@ def test_sixty_states_are_those_of_the_package(every, told):
     assert len(wrong) >= 8
 
 
+@pytest.mark.wide
 def test_what_is_not_resolved_is_not_shown(every):
     every.evaluate(GO, "kernel=softpick&gamma=20&length=64")
     assert every.evaluate(READ)["softpick"]["S"] == "NaN"
@@ -161,6 +163,7 @@ def answers(page, count):
     return found
 
 
+@pytest.mark.wide
 def test_a_slider_is_answered_at_once(few):
     page, seen = few(), []
     for x in ("gamma", "beta", "length", "dim"):
@@ -191,6 +194,7 @@ def test_values_under_the_pointer(few):
     assert float(page.locator("input[type=text][data-name=gamma]").input_value()) == gamma
 
 
+@pytest.mark.wide
 def test_a_link_brings_the_view_back(few):
     page = few()
     page.locator("input[type=text][data-name=beta]").fill("-0.37")
@@ -207,6 +211,7 @@ def test_a_link_brings_the_view_back(few):
     assert other.locator(".plot svg").get_attribute("aria-label").startswith("effective tokens")
 
 
+@pytest.mark.wide
 def test_a_wrong_link_or_number_is_said_and_left(few):
     page = few("#gamma=nonsense&beta=99&kernel=exp&kernel=none")
     said = page.locator(".controls > .message").inner_text()
@@ -219,6 +224,7 @@ def test_a_wrong_link_or_number_is_said_and_left(few):
     assert page.evaluate("state.values.gamma") == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_it_fits_and_follows_the_scheme(few, viewport, scheme):
     page = few(
