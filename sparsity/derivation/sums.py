@@ -216,42 +216,10 @@ def _limits(square: Expr, at_one: Expr) -> tuple[Limit, ...]:
         window = _signed(sympy.factor(sympy.cancel(window.subs(_tau, -sympy.log(decay)))))
         found.append(Limit(n, oo, below, S.Zero, _root(window / n)))
         found.append(Limit(n, oo, below, window, window, "n·S²"))
-    whole = _near_one(square)
+    whole = sympy.series(in_tau, _tau, 0, 3).removeO()  # there is no pole: S² ≤ 1
     value = whole.subs(_tau, 0)
     correction = sympy.factor(whole - value).subs(_tau, 1 - decay)  # τ = 1 − λ + O((1−λ)²)
     found.append(Limit(decay, S.One, sympy.true, sqrt(value), sqrt(value) + correction / 2))
     last = sympy.limit(in_tau, _tau, oo)
     found.append(Limit(decay, S.Zero, sympy.true, sqrt(last), sqrt(last)))
     return tuple(found)
-
-
-def _near_one(square: Expr) -> Expr:
-    """Expand a rational function of λ and λⁿ to second order in τ.
-
-    Numerator and denominator are expanded, and divided from their lowest powers on, as SymPy's own
-    series takes a second.
-    """
-
-    def expanded(part: Expr, order: int) -> dict[int, Expr]:
-        powers = {
-            x: sum((-rate * _tau) ** m / sympy.factorial(m) for m in range(order))
-            for x, rate in ((decay, 1), (_u, n))
-        }
-        found = sympy.Poly(sympy.expand(part.subs(powers)), _tau)
-        return {m: c for (m,), c in found.terms() if m < order and c != 0}
-
-    # At λ = 1 numerator and denominator vanish to some order, not known beforehand: more terms are
-    # taken until the denominator has three beyond its lowest.
-    parts = sympy.fraction(sympy.together(_in_u(square)))
-    order = 6
-    while True:
-        top, bottom = (expanded(part, order) for part in parts)
-        low = min(bottom, default=order)
-        if low + 3 <= order:
-            break
-        order *= 2
-    terms: list[Expr] = []
-    for m in range(3):  # there is no pole: S² ≤ 1
-        rest = sum((terms[i] * bottom.get(low + m - i, S.Zero) for i in range(m)), S.Zero)
-        terms.append(sympy.cancel((top.get(low + m, S.Zero) - rest) / bottom[low]))
-    return sum((c * _tau**m for m, c in enumerate(terms)), S.Zero)

@@ -81,15 +81,12 @@ class Row:
             if not (record.law is Law.POSITION and name == LENGTH.name):
                 own.append((name, plain))
         if steps and record.law is not Law.SCORE:
-            mapped = isinstance(record, RowMap)
-            own_draw = mapped and record.drawn is not None
-            why = "has no scores for them to change"
-            if mapped:
-                why = "takes steps that change the law of its scores or set a needle"
-            if own_draw:
-                why = "draws its own tokens"
-            taken = all(isinstance(step, (Scores, Needle)) for step in steps)
-            if own_draw or not (mapped and taken):
+            # A map of scores takes another law of these, and a needle.
+            mapped = isinstance(record, RowMap) and record.drawn is None
+            if not (mapped and all(isinstance(step, (Scores, Needle)) for step in steps)):
+                why = "draws its own tokens" if isinstance(record, RowMap) else "has no scores"
+                if mapped:
+                    why = "takes steps that change the law of its scores or set a needle"
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", cap.capped(record) if cap else record)
         object.__setattr__(self, "parameters", tuple(own))
