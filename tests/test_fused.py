@@ -122,10 +122,9 @@ def test_errors():
     q, k = drawn()
     for make, match in (
         (lambda: from_lse(np.zeros(3), np.zeros(4)), "lse2"),
-        (lambda: from_lse([1.0], [2.0]), "lse = "),
         (lambda: fused_rows(by_numpy, q, k[..., :8]), "k = array"),
-        (lambda: fused_rows(by_numpy, q[:, :3], k), "must divide"),
-        (lambda: fused_rows(by_numpy, q, k[..., :50, :]), "a key for each"),
+        (lambda: fused_rows(by_numpy, q[:, :3], k), "heads that divide"),
+        (lambda: fused_rows(by_numpy, q, k[..., :50, :]), "as many keys"),
         (lambda: fused_rows(by_numpy, q, k, scale="a"), "scale"),  # type: ignore[arg-type]
         (lambda: fused_rows(by_numpy, q, k, cu_seqlens=[0, 50, 20]), "cu_seqlens"),
         (lambda: fused_rows(by_numpy, q, k, cu_seqlens=[0, 500]), "cu_seqlens"),

@@ -345,8 +345,6 @@ def test_mistakes_name_the_argument(what, given, argument):
         ({"x": "query"}, "x"),
         ({"beta": 0.25}, "beta"),  # the nearest would be the curve of another bias
         ({"montecarlo": True}, "montecarlo"),
-        ({"rel_error": 0.1}, "rel_error"),
-        ({"dtype": "float32"}, "dtype"),
     ],
 )
 def test_a_dataset_is_drawn_on_its_own_grid(given, argument):

@@ -80,11 +80,8 @@ def from_lse(lse: Any, lse2: Any) -> LseRows:
         n_eff and its inverse, in the precision that came in.
 
     Raises:
-        InputError: other shapes, or no arrays.
+        InputError: other shapes.
     """
-    for name, given in (("lse", lse), ("lse2", lse2)):
-        if not hasattr(given, "shape"):
-            raise InputError(name, given, "give an array of NumPy, JAX or PyTorch")
     if tuple(lse.shape) != tuple(lse2.shape):
         fix = f"give one for each row, of shape {tuple(lse.shape)}"
         raise InputError("lse2", f"array of shape {tuple(lse2.shape)}", fix)
@@ -128,15 +125,10 @@ def fused_rows(
     for name in of:
         if name not in FusedRows._fields:
             raise InputError("of", name, f"give some of {', '.join(FusedRows._fields)}")
-    if q.ndim < 3 or k.ndim != q.ndim or q.shape[-1] != k.shape[-1]:
-        fix = f"give keys [..., heads, tokens, {q.shape[-1]}] for queries {tuple(q.shape)}"
+    fits = q.ndim > 2 and k.ndim == q.ndim and tuple(k.shape[-2:]) == tuple(q.shape[-2:])
+    if not fits or q.shape[-3] % k.shape[-3]:
+        fix = f"give as many keys, of heads that divide those of queries {tuple(q.shape)}"
         raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
-    if q.shape[-3] % k.shape[-3]:
-        fix = f"must divide the {q.shape[-3]} heads of the queries"
-        raise InputError("k", f"{k.shape[-3]} heads", fix)
-    if q.shape[-2] != k.shape[-2]:
-        fix = f"give a key for each of the {q.shape[-2]} queries"
-        raise InputError("k", f"{k.shape[-2]} tokens", fix)
     default = float(q.shape[-1]) ** -0.5
     given = default if scale is None else check_number("scale", scale, "give a number")
     k = _repeat_keys(k, q.shape[-3] // k.shape[-3])

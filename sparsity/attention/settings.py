@@ -13,10 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from sparsity.errors import InputError
-from sparsity.rows.rope_planes import angles
 from sparsity.rows.rope_scaling import (
     DynamicNtkScaling,
     LinearScaling,
@@ -117,12 +114,6 @@ class Rotation:
     base: float
     turned: int
     scaling: RopeScaling | None = None
-
-    def angles(self, length: int) -> np.ndarray:
-        """Return θ_i of the planes that turn in a text of that length, [turned/2]."""
-        if self.scaling is None:
-            return angles(self.turned, self.base)
-        return self.scaling.angles(self.turned, self.base, length)
 
 
 def scaling_rule(name: str, rope: Mapping[str, Any], trained: int) -> RopeScaling | None:

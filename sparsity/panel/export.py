@@ -125,6 +125,13 @@ def _values(spec: Spec) -> dict[str, str]:
     }
 
 
+def _kernel_and_values(spec: Spec) -> str:
+    """Return the arguments of a curve of independent scores as they are written, but the length."""
+    own = ({"beta": "0.0"} if spec.score else {}) | _values(spec)
+    own.pop("length", None)
+    return ", ".join([in_python(spec.kernel), *(f"{name}={x}" for name, x in own.items())])
+
+
 def _row(spec: Spec) -> tuple[Imports, list[str], str]:
     """Return the imports, the lines before it, and the expression of a curve's row.
 
@@ -132,11 +139,8 @@ def _row(spec: Spec) -> tuple[Imports, list[str], str]:
     """
     v, kernel = _values(spec), in_python(spec.kernel)
     if spec.rows == "iid":
-        own = ({"beta": "0.0"} if spec.score else {}) | v
-        own.pop("length", None)
-        given = [kernel, *(f"{name}={value}" for name, value in own.items())]
-        given += [f"query={spec.query!r}"] if spec.query else []
-        return {("sparsity", "Row")}, [], f"Row({', '.join(given)})"
+        query = f", query={spec.query!r}" if spec.query else ""
+        return {("sparsity", "Row")}, [], f"Row({_kernel_and_values(spec)}{query})"
     try:
         row = spec.row()
     except InputError as error:  # such as RoPE in an odd dimension
@@ -193,9 +197,7 @@ def _calls(spec: Spec) -> tuple[Imports, list[str]]:
     imports: Imports = set()
     lines: list[str] = []
     if spec.rows == "iid":
-        own = ({"beta": "0.0"} if spec.score else {}) | v
-        own.pop("length", None)
-        given = ", ".join([kernel, *(f"{name}={value}" for name, value in own.items())])
+        given = _kernel_and_values(spec)
     else:
         imports, lines, row = _row(spec)
         if not row:

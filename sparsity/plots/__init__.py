@@ -214,7 +214,9 @@ def chart(
     if hasattr(type(what), "data_vars"):
         from sparsity.plots.datasets import chart_of_dataset
 
-        _refuse_sampling(settings)
+        if np.any(settings["montecarlo"]):
+            fix = "a dataset is drawn as it is; give it to sweep, with montecarlo=True"
+            raise InputError("montecarlo", settings["montecarlo"], fix)
         made = chart_of_dataset(what, x, of, limit, parameters)
     else:
         from sparsity.plots.curves import compute_curves, in_units_of_S, sampled_places
@@ -282,20 +284,6 @@ def _settings_of_sampling(settings: Mapping[str, Any], sampled: bool) -> Samplin
     if settings["dtype"] is not None:
         float_type(settings["dtype"])
     return None
-
-
-def _refuse_sampling(given: dict[str, Any]) -> None:
-    """Refuse settings of the sampling for a dataset, which is drawn as it is.
-
-    Raises:
-        InputError: one is not its default.
-    """
-    for name, default in _SAMPLING.items():
-        value = given[name]
-        # An array has no one truth value: any is refused before it is compared.
-        if value is not None and value is not default and (np.ndim(value) or value != default):
-            fix = "a dataset is drawn as it is; give it to sweep, with montecarlo=True"
-            raise InputError(name, value, fix)
 
 
 def _quantity(of: str | Quantity | None, curves: Sequence[CurveRequest], x: str) -> Quantity:

@@ -70,9 +70,7 @@ def measure_layer(
     """
     heads, length = layer.shape
     keys = layer.key_count
-    if sink is not None and (
-        isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < keys
-    ):
+    if sink is not None and not 0 <= sink < keys:
         raise InputError("sink", sink, f"must be a position from 0 to {keys - 1}")
     shapes = [name for name in of if name in SHAPE]
     if isinstance(layer, WeightLayer) and shapes:

@@ -16,7 +16,6 @@ from sparsity import quantities
 from sparsity.attention.measurement.datasets import MEANING, rank_correlation
 from sparsity.attention.measurement.requested import ALWAYS
 from sparsity.checks import check_instance
-from sparsity.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
@@ -139,9 +138,7 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     """
     import xarray
 
-    fix = "give a dataset of measure"
-    if "row" not in check_instance("data", data, xarray.Dataset, fix).dims:
-        raise InputError("data", f"over {', '.join(map(str, data.dims))}", fix)
+    check_instance("data", data, xarray.Dataset, "give a dataset of measure")
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []
     for run in runs:
@@ -203,9 +200,6 @@ def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def text(rows: list[dict[str, Any]]) -> str:
     """Return the table for a terminal; laws are those of rows without their sinks."""
-    fix = "give what summary returns"
-    if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
-        raise InputError("rows", type(rows).__name__, fix)
     known = columns_of(rows[0])
     columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
     widths = {key: max(len(title), 8) for key, title, _ in columns}

@@ -63,7 +63,7 @@ def plot_training(
         raise InputError("of", name, fix)
     at, found = at[seen], [each for each in logs if name in each]
     mean = np.array([each[name] for each in found])
-    low, high = np.transpose([_heads_between(each, layer, of) for each in found])
+    lows, highs, shares = zip(*(_heads_between(each, layer, of) for each in found), strict=True)
 
     from sparsity.plotting import BLUE, TOKENS, VERMILLION, calm, plain_ticks
 
@@ -77,12 +77,10 @@ def plot_training(
     if np.isfinite(exact).any():
         ax.plot(at, exact, color=BLUE, lw=2, label="exact law of Gaussian rows")
     label = "measured"
-    if np.isfinite(low).any():
-        share = "8 of 10 heads" if _has_quantiles(found[0], name) else "all heads"
-        label = f"measured; band holds {share}"
-        ax.fill_between(
-            at, np.fmin(low, mean), np.fmax(high, mean), color=VERMILLION, alpha=0.3, lw=0
-        )
+    if np.isfinite(lows).any():
+        label = f"measured; band holds {shares[0]}"
+        ends = np.fmin(lows, mean), np.fmax(highs, mean)
+        ax.fill_between(at, *ends, color=VERMILLION, alpha=0.3, lw=0)
     ax.plot(at, mean, color=VERMILLION, lw=2, label=label)
     ax.set(xlabel="training step", ylabel=TOKENS if of == "n_eff" else _NAMES.get(of, of))
     if of == "n_eff":
@@ -95,11 +93,6 @@ def plot_training(
     return ax
 
 
-def _has_quantiles(numbers: Mapping[str, float], name: str) -> bool:
-    layer, of = name.split("/")
-    return f"{name}_q10" in numbers or any(_heads(numbers, layer, of))
-
-
 def _heads(numbers: Mapping[str, float], layer: str, of: str) -> list[float]:
     """Return the numbers of the heads of a layer, or of all."""
     own = ".*" if layer == "all" else re.escape(layer)
@@ -107,15 +100,15 @@ def _heads(numbers: Mapping[str, float], layer: str, of: str) -> list[float]:
     return [value for name, value in numbers.items() if pattern.fullmatch(name)]
 
 
-def _heads_between(numbers: Mapping[str, float], layer: str, of: str) -> tuple[float, float]:
-    """Return between which values the heads lie: eight of ten, or all of them; NaN if unknown."""
+def _heads_between(numbers: Mapping[str, float], layer: str, of: str) -> tuple[float, float, str]:
+    """Return between which values heads lie, NaN if unknown, and which: eight of ten, or all."""
+    most, name = "8 of 10 heads", f"{layer}/{of}"
     if heads := _heads(numbers, layer, of):
-        return float(np.quantile(heads, _LOW)), float(np.quantile(heads, _HIGH))
-    for ends in (("q10", "q90"), ("min", "max")):
-        if all(f"{layer}/{of}_{end}" in numbers for end in ends):
-            low, high = (numbers[f"{layer}/{of}_{end}"] for end in ends)
-            return low, high
-    return np.nan, np.nan
+        return float(np.quantile(heads, _LOW)), float(np.quantile(heads, _HIGH)), most
+    for low, high, share in (("q10", "q90", most), ("min", "max", "all heads")):
+        if f"{name}_{low}" in numbers and f"{name}_{high}" in numbers:
+            return numbers[f"{name}_{low}"], numbers[f"{name}_{high}"], share
+    return np.nan, np.nan, ""
 
 
 def _finding(of: str, layer: str, at: Any, mean: Any, exact: Any) -> str:

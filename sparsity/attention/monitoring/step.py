@@ -14,13 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
-from sparsity.attention.streaming.inputs import within
+from sparsity.attention.streaming.inputs import check_arrays, within
 from sparsity.checks import (
     as_float64,
     check_choice,
     check_flag,
     check_number,
-    check_reals,
     check_whole,
     is_jax,
 )
@@ -139,16 +138,13 @@ def monitor(
         By name, [..., heads, rows]; NaN for rows with too few keys.
 
     Raises:
-        InputError: `when` is no bool, tensors of PyTorch, or as `sparsity.stream`.
+        InputError: tensors of PyTorch, or as `sparsity.stream`.
     """
     if hasattr(type(queries), "detach"):
         fix = "give it to sparsity.monitoring.torch_monitor, which leaves it on its device"
         raise InputError("queries", "tensor of PyTorch", fix)
     if not is_jax(when):
         when = check_flag("when", when)
-    elif when.shape != () or getattr(when.dtype, "kind", "V") not in "bi":
-        fix = "give True, False, or one traced bool such as step % 50 == 0"
-        raise InputError("when", f"array of {when.dtype}", fix)
     q, k, options = _sampled_inputs(queries, keys, rows, options)
     q, k = jax.lax.stop_gradient((q, k))
 
@@ -174,12 +170,7 @@ def _sampled_inputs(
 
     Where segments say what is padding, a number of rows is taken of each text by itself.
     """
-    q = jnp.asarray(check_reals("queries", queries, traced=True))
-    k = jnp.asarray(check_reals("keys", keys, traced=True))
-    for name, x in (("queries", q), ("keys", k)):
-        if x.ndim < 3:
-            fix = "give [..., heads, tokens, dim]"
-            raise InputError(name, f"array of shape {x.shape}", fix)
+    q, k = check_arrays(queries, keys)
     length, segments = q.shape[-2], options.get("segments")
     at = sample_rows(length, rows)
     if not (segments is None or rows is None or np.ndim(rows)):
