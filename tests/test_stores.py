@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import functools
 import itertools
 import json
 import os
@@ -276,13 +277,22 @@ LINE = (  # twelve blocks of a third of a second, without JAX, which takes long 
 )
 
 
+@functools.cache
+def in_one_go():
+    """What the command finds."""
+    row = Row("exp", gamma=1.0, steps=(Alibi(0.01),))
+    asked = {"gamma": "0.5:3:16", "beta": "-1:1:6", "length": "8,64"}
+    return sweep(row, **asked, of=("n_eff", "entropy"))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_command_that_is_ended_goes_on(tmp_path, number, code):
-    command = [sys.executable, "-m", "sparsity", *LINE, str(tmp_path / "s.zarr")]
+def test_a_command_that_is_ended_goes_on(tmp_path, number, code, command, monkeypatch):
+    monkeypatch.setattr(blocks, "CELLS_ONE_BY_ONE", 16)  # as in a command
+    line = [*LINE, str(tmp_path / "s.zarr")]
     state = tmp_path / "s.zarr" / "sweep" / ".zattrs"
     process = subprocess.Popen(
-        [*command, "--workers", "2"],
+        [sys.executable, "-m", "sparsity", *line, "--workers", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -301,12 +311,9 @@ def test_a_command_that_is_ended_goes_on(tmp_path, number, code):
         assert "Traceback" not in err
     begun = sum(map(len, json.loads(state.read_text())["done"]))
     assert 0 < begun < 12
-    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=900)
-    assert json.loads(process.stdout)["sizes"] == {"beta": 6, "gamma": 16, "length": 2}
-    row = Row("exp", gamma=1.0, steps=(Alibi(0.01),))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CELLS_ONE_BY_ONE", 16)  # as in the commands
-        asked = {"gamma": "0.5:3:16", "beta": "-1:1:6", "length": "8,64"}
-        whole = sweep(row, **asked, of=("n_eff", "entropy"))
+    code, out, _ = command(*line)
+    assert code == 0
+    assert json.loads(out)["sizes"] == {"beta": 6, "gamma": 16, "length": 2}
+    whole = in_one_go()
     stored = xarray.open_zarr(tmp_path / "s.zarr", consolidated=False).load()
     xarray.testing.assert_identical(stored[list(whole)], whole)
