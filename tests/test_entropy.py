@@ -27,7 +27,7 @@ from sparsity.exact_law import engine
 from sparsity.sampling import Sampling, sample_rows
 
 PLACES = (
-    (0.1, 2), (2.0, 10**9), (8.0, 4096),
+    (0.1, 2), (2.0, 10**9), (4.0, 65536),
 )  # fmt: skip
 
 

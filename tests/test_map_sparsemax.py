@@ -121,7 +121,7 @@ def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
 
 def test_sparsemax_in_known_places():
     lengths = np.unique(np.geomspace(1, 65536, 6).astype(int))
-    for gamma in (1e-3, 2.0, 30.0):
+    for gamma in (1e-3, 30.0):
         found = sparsemax.support_and_participation(gamma, lengths)
         size, y2 = found.value
         assert (found.error < 2e-9).all()

@@ -30,13 +30,13 @@ def test_all_rows_are_those_of_the_whole_matrix():
     agree(found, whole(q, k, CAUSAL & (ROW - KEY < 20), cap=1.5, unit=UNITS))
 
 
-@pytest.mark.parametrize("planted", ["a key too many in sight", "another scale"])
-def test_planted_errors_are_seen(planted):
+def test_planted_errors_are_seen():
+    """A key too many in sight, and another scale."""
     q, k = heads()
-    many = planted == "a key too many in sight"
-    found = monitor(q, k, rows=None, **({} if many else {"scale": 0.3}))
-    with pytest.raises(AssertionError):
-        agree(found, whole(q, k, KEY <= ROW + many))
+    found = monitor(q, k, rows=None)
+    for own, sight in ((k, KEY <= ROW + 1), (1.01 * k, CAUSAL)):
+        with pytest.raises(AssertionError):
+            agree(found, whole(q, own, sight))
 
 
 def test_some_rows_in_a_step_under_grad_and_every_other_step():
@@ -58,13 +58,11 @@ def test_some_rows_in_a_step_under_grad_and_every_other_step():
     assert log([seen]) == {}
     chosen = monitor(q, k, "n_eff", rows=[3, 9])["n_eff"]
     assert_allclose(chosen, whole(q, k, CAUSAL)["n_eff"][..., [3, 9]])
-    mapped = jax.jit(jax.vmap(monitor))(q, k)
-    agree(mapped, whole(q, k, CAUSAL), spaced(LENGTH, 16))
 
 
 def test_names_and_floats():
     q, k = heads()
-    one, two = monitor(q, k, rows=None), monitor(2 * q, k, rows=[LENGTH - 1])
+    one, two = monitor(q, k, rows=None), monitor(2 * q, k, rows=None)
     told = log({"encoder": [one, two]})
     assert set(map(type, told.values())) == {float}
     places = {name.partition("/")[0] for name in told}
@@ -75,9 +73,9 @@ def test_names_and_floats():
     assert told["encoder.layer0.head2/n_eff"] == pytest.approx(true["n_eff"][:, 2].mean(), rel=1e-6)
     gamma = np.nanmean(true["gamma"][:, 1])  # the first row has none
     assert told["encoder.layer0.head1/gamma"] == pytest.approx(gamma, rel=1e-6)
-    largest = last["max_logit"][:, 3, -1].max()
+    largest = last["max_logit"][:, 3].max()
     assert told["encoder.layer1.head3/max_logit"] == pytest.approx(largest, rel=1e-6)
-    every = [*true["n_eff"].ravel(), *last["n_eff"][..., -1].ravel()]
+    every = [*true["n_eff"].ravel(), *last["n_eff"].ravel()]
     assert told["all/n_eff"] == pytest.approx(np.mean(every), rel=1e-6)
     assert log(one)["layer0/length"] == (LENGTH + 1) / 2
 

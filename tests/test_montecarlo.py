@@ -384,7 +384,7 @@ FLOAT64 = ("rows", "rows, retention", "rows-law", "rows-law, rope")  # the other
 
 
 # Keys of vectors are drawn by test_crosscheck.py and test_rotary.py as well.
-SELDOM = ("rows-sphere", "rows-coca", "rows-law, rope")
+SELDOM = ("rows-sphere", "rows-rope", "rows-coca", "rows-law, rope")
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=SLOW) if x in SELDOM else x for x in ROWS])
