@@ -86,7 +86,7 @@ SCALAR_RELU2 = [scalar(relu2, beta=b, gamma=1.0) for b in (-2.0, -0.5, 0.5, 2.0)
 SCALAR_IDENTITY = [scalar(identity, beta=b, gamma=1.0) for b in (0.5, 1.0, 2.0)]
 SCALAR_EXP = [scalar(exp, beta=b, gamma=g) for b, g in ((-2, 0.5), (3, 4))]
 DECAYED = [scalar(decayed, decay=0.9, length=n) for n in (10, 1000)]
-FEATURES = [features("relu", 0.0, 1.0, 4, "uniform")]
+FEATURES = [features("relu", 0.0, 1.0, 8, "uniform")]
 ROWS = [of_rows(Row(relu2, beta=2, gamma=1), 64)]
 RETENTION = [retention(exp, 0, 0.5, 16, 0.9)]
 PLANTED_IN = [

@@ -97,9 +97,9 @@ def _taylor_S(p):
 @pytest.mark.thorough
 def test_statistical_evidence_is_powerful(records):
     isotropy = _by_key(records, "isotropy")["evidence"]["numbers"]
-    assert len(isotropy["cells"]) == 6
-    assert {cell["dim"] for cell in isotropy["cells"]} == {1, 2, 16, 64}
-    assert sum(cell["mean_across_queries"] > 0.1 for cell in isotropy["cells"]) == 5
+    assert len(isotropy["cells"]) == 4
+    assert {cell["dim"] for cell in isotropy["cells"]} == {1, 16, 128}
+    assert sum(cell["mean_across_queries"] > 0.1 for cell in isotropy["cells"]) == 3
     assert isotropy["smallest_detectable"] <= 5e-3
     assert isotropy["false_alarm_rate"] <= 1e-4
 

@@ -55,7 +55,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
     # SymPy has no limit through a symbolic sum over d entries. For a fixed query both sums, Σq̃ and
     # Σq̃², are positive constants.
     S = S.xreplace({total: sympy.Dummy(positive=True) for total in S.atoms(sympy.Sum)})
-    drawn = (("one-hot", 16, 1.0), ("uniform", 16, 1.0), ("half-normal", 64, 1.5))
+    drawn = (("one-hot", 16, 1.0), ("uniform", 32, 1.0), ("half-normal", 32, 1.5))
     seeds = seeds_of_claim(seed, 5, len(drawn))
     cells = []
     for (name, dim, r), key in zip(drawn, seeds, strict=True):

@@ -124,17 +124,39 @@ def rotate(
         InputError: an odd d, an unknown pairing, or a base ≤ 1.
     """
     x = vectors("x", x, axes=1)
-    xp = x.__array_namespace__()
+    a, b, turned = turned_planes(x, positions, pairing, base=base, theta=theta)
+    return join(a, b, pairing, turned)
+
+
+def turned_planes(
+    x: Any, positions: Any, pairing: str, *, base: float = BASE, theta: Any = None
+) -> tuple[Any, Any, int]:
+    """Return the two entries of every plane after `rotate`, as `split` has them, and how many turn.
+
+    Args and raises as `rotate`, with `x` as `vectors` returns it.
+    """
     theta = angles(x.shape[-1], base) if theta is None else np.asarray(theta, dtype=np.float64)
     turned = 2 * len(theta)
-    a, b = split(x, pairing, turned)
+    return *turn(*split(x, pairing, turned), positions, theta), turned
+
+
+def turn(a: Any, b: Any, positions: Any, theta: np.ndarray) -> tuple[Any, Any]:
+    """Return the entries of planes turned to their positions.
+
+    Args:
+        a: the first entry of every plane, [..., n, d/2].
+        b: the second.
+        positions: as in `rotate`.
+        theta: of the planes that turn, [≤ d/2].
+    """
+    xp = a.__array_namespace__()
     # The other planes turn by 0: they go through the same formula, and stay as they are.
     theta = np.append(theta, np.zeros(a.shape[-1] - len(theta)))
-    fix = f"give one finite number for each vector, {x.shape[-2:-1]}"
+    fix = f"give one finite number for each vector, {a.shape[-2:-1]}"
     at = as_float64(positions, "positions", fix, texts=False)
-    if (at.ndim and at.shape[-1:] != x.shape[-2:-1]) or not np.all(np.isfinite(at)):
+    if (at.ndim and at.shape[-1:] != a.shape[-2:-1]) or not np.all(np.isfinite(at)):
         raise InputError("positions", f"array of shape {at.shape}", fix)
     # Float32 would round a phase near 10⁶ by up to 0.03: only cosine and sine are cast to it.
     phase = at[..., None] * theta
-    cos, sin = (xp.asarray(f(phase), dtype=x.dtype) for f in (np.cos, np.sin))
-    return join(a * cos - b * sin, a * sin + b * cos, pairing, turned)
+    cos, sin = (xp.asarray(f(phase), dtype=a.dtype) for f in (np.cos, np.sin))
+    return a * cos - b * sin, a * sin + b * cos

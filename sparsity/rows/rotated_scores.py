@@ -7,12 +7,13 @@ CoCA makes k = q∘t with one t_i ≥ 0 a plane, so Θ_i = 0. NumPy or JAX array
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.rows.rope_planes import BASE, join, rotate, split, vectors
+from sparsity.rows.rope_planes import BASE, angles, join, split, turn, turned_planes, vectors
 
 
 def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
@@ -29,9 +30,16 @@ def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
     return query, t
 
 
-def _turned(theta: Any) -> int | None:
-    """Return how many entries turn, of given angles."""
-    return None if theta is None else 2 * len(theta)
+def _angles(query: Any, base: float, theta: Any) -> np.ndarray:
+    """Return θ_i of the planes that turn."""
+    return angles(query.shape[-1], base) if theta is None else np.asarray(theta, dtype=np.float64)
+
+
+def _products(q: Sequence[Any], k: Sequence[Any]) -> Any:
+    """Return q_m·k_n, [..., M, N], of vectors by the two entries of their planes."""
+    # A product does not ask for the order of the entries: to join them again takes XLA five times
+    # as long as all the rest. Not q @ kᵀ either, for which it would turn the keys over first.
+    return sum((y @ x.swapaxes(-1, -2)).swapaxes(-1, -2) for x, y in zip(q, k, strict=True))
 
 
 def _places(positions: Any, x: Any) -> np.ndarray:
@@ -70,9 +78,9 @@ def rope_scores(
     if key.shape[-1] != query.shape[-1]:
         fix = f"must be as long as the queries: its last axis must be {query.shape[-1]}"
         raise InputError("key", f"array of shape {tuple(key.shape)}", fix)
-    q = rotate(query, _places(m, query), pairing, base=base, theta=theta)
-    k = rotate(key, _places(n, key), pairing, base=base, theta=theta)
-    return q @ k.swapaxes(-1, -2)
+    *q, _ = turned_planes(query, _places(m, query), pairing, base=base, theta=theta)
+    *k, _ = turned_planes(key, _places(n, key), pairing, base=base, theta=theta)
+    return _products(q, k)
 
 
 def coca_scores(
@@ -107,7 +115,8 @@ def coca_scores(
     # By definition every pair (m, n) has a key of its own. A plane of it is along the query's, so
     # that only the angle (m − n)θ_i is left between them, as between two real numbers under RoPE.
     query, t = _check(query, t, pairing)
-    turned = _turned(theta)
+    theta = _angles(query, base, theta)
+    turned = 2 * len(theta)
     a, b = split(query, pairing, turned)
     q, k = (join(x, 0 * x, pairing, turned) for x in (a * a + b * b, t))
     return rope_scores(q, k, pairing, base=base, theta=theta, m=m, n=n)
@@ -131,11 +140,12 @@ def coca_by_definition(
     """
     # Both entries of a plane take its t, so that k stays along q in every plane: Θ_i = 0.
     query, t = _check(query, t, pairing)
-    both = join(t, t, pairing, _turned(theta))
-    keys = query[..., :, None, :] * both[..., None, :, :]  # [..., M, N, d]
-    k = rotate(keys, _places(n, t), pairing, base=base, theta=theta)
-    q = rotate(query, _places(m, query), pairing, base=base, theta=theta)
-    return (q[..., :, None, :] * k).sum(axis=-1)
+    theta = _angles(query, base, theta)
+    a, b = (x[..., :, None, :] for x in split(query, pairing, 2 * len(theta)))
+    each = t[..., None, :, :]
+    k = turn(a * each, b * each, _places(n, t), theta)  # [..., M, N, d/2]
+    q = turn(a[..., 0, :], b[..., 0, :], _places(m, query), theta)
+    return sum((x[..., :, None, :] * y).sum(axis=-1) for x, y in zip(q, k, strict=True))
 
 
 def slack_scores(
@@ -157,9 +167,10 @@ def slack_scores(
     # With t rotated by itself no key is needed for each pair (m, n). It is CoCA only where the two
     # entries of the query are equal in every plane, and can be taken out of the rotation.
     query, t = _check(query, t, pairing)
-    q = query * rotate(query, _places(m, query), pairing, base=base, theta=theta)
-    k = rotate(join(t, t, pairing, _turned(theta)), _places(n, t), pairing, base=base, theta=theta)
-    return q @ k.swapaxes(-1, -2)
+    theta = _angles(query, base, theta)
+    still = split(query, pairing, 2 * len(theta))
+    q = [x * y for x, y in zip(still, turn(*still, _places(m, query), theta), strict=True)]
+    return _products(q, turn(t, t, _places(n, t), theta))
 
 
 def slack_coefficients(q: Any, m: Any, n: Any, theta: Any) -> Any:

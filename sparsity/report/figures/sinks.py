@@ -85,8 +85,8 @@ LONG = {
     "0.8 held": LayerSink(mass=0.8),
 }
 _LOOKS = plotting.LOOKS[:4], [plotting.LOOKS[i] for i in (0, 4, 5, 2)]  # one sink, one colour
-SAMPLED_DEPTHS, SAMPLED_LENGTHS = (3, 6, 9, 12, 15), (16, 48, 128)
-DRAWS, DIM = 240, 64
+SAMPLED_DEPTHS, SAMPLED_LENGTHS = (3, 6, 9, 12, 15), (8, 24, 64)
+DRAWS, DIM = 160, 64
 
 
 def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
@@ -116,28 +116,41 @@ def _curve(
     return line.with_points(points, at)
 
 
+def _drawn_stacks(context: Context) -> dict[LayerSink | None, tuple[np.ndarray, np.ndarray, int]]:
+    """Return ‖v_t − v_{t−1}‖ and norm of all pairs, [layers, pairs, draws], and the seed, by sink.
+
+    The first layers and tokens of a stack are a stack too, so that one serves both panels.
+    """
+    sinks = list(dict.fromkeys([*DEEP.values(), *LONG.values()]))
+    seeds = np.random.SeedSequence(context.seed).generate_state(len(sinks)).tolist()
+    drawn = {}
+    for sink, seed in zip(sinks, seeds, strict=True):
+        stack = _stack(max(LENGTH, *SAMPLED_LENGTHS), max(LAYERS, *SAMPLED_DEPTHS), sink)
+        stacks = sampled(stack, DRAWS, seed, dtype=np.float32, measure=neighbours)
+        drawn[sink] = np.moveaxis(stacks.pair, 0, -1), np.moveaxis(stacks.norm, 0, -1), seed
+    return drawn
+
+
 def compute_mixing(context: Context) -> Data:
     """Compute the distance of the last two tokens against depth, then against context length."""
-    seeds = iter(np.random.SeedSequence(context.seed).generate_state(32).tolist())
-    curves, depths = [], np.arange(DEPTH + 1.0)
+    drawn, curves, depths = _drawn_stacks(context), [], np.arange(DEPTH + 1.0)
     for label, sink in DEEP.items():
-        stack, seed = _stack(LENGTH, DEPTH, sink), next(seeds)
-        drawn = sampled(stack, DRAWS, seed, dtype=np.float32)
-        pair, norm = drawn.last_pair.T, drawn.last_norm.T
-        at = {float(k): _distance(pair[k], norm[k], seed) for k in SAMPLED_DEPTHS}
-        law = average(stack).distance
+        pair, norm, seed = drawn[sink]
+        at = {float(k): _distance(pair[k, -1], norm[k, -1], seed) for k in SAMPLED_DEPTHS}
+        law = average(_stack(LENGTH, DEPTH, sink)).distance
         curves.append(_curve(label, depths, law, at, "depth", length=LENGTH, sink=label))
     lengths = np.arange(2.0, LONGEST + 1)
     shown = np.unique(np.round(np.geomspace(4, LONGEST, 80)))
     shown = np.union1d(shown, SAMPLED_LENGTHS)
     for label, sink in LONG.items():
-        y, seed = distances(_stack(LONGEST, LAYERS, sink))[-1], next(seeds)
         # Attention is causal: the first n tokens of a stack are a stack of n tokens. The pair of
         # tokens n − 1 and n is entry n − 2.
-        stack = _stack(max(SAMPLED_LENGTHS), LAYERS, sink)
-        drawn = sampled(stack, DRAWS, seed, dtype=np.float32, measure=neighbours)
-        pair, norm = drawn.pair[:, -1].T, drawn.norm[:, -1].T
-        at = {float(n): _distance(pair[n - 2], norm[n - 2], seed) for n in SAMPLED_LENGTHS}
+        pair, norm, seed = drawn[sink]
+        y = distances(_stack(LONGEST, LAYERS, sink))[-1]
+        at = {
+            float(n): _distance(pair[LAYERS, n - 2], norm[LAYERS, n - 2], seed)
+            for n in SAMPLED_LENGTHS
+        }
         law = y[np.isin(lengths, shown)]
         curves.append(_curve(label, shown, law, at, "length", depth=LAYERS, sink=label))
     return tuple(curves)
