@@ -64,30 +64,30 @@ def estimate(
     request = read_request(kernel, common.without_none(options), steps, of, keys=True)
     common.use_float64()
     with common.progress("sampling") as report:
-        found = request.estimate(**settings, progress=report)
-    if found.warning:
-        common.echo(f"sparsity: warning: {found.warning}", err=True)
-    theory, line = request.theory_beside(found)
+        drawn = request.estimate(**settings, progress=report)
+    if drawn.warning:
+        common.echo(f"sparsity: warning: {drawn.warning}", err=True)
+    theory, line = request.theory_beside(drawn)
     if as_json:
         # S stands under its own name besides `value`, as `eval` has it.
-        answer = {"S": found.S, "log_S": found.log_S} if found.quantity == "S" else {}
-        answer |= {k: each for k, each in asdict(found).items() if k not in ("dof", "length")}
-        answer |= {"trusted": found.trusted}
+        answer = {"S": drawn.S, "log_S": drawn.log_S} if drawn.quantity == "S" else {}
+        answer |= {k: item for k, item in asdict(drawn).items() if k not in ("dof", "length")}
+        answer |= {"trusted": drawn.trusted}
         common.print_json(answer | request.described() | {"n": request.length} | theory)
     else:
-        shown, (low, high) = request.shown, found.ci95
+        shown, (low, high) = request.shown, drawn.ci95
         common.echo(
             f"{request.text()}\n"
-            f"{shown} = {found.value:.8g} ± {found.stderr:.2g}    "
+            f"{shown} = {drawn.value:.8g} ± {drawn.stderr:.2g}    "
             f"95 % interval [{low:.8g}, {high:.8g}]\n"
             f"    {shown} = {request.definition}\n"
-            f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
-            f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
-            f"    stopped: {found.stopped}\n"
+            f"    {drawn.method}: {drawn.samples:.4g} samples, effective {drawn.ess:.4g}, "
+            f"{drawn.dtype} on {drawn.device}, {drawn.seconds:.2f} s, seed {drawn.seed}\n"
+            f"    stopped: {drawn.stopped}\n"
             f"{line}"
         )
     # Sampling ends at Ctrl-C with what it has. The answer is printed; the exit code says the rest.
-    if found.stopped == "interrupted":
+    if drawn.stopped == "interrupted":
         common.fail("interrupted; the estimate so far is valid", code=130)
 
 
@@ -154,15 +154,15 @@ def verify(
     common.use_float64()
     started = time.perf_counter()
     with common.progress("cells", in_log=True) as report:
-        found = sparsity.verify(
+        outcome = sparsity.verify(
             *rows, length=length, seed=seed, executor=executor, progress=report, **settings
         )
     seconds = round(time.perf_counter() - started, 2)
     if as_json:
-        common.print_json(described | found.summary() | {"seconds": seconds})
+        common.print_json(described | outcome.summary() | {"seconds": seconds})
     else:
-        common.echo(said + found.text())
-    if not found.agree:
+        common.echo(said + outcome.text())
+    if not outcome.agree:
         sys.exit(1)
 
 

@@ -236,12 +236,12 @@ def print_json(value: Any) -> None:
     echo(json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False))
 
 
-def show(found: Any, as_json: bool) -> None:
+def show(answer: Any, as_json: bool) -> None:
     """Print an answer, as JSON or for people."""
     if as_json:
-        print_json(found.summary())
+        print_json(answer.summary())
     else:
-        echo(found.text())
+        echo(answer.text())
 
 
 @contextmanager

@@ -76,24 +76,24 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
         A formula of your own:
             sparsity derive "s**3"
     """
-    found = sparsity.derive(kernel)
+    derivation = sparsity.derive(kernel)
     if not as_json:
-        common.echo(found.text() if style == "text" else found.latex())
+        common.echo(derivation.text() if style == "text" else derivation.latex())
         return
-    cases = [{"name": x.name, "assumption": x.assumption, "S": str(x.S)} for x in found.cases]
+    cases = [{"name": x.name, "assumption": x.assumption, "S": str(x.S)} for x in derivation.cases]
     fields = ("quantity", "variable", "point", "condition", "value", "leading")
     common.print_json(
         {
-            "kernel": found.kernel.name,
-            "weight": str(found.kernel.weight),
-            "first_moment": str(found.first_moment),
-            "second_moment": str(found.second_moment),
-            "S": str(found.S),
-            "assumptions": list(found.assumptions),
-            "reduced": None if found.reduced is None else str(found.reduced),
+            "kernel": derivation.kernel.name,
+            "weight": str(derivation.kernel.weight),
+            "first_moment": str(derivation.first_moment),
+            "second_moment": str(derivation.second_moment),
+            "S": str(derivation.S),
+            "assumptions": list(derivation.assumptions),
+            "reduced": None if derivation.reduced is None else str(derivation.reduced),
             "cases": cases,
-            "limits": [{name: str(getattr(x, name)) for name in fields} for x in found.limits],
-            "latex": found.latex(),
+            "limits": [{name: str(getattr(x, name)) for name in fields} for x in derivation.limits],
+            "latex": derivation.latex(),
         }
     )
 
@@ -129,24 +129,24 @@ def eval_(
     n, of_S = request.length, request.quantity.name == "S"
     # JSON calls the limit S, and the mean over rows of their own S, another number, S_n.
     rows = {} if n is None or not of_S else {"n": n} | _means_over_rows(request)
-    found = request.limit()
+    limit = request.limit()
     if as_json:
-        own = {"S": found.value, "log_S": found.log_value}
+        answer = {"S": limit.value, "log_S": limit.log_value}
         if not of_S:
-            own = {"n": n, "quantity": found.quantity, "value": found.value}
-            own |= {"log_value": found.log_value}
-        how = {"method": found.method, "error_bound": found.error_bound}
-        how |= {"error_kind": found.error_kind}
-        common.print_json(request.described() | own | how | rows)
+            answer = {"n": n, "quantity": limit.quantity, "value": limit.value}
+            answer |= {"log_value": limit.log_value}
+        how = {"method": limit.method, "error_bound": limit.error_bound}
+        how |= {"error_kind": limit.error_kind}
+        common.print_json(request.described() | answer | how | rows)
         return
     common.echo(request.text())
     if not of_S:
         common.echo(f"{request.shown} = {request.definition}")
-        common.echo(f"{request.shown} = {found.single:.12g}")
-        common.echo(f"         {found.method}, {found.error_in_words}")
+        common.echo(f"{request.shown} = {limit.single:.12g}")
+        common.echo(f"         {limit.method}, {limit.error_in_words}")
         return
-    common.echo(f"S      = {found.single:.12g}    log S = {float(found.log_value):.12g}")
-    common.echo(f"         {found.method}, {found.error_in_words}")
+    common.echo(f"S      = {limit.single:.12g}    log S = {float(limit.log_value):.12g}")
+    common.echo(f"         {limit.method}, {limit.error_in_words}")
     if "n_eff" in rows:
         tokens, root = rows["n_eff"], rows["S_rms"]
         common.echo(f"n_eff  = {tokens:.12g} of n = {n} tokens, √(n_eff/n) = {root:.12g}")
@@ -202,8 +202,9 @@ def exact(
         raise InputError("length", options["length"], "give the row length n, or a list n,n,…")
     typed = [common.without_none(options | {"length": n}) for n in lengths]
     # Every length is checked as a request of its own; one call then computes them all.
-    each = [read_request(kernel, given, steps, "n_eff" if of is None else of) for given in typed]
-    request, ns = each[0], [one.length for one in each if one.length is not None]
+    asked = "n_eff" if of is None else of
+    requests = [read_request(kernel, given, steps, asked) for given in typed]
+    request, ns = requests[0], [one.length for one in requests if one.length is not None]
     n = ns if len(ns) > 1 else ns[0]
     law = sparsity.exact(request.row, length=n, of=request.quantity)
     if as_json:

@@ -126,8 +126,8 @@ def _leading(S: Expr, variable: Expr, at_infinity: bool = False) -> tuple[Expr, 
     value = sympy.limit(function, x, 0, "+")
     if not function.has(x):
         return function.xreplace(back), function.xreplace(back)
-    found = sympy.Add.make_args(sympy.series(function, x, 0, 3).removeO())
-    powers = sorted(found, key=lambda term: sympy.degree(term, x))
+    terms = sympy.Add.make_args(sympy.series(function, x, 0, 3).removeO())
+    powers = sorted(terms, key=lambda term: sympy.degree(term, x))
     leading = powers[0] if value == 0 else sympy.Add(*powers[:2])
     return value.xreplace(back), leading.xreplace(back)
 
@@ -208,18 +208,18 @@ def _with_one(generic: Expr, at_one: Expr) -> Expr:
 def _limits(square: Expr, at_one: Expr) -> tuple[Limit, ...]:
     """Return the limits for n → ∞ and λ → 0, 1, with λ = e^(−τ) so that SymPy knows 0 < λ < 1."""
     below = decay < 1
-    found = [Limit(n, oo, Eq(decay, 1), sympy.limit(at_one, n, oo), sympy.simplify(at_one))]
+    limits = [Limit(n, oo, Eq(decay, 1), sympy.limit(at_one, n, oo), sympy.simplify(at_one))]
     in_tau = square.subs(decay, sympy.exp(-_tau))
     # With λ < 1 the row sees a window of about 1/(1 − λ) tokens, and n·S² tends to its size.
     window = sympy.limit(n * in_tau, n, oo)
     if window.is_finite is not False and window != 0:
         window = _signed(sympy.factor(sympy.cancel(window.subs(_tau, -sympy.log(decay)))))
-        found.append(Limit(n, oo, below, S.Zero, _root(window / n)))
-        found.append(Limit(n, oo, below, window, window, "n·S²"))
+        limits.append(Limit(n, oo, below, S.Zero, _root(window / n)))
+        limits.append(Limit(n, oo, below, window, window, "n·S²"))
     whole = sympy.series(in_tau, _tau, 0, 3).removeO()  # there is no pole: S² ≤ 1
     value = whole.subs(_tau, 0)
     correction = sympy.factor(whole - value).subs(_tau, 1 - decay)  # τ = 1 − λ + O((1−λ)²)
-    found.append(Limit(decay, S.One, sympy.true, sqrt(value), sqrt(value) + correction / 2))
+    limits.append(Limit(decay, S.One, sympy.true, sqrt(value), sqrt(value) + correction / 2))
     last = sympy.limit(in_tau, _tau, oo)
-    found.append(Limit(decay, S.Zero, sympy.true, sqrt(last), sqrt(last)))
-    return tuple(found)
+    limits.append(Limit(decay, S.Zero, sympy.true, sqrt(last), sqrt(last)))
+    return tuple(limits)

@@ -528,5 +528,5 @@ def sink_logit(
     if not n.size:
         raise InputError("length", length, "give at least one")
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
-        found = [_solve_sink_logit(mass, row, int(m)) for m in n.flat]
-    return np.array(found, dtype=np.float64).reshape(n.shape)
+        logits = [_solve_sink_logit(mass, row, int(m)) for m in n.flat]
+    return np.array(logits, dtype=np.float64).reshape(n.shape)
