@@ -64,7 +64,7 @@ def _base_quantile(kernel: Kernel, u: jax.Array, parameters: Any) -> jax.Array:
     return jnp.minimum(jnp.floor(u * length), length - 1)
 
 
-def _cells_of(edges: jax.Array, values: jax.Array) -> jax.Array:
+def _cells_of(edges: Any, values: jax.Array) -> jax.Array:
     """Return the cell that each value falls in; what lies beyond the edges is in the end cells."""
     return jnp.searchsorted(edges[1:-1], values, side="right")
 
