@@ -167,11 +167,17 @@ def _rounded_cell(cell: Cell) -> Cell:
         ess=significant(estimate.ess, 4),
         tail_index=round(estimate.tail_index, 2) + 0.0,
     )
+    # Of draws that do not scatter, the difference is rounding alone.
+    nothing = abs(cell.z) * estimate.rel_stderr < 100 * rounding.NOTHING
     return replace(
         cell,
+        parameters={
+            name: significant(value) if isinstance(value, float) else value
+            for name, value in cell.parameters.items()
+        },
         theory=significant(cell.theory),
         estimate=rounded,
-        z=round(cell.z, 2) + 0.0,
+        z=0.0 if nothing else round(cell.z, 2) + 0.0,
         critical=significant(cell.critical),
         detectable=significant(cell.detectable, 2),
     )
