@@ -31,6 +31,7 @@ _HOME = {
     "Gate": "rows.steps",
     "LengthBias": "rows.steps",
     "Mixture": "rows.score_laws",
+    "needle_capacity": "limit.long_rows",
     "Needle": "rows.steps",
     "NeedleAbove": "rows.steps",
     "NoClosedForm": "errors",

@@ -31,6 +31,7 @@ from sparsity.kernels import Kernel as Kernel
 from sparsity.kernels import RowMap as RowMap
 from sparsity.kernels import score_kernel as score_kernel
 from sparsity.limit.evaluation import evaluate as evaluate
+from sparsity.limit.long_rows import needle_capacity as needle_capacity
 from sparsity.metric import S as S
 from sparsity.metric import entropy as entropy
 from sparsity.metric import gini as gini
@@ -141,6 +142,7 @@ __all__ = [
     "monitor",
     "monitoring",
     "n_eff",
+    "needle_capacity",
     "plot",
     "qk_clip",
     "regime",

@@ -178,7 +178,7 @@ SHOWN = (
     'sparsity.derive("exp")', 'wanted', 'law', 'limit', 'drawn', 'sparsity.regime(64, 2.0)',
     'sparsity.largest_logit(64, 2.0)', 'sparsity.qk_clip(64, 2.0, 3.0)', 'sparsity.Alibi(0.1)',
     'sparsity.Row("exp", gamma=2, steps=(sparsity.Alibi(0.1),))', 'sparsity.QKNorm(16)',
-    'sparsity.kernels.exp.parameters[0]',
+    'sparsity.needle_capacity("exp", dim=16)', 'sparsity.kernels.exp.parameters[0]',
     'sparsity.figures.ALL[0]', 'sparsity.ledger.ALL[0]', 'drawn.beside(sparsity.evaluate("exp", '
     'gamma=1))', 'sparsity.Empirical([1.0, 2.0, 3.0])', 'sparsity.InputError("a", 1, "b")',
 )  # fmt: skip

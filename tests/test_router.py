@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr, ndtri
 
-from experiments.rules.routers import correlation_of_blocks
 from sparsity import InputError, Row, estimate, exact, kernels, sweep, verify
+from sparsity.kernels import correlation_of_blocks
 
 # Relative error that a cross-check sees here. To 1e-3, the default, it takes two minutes, and runs
 # with `pytest -m slow`.
@@ -199,6 +199,7 @@ def test_errors_of_blocks():
         (lambda: Row("block-router:0,8", gamma=1.0, within=0.1), "block-router = 0"),
         (lambda: kernels.block_router(3), "block-router = 3"),  # type: ignore[arg-type]
         (lambda: Row("block-router:2,8", gamma=1.0, within=-0.1), "within = -0.1"),
+        (lambda: correlation_of_blocks(1.5, 8), "within = 1.5"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=match):
             make()

@@ -16,8 +16,8 @@ import sympy
 import sparsity
 from experiments import recorded
 from experiments.rules import CLAIMS, FIGURES, longer, needle, routers, temperature, trained
-from experiments.rules.first_passage import needle_capacity, sample_capacity
-from sparsity import InputError, LengthBias, Row, ScaleInvariant
+from experiments.rules.first_passage import sample_capacity
+from sparsity import InputError, LengthBias, Row, ScaleInvariant, limit
 from sparsity.claims_ledger.judging import Routes
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results"
@@ -143,7 +143,7 @@ def test_planted_steps_change_the_verdict(monkeypatch):
 
 def _half_as_wide(kernel, *, dim, query=1.0):
     """A world in which the others' scores do not have the query's length."""
-    right = needle_capacity(kernel, dim=dim, query=query)
+    right = limit.long_rows.needle_capacity(kernel, dim=dim, query=query)
     more = math.log(query + 0.5)
     return right._replace(value=right.value * math.exp(more), log_value=right.log_value + more)
 
@@ -172,14 +172,14 @@ def test_capacities_by_their_forms():
         wanted = {"identity": d, "relu": 2 * d, "relu2": 2 * d**2 / 3, "relu3": 2 * d**3 / 15,
                   "exp": math.exp(2 * t * math.sqrt(d) - 2 * t * t)}  # fmt: skip
         for kernel, n in wanted.items():
-            found = needle_capacity(kernel, dim=d, query=t)
+            found = sparsity.needle_capacity(kernel, dim=d, query=t)
             assert found.value == pytest.approx(n, rel=1e-12)
             assert found.error_bound < 1e-12
     for bad in ({"dim": 0}, {"dim": 4, "query": 0}, {"dim": 4, "query": math.nan}):
         with pytest.raises(InputError):
-            needle_capacity("exp", **bad)
+            sparsity.needle_capacity("exp", **bad)
     with pytest.raises(InputError, match="depend on the whole row"):
-        needle_capacity("sparsemax", dim=4)
+        sparsity.needle_capacity("sparsemax", dim=4)
 
 
 @pytest.mark.thorough

@@ -18,6 +18,7 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 # Types that signatures name and that no user makes or reads.
 INNER = [
     "Call",
+    "Capacity",
     "CappedKernel",
     "Comparison",
     "Config",

@@ -70,6 +70,7 @@ ALL: tuple[Part, ...] = (
             *(
                 "derive",
                 "evaluate",
+                "needle_capacity",
                 "exact",
                 "estimate",
                 "verify",

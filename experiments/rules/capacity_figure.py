@@ -34,9 +34,10 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import chi2
 
-from experiments.rules.first_passage import needle_capacity, sample_capacity
+from experiments.rules.first_passage import sample_capacity
 from sparsity import plotting
 from sparsity.exact_law.exact import exact
+from sparsity.limit.long_rows import needle_capacity
 from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Needle

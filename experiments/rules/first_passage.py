@@ -5,15 +5,6 @@ first number of keys at which it exceeds a*² is what this row can hold; the med
 wanted. Under a map each new key changes all weights, so that whole rows are drawn for each n that a
 bisection tries. Only their largest scores are needed, and these rise with n when the same random
 numbers serve every n. No moment of the weights enters.
-
-`needle_capacity` is that of the average, n = a*²/E a². Keys are k ~ N(0, I) in R^d, and the query
-of length t points along the needle, a key of the length √d that it expects: the needle scores
-m = t√d, and the others N(0, t²). As long as Σ a² averages itself, SNR = 1 at n other keys,
-
-    identity d;   max(s, 0)^p  2d^p/(2p − 1)!!;   exp  e^(2t√d − 2t²), at most e^(d/2) at t = √d/2.
-
-These are the capacities of associative memories: Krotov & Hopfield (2016), arXiv:1606.01164;
-Demircigil et al. (2017), arXiv:1702.01929; Ramsauer et al. (2020), arXiv:2008.02217.
 """
 
 from __future__ import annotations
@@ -31,10 +22,8 @@ from scipy.special import log_ndtr, ndtri
 from sparsity import kernels
 from sparsity.checks import check_number, check_seed, check_whole
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row, numpy_log_abs
-from sparsity.kernels.numeric.points import EPS
-from sparsity.limit.scores import log_moments
 from sparsity.sampling.random_numbers import normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
@@ -45,46 +34,6 @@ _BY_RANK = ("sparsemax", "entmax1.5", "entmax", "topk")
 # needle holds half of the weight are done with 8, at a quarter of the work that 32 take.
 _SUPPORTS = (8, 32, 128, 512)
 _XTOL = 1e-4  # of ln n: standard errors are larger up to 10⁷ rows
-
-
-class Capacity(NamedTuple):
-    """How many other keys there are where SNR = 1.
-
-    Args:
-        value: n, of other keys.
-        log_value: ln n.
-        error_bound: on the relative error of n.
-    """
-
-    value: float
-    log_value: float
-    error_bound: float
-
-
-def needle_capacity(kernel: str | Kernel, *, dim: int, query: float = 1.0) -> Capacity:
-    """Return the capacity of a kernel, n = f(t√d)²/E f(s)² with s ~ N(0, t²).
-
-    Args:
-        kernel: a function of a score, by name or as a `Kernel`.
-        dim: d ≥ 1.
-        query: t > 0, the length of the query.
-
-    Raises:
-        InputError: another kernel, a bad value, or an infinite moment.
-    """
-    record = kernels.elementwise(kernel)
-    if record.law is not Law.SCORE:
-        raise InputError("kernel", record.name, "needs a kernel that is a function of the score")
-    d = check_whole("dim", dim, 1)
-    t = check_number("query", query, "give one number > 0", lambda x: x > 0)
-    (needle, off), *_ = log_moments(record, (2.0,), t * math.sqrt(d), 0.0)
-    (noise, more), *_ = log_moments(record, (2.0,), 0.0, t)
-    if needle == -math.inf:
-        raise InputError("dim", dim, f"{record.name} gives the needle no weight there")
-    log_value = needle - noise
-    with np.errstate(over="ignore"):
-        value = float(np.exp(log_value))
-    return Capacity(value, log_value, off + more + 4 * EPS * (1 + abs(log_value)))
 
 
 class SampledCapacity(NamedTuple):

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from experiments.rules.first_passage import needle_capacity, sample_capacity
+from experiments.rules.first_passage import sample_capacity
 from sparsity import metric
 from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.limit.long_rows import needle_capacity
 
 # Capacities of softmax grow by e^(d/2): at d = 24 a row holds some 3·10⁵ keys, all of which are
 # drawn one by one; d = 32 is left to the kernels that hold d^p of them.

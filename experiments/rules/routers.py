@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.kernels.router import correlation_of_blocks
 from sparsity.rows.row import Row
 from sparsity.sampling import Sampling
 
@@ -46,11 +47,6 @@ def _wrong_block_first(dim: int, size: int, margin: float, relevant: int, seed: 
         right[:, :relevant] += margin
         wrong += int((other.mean(1) > right.mean(1)).sum())
     return wrong / _DRAWS
-
-
-def correlation_of_blocks(within: float, size: int) -> float:
-    """Return the correlation ρ = √(c + (1 − c)/B) of a score with the mean of its block of B."""
-    return math.sqrt(within + (1 - within) / size)
 
 
 @functools.lru_cache(maxsize=16)  # two claims ask for the same

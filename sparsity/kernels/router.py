@@ -7,11 +7,12 @@ of their mean key, as MoBA does.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sparsity import parsing
-from sparsity.checks import check_whole
+from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import GAMMA, RHO, WITHIN
 from sparsity.kernels.row_map import Drawn, RowMap
@@ -191,3 +192,17 @@ def block_router(numbers: tuple[int, int]) -> RowMap:
         parse_number=parse_blocks,
         reads_top=weights.reads_top,
     )
+
+
+def correlation_of_blocks(within: float, size: int) -> float:
+    """The correlation ρ = √(c + (1 − c)/B) of a score with the mean score of its block.
+
+    Args:
+        within: correlation c of two scores of a block, in [0, 1].
+        size: keys B of a block, ≥ 1.
+
+    Raises:
+        InputError: a number outside.
+    """
+    within = check_number("within", within, "must be in [0, 1]", lambda c: 0 <= c <= 1)
+    return math.sqrt(within + (1 - within) / check_whole("size", size, 1))
