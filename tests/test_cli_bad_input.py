@@ -38,7 +38,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("eval nonnegative --ratio 1 --dim 2.5 --query uniform", ["dim", "2.5", "whole"]),
     ("estimate relu2 --beta 0 --gamma 1 --dim 0", ["dim", "0", ">= 1"]),
     ("eval nonnegative --ratio 0 --dim 4 --query uniform", ["ratio", "0", "> 0"]),
-    ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform?"]),
+    ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform"]),
     # missing where it matters
     ("eval identity --gamma 1", ["beta", "missing", "identity needs"]),
     ("sweep relu2 --gamma 1 --out x.nc", ["beta", "missing", "relu2 needs"]),
