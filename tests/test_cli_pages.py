@@ -208,7 +208,7 @@ def test_values_are_offered(monkeypatch):
     for line, kind, values in (
         ("de", "plain", ["derive", "design", "describe"]), ("eval exp --gam", "plain", ["--gamma"]),
         ("exact topk", "plain", ["topk:8"]), ("exact exp --step al", "plain", ["alibi:"]),
-        ("exact exp --of ent", "plain", ["entropy"]), ("derive exp --format l", "plain", ["latex"]),
+        ("exact exp --of ent", "plain", ["entropy"]), ("plot exp --xscale l", "plain", ["linear"]),
         ("reproduce --out d", "dir", ["d"]), ("sweep exp --out o", "file", ["o"]),
     ):  # fmt: skip
         words = line.split()

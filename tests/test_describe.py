@@ -266,3 +266,27 @@ def test_rows_are_drawn_by_name(tmp_path, command):
         code, _, err = command(*line, *bad)
         assert code == 2
         assert says in err
+
+
+def test_the_header_of_a_gguf_file_is_a_configuration(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "tiny.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_block_count(2)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_rope_freq_base(5e4)
+    writer.add_tensor("token_embd.weight", np.zeros((2, 32), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = describe(path, lengths=(64,))
+    (kind,) = found.kinds
+    assert (found.family, len(kind.layers), kind.head_dim) == ("llama", 2, 8)
+    assert kind.rotation.base == 5e4
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InputError, match="holds no configuration"):
+        describe(path)

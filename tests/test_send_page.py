@@ -153,6 +153,7 @@ def test_the_prompt_writes_a_page_or_says_why_not(command, tmp_path):
         (["--montecarlo"], "montecarlo"),
         (["--step", "alibi:0.1"], "step"),
         (["--of", "entropy"], "of"),
+        (["--xlim", "0,1"], "xlim"),
         (["--x", "slope"], "x"),
         (["--length", "0"], "length"),
     ):
@@ -162,4 +163,4 @@ def test_the_prompt_writes_a_page_or_says_why_not(command, tmp_path):
         assert err.count("\n") == 1
         assert not out.exists()
         refusals += 1
-    assert refusals == 5
+    assert refusals == 6

@@ -1,6 +1,6 @@
 """How sharply the layers of a model can focus, from its configuration alone.
 
-`describe` reads a `config.json`, makes a `Row` of every kind of layer
+`describe` reads a `config.json`, or the header of a GGUF file, makes a `Row` of every kind of layer
 (`configuration.layer_kinds`), and asks the exact law for n_eff at several lengths.
 """
 
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.attention.configuration import LayerKind, layer_kinds
+from sparsity.attention.library import library
+from sparsity.attention.settings import yarn_amplitude
 from sparsity.checks import check_path
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
@@ -146,8 +148,7 @@ def describe(
     """Return the rows of a model's layers and n_eff of each, from its configuration.
 
     Args:
-        config: a `config.json`, a folder that has one, or the fields themselves, as
-            `transformers.AutoConfig` has them by `to_dict()`.
+        config: a `config.json`, a folder that has one, a GGUF file, or the fields themselves.
         gamma: the spread of scores before temperature, cap and window, as measured; None is, under
             QK-norm, that of gains 1 (`QKNorm.from_gains` has that of others); else the median of
             SmolLM2's heads.
@@ -212,11 +213,60 @@ def _read(path: Path) -> Mapping[str, Any]:
     path = path / "config.json" if path.is_dir() else path
     require_regular_file(path, "config")
     try:
+        if path.suffix == ".gguf":
+            return _of_gguf(path)
         found = json_file(path)
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError("config", path, "is not there; give a config.json or its folder") from None
-    except (OSError, ValueError):
+    except Exception:  # noqa: BLE001  the library of GGUF raises what it meets
         raise InputError("config", path, "holds no configuration; give a config.json") from None
     if not isinstance(found, dict):
         raise InputError("config", path, "holds no configuration; give a config.json")
     return found
+
+
+# GGUF's names, after that of the architecture, of the fields that `layer_kinds` reads.
+_OF_GGUF = {
+    "block_count": "num_hidden_layers",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "embedding_length": "hidden_size",
+    "attention.key_length": "head_dim",
+    "context_length": "max_position_embeddings",
+    "attention.sliding_window": "sliding_window",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "rope.freq_base": "rope_theta",
+}
+
+
+def _of_gguf(path: Path) -> Mapping[str, Any]:
+    """Return the header of a GGUF file under the names of a `config.json`.
+
+    A linear factor may stand there without its type, and YaRN's `attn_factor` multiplies the usual
+    amplitude, where `attention_factor` is the amplitude itself.
+    """
+    reader = library("gguf").GGUFReader(path)
+    named = reader.get_field("general.architecture")
+    family = "unknown" if named is None else str(named.contents())
+    own = {
+        name.removeprefix(f"{family}."): field.contents()
+        for name, field in reader.fields.items()
+        if name.startswith(f"{family}.")
+    }
+    config: dict[str, Any] = {"model_type": family.replace("-", "_")}
+    config |= {name: own[key] for key, name in _OF_GGUF.items() if key in own}
+    kind = own.get("rope.scaling.type", "none")
+    factor = own.get("rope.scaling.factor") or own.get("rope.scale_linear")
+    if kind != "none" or (factor and factor != 1):
+        scaling = {"rope_type": "linear" if kind == "none" else kind, "factor": factor}
+        if trained := own.get("rope.scaling.original_context_length"):
+            scaling["original_max_position_embeddings"] = trained
+        if kind == "yarn":
+            own_factor = own.get("rope.scaling.attn_factor", 1.0)
+            scaling["attention_factor"] = own_factor * yarn_amplitude({}, factor or 1.0)
+        config["rope_scaling"] = scaling
+    if any(tensor.name == "rope_freqs.weight" for tensor in reader.tensors):
+        config["rope_freqs"] = "a table of factors"  # of the angles: named as not read
+    return config

@@ -23,6 +23,7 @@ from sparsity.output import (
 
 _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 _PAGE_SUFFIX = ".html"
+_SCALES = ("linear", "log")
 
 
 def check_chart_file(out: str) -> None:
@@ -50,12 +51,13 @@ def check_chart_file(out: str) -> None:
             raise InputError("out", str(data), fix)
 
 
-def write_chart(made: Any, out: str) -> tuple[list[Any], str]:
+def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     """Write a chart and its data beside it.
 
     Args:
         made: the chart, as `sparsity.plots.chart` makes it.
         out: the name of its file, which says by its ending what is drawn.
+        size: width and height in inches; None for the usual ones.
 
     Returns:
         The series of its curves, and the name of the data's file.
@@ -66,7 +68,7 @@ def write_chart(made: Any, out: str) -> tuple[list[Any], str]:
 
     series, words = [each for curve in made.curves for each in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
-    files = plotting.files_of(made.on, words.title, SIZE, (kind,))
+    files = plotting.files_of(made.on, words.title, size or SIZE, (kind,))
     write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
     return series, data
 
@@ -96,6 +98,11 @@ def write_chart(made: Any, out: str) -> tuple[list[Any], str]:
     "--rel-error", "E", "Relative standard error of a sampled point", default="0.02", kind=float
 )
 @common.option("--title", "TEXT", "Title, in place of the default one.")
+@common.choice("--xscale", _SCALES, "Scale of the x-axis; a grid with even steps is linear.")
+@common.choice("--yscale", _SCALES, "Scale of the y-axis, in place of linear shares.")
+@common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.")
+@common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.")
+@common.option("--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.")
 @common.option(
     "--out",
     "FILE",
@@ -116,6 +123,11 @@ def plot(
     no_limit: bool,
     rel_error: float,
     title: str | None,
+    xscale: str | None,
+    yscale: str | None,
+    xlim: str | None,
+    ylim: str | None,
+    figsize: str | None,
     out: str,
     seed: int,
     as_json: bool,
@@ -143,7 +155,8 @@ def plot(
     if Path(out).suffix.lower() == _PAGE_SUFFIX:
         refuse_unwritable(out)
         for_pictures: dict[str, Any] = {"step": ", ".join(steps), "montecarlo": montecarlo}
-        for_pictures |= {"no-limit": no_limit}
+        for_pictures |= {"no-limit": no_limit, "xscale": xscale, "yscale": yscale}
+        for_pictures |= {"xlim": xlim, "ylim": ylim, "figsize": figsize}
         for name, value in for_pictures.items():
             if value:
                 fix = "is for pictures; leave it out, or give --out a name that ends in .svg"
@@ -151,7 +164,7 @@ def plot(
         return write_page(kernels, x, of, _with_along(given, x, along), title, out, as_json)
     check_chart_file(out)
     from sparsity.kernels import named
-    from sparsity.plots import chart
+    from sparsity.plots import chart, figure_size
     from sparsity.plots.requests import check_x_axis
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all
@@ -164,6 +177,9 @@ def plot(
             own = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, own)
     check_x_axis(rows, x)
+    size = None if figsize is None else figure_size(_pair("figsize", figsize))
+    view = {"xscale": xscale, "yscale": yscale}
+    view |= {"xlim": xlim and _pair("xlim", xlim), "ylim": ylim and _pair("ylim", ylim)}
     given = _with_along(given, x, along)
     if montecarlo:
         common.use_float64()
@@ -178,9 +194,10 @@ def plot(
             seed=seed,
             title=title,
             progress=report,
+            **view,
             **given,
         )
-    (series, data), words = write_chart(made, out), made.words
+    (series, data), words = write_chart(made, out, size), made.words
     doubted = [(each.label, *doubt) for each in series for doubt in each.doubts.items()]
     if doubted:
         label, place, why = doubted[0]
@@ -259,6 +276,18 @@ def write_table(dataset: Any, out: str) -> None:
     table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
     names = [*map(str, dataset.coords), *map(str, dataset.data_vars)]
     write(out, table.reset_index()[names].to_csv(index=False))
+
+
+def _pair(name: str, text: str) -> list[float]:
+    """Return the numbers of an option that takes two.
+
+    Raises:
+        InputError: they are no numbers.
+    """
+    try:
+        return [float(each.replace("−", "-")) for each in text.split(",")]
+    except ValueError:
+        raise InputError(name, text, "give two numbers, such as 0,1") from None
 
 
 def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:

@@ -93,7 +93,7 @@ def measure(
     "config",
     metavar="CONFIG",
     cls=pages.Argument,
-    about="A config.json, or a folder that has one.",
+    about="A config.json, a folder that has one, or a GGUF file.",
     shell_complete=pages.offer_files,
 )
 @common.option(
