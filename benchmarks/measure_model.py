@@ -15,13 +15,14 @@ import time
 from pathlib import Path
 
 from benchmarks.model_files import smollm2, texts
+from sparsity.attention.library import library
 
 TURNS = 3
 
 
 def one(what: str, tokens: int, folder: Path) -> None:
     """Print CPU seconds and peak memory in MB of a run."""
-    import torch
+    torch = library("torch", "torch")
 
     from sparsity.attention.torch.loading import load
     from sparsity.attention.torch.models import measure_transformers
@@ -40,7 +41,7 @@ def one(what: str, tokens: int, folder: Path) -> None:
 
 
 def run(model, ids) -> None:
-    import torch
+    torch = library("torch", "torch")
 
     with torch.no_grad():
         model(input_ids=torch.as_tensor(ids)[None], use_cache=False)

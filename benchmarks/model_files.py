@@ -18,6 +18,7 @@ from pydoc_data.topics import topics
 import numpy as np
 
 from sparsity import InputError
+from sparsity.attention.library import library
 from sparsity.attention.torch.interception import Interceptor
 from sparsity.output import folder as made_folder
 
@@ -53,7 +54,7 @@ def smollm2(home: Path) -> Path:
 
 def queries_and_keys(model, ids) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """(q [heads, T, d], k [kv heads, T, d]) of each layer on a text, and the logits [T, words]."""
-    import torch
+    torch = library("torch", "torch")
 
     def look(path, call, made):
         return tuple(x[0].float().numpy() for x in (call.query, call.key))

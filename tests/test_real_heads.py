@@ -22,6 +22,7 @@ from experiments.real_heads.parts import (
 )
 from experiments.real_heads.rows import Fit, Law, Rows, judge
 from sparsity import InputError, Row, SinkLogit, exact, measure
+from sparsity.attention.library import library
 from sparsity.attention.measurement import SHAPE
 
 
@@ -457,7 +458,7 @@ def test_keys_are_hidden_and_muted_where_they_should_be():
 
 def _behind_first_layer(model, ids, added):
     """The state behind the first layer, from what its attention added."""
-    import torch
+    torch = library("torch", "torch")
 
     layer = model.layers[0]
     with torch.no_grad():
