@@ -1,4 +1,6 @@
-"""What a monitor logs, and the picture of a training."""
+"""What a monitor logs, alerts on logged numbers, and the pictures of a training and of a head."""
+
+import warnings
 
 import matplotlib
 import numpy as np
@@ -7,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import InputError, monitor, monitoring
-from sparsity.attention.monitoring import log, n_eff_exact, plot_training
+from sparsity.attention.monitoring import alert, log, n_eff_exact, plot_training
 
 matplotlib.use("Agg")
 
@@ -103,6 +105,69 @@ def test_full_rows_need_lengths_and_layers_may_differ():
     assert log({"a": {"n_eff": np.full((2, 3), np.nan)}}, heads=False) == {}
 
 
+NUMBERS = {"layer0/n_eff": 1.5, "layer1/n_eff": 9.0, "layer1/max_logit": 120.0}
+
+
+def test_alerts_call_for_each_crossing_and_never_end_the_run():
+    seen = []
+    found = alert(NUMBERS, "*/n_eff", below=2, above=8, call=seen.append)
+    assert [str(x) for x in found] == [
+        "layer0/n_eff = 1.5 is below 2", "layer1/n_eff = 9 is above 8"
+    ]  # fmt: skip
+    assert seen == found
+    assert alert(NUMBERS, "layer1/n_eff", below=9.0, above=9.0) == []  # at a bound is not beyond
+    assert alert(NUMBERS, "layer0/*", below=2) == found[:1]
+    calls = []
+
+    def fails(crossing):
+        calls.append(crossing)
+        raise RuntimeError("no network")
+
+    with pytest.warns(UserWarning, match="no network") as told_of:
+        assert alert(NUMBERS, "*", above=8, call=fails) == [found[1], calls[1]]
+    assert (len(calls), len(told_of)) == (2, 1)  # of one call the first failure alone
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")  # as a script has it
+        for step in range(5):
+            changing = {name: x + step for name, x in NUMBERS.items()}
+            alert(changing, "*", above=8, step=step, call=lambda crossing: fails(crossing))
+    assert len(shown) == 1
+    assert len(calls) == 2 + 5 * 2
+
+    def interrupted(crossing):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alert(NUMBERS, "*", above=8, call=interrupted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert alert({}, "*/n_eff", below=2) == []  # a step that was not looked at
+    with pytest.warns(UserWarning, match="no name is like 'n_eff'"):
+        assert alert(NUMBERS, "n_eff", below=2) == []
+
+
+def test_a_crossing_says_where_and_when():
+    numbers = {"blocks.0.head12/n_eff": 1.0, "blocks.0/n_eff_min": 1.0, "all/n_eff": 1.0}
+    found = alert(numbers, "*", below=2, step=300)
+    assert [(x.layer, x.head, x.statistic, x.step) for x in found] == [
+        ("blocks.0", 12, "n_eff", 300), ("blocks.0", None, "n_eff_min", 300),
+        ("all", None, "n_eff", 300),
+    ]  # fmt: skip
+    assert str(found[2]) == "all/n_eff = 1 is below 2 at step 300"
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [({}, "below and above"), ({"below": "low"}, "below"), ({"above": np.nan}, "above"),
+     ({"below": 2, "call": "print"}, "call"), ({"below": 2, "names": 3}, "names"),
+     ({"below": 2, "numbers": [1.0]}, "numbers")],
+)  # fmt: skip
+def test_bad_alerts(given, match):
+    given = {"numbers": NUMBERS, "names": "*"} | given
+    with pytest.raises(InputError, match=match):
+        alert(given.pop("numbers"), given.pop("names"), **given)
+
+
 @pytest.mark.parametrize("heads", [True, False])
 def test_a_training_is_drawn_with_its_law(heads):
     looks = [told(seed, sharper=s) for seed, s in enumerate((0.1, 0.5, 2.0))]
@@ -130,5 +195,5 @@ def test_a_training_is_drawn_with_its_law(heads):
 
 
 def test_what_is_public():
-    assert {"log", "plot_training"} <= set(monitoring.__all__)
-    assert sparsity.monitoring.log is log
+    assert {"alert", "Crossing", "plot_training"} <= set(monitoring.__all__)
+    assert sparsity.monitoring.alert is alert

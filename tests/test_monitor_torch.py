@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sparsity import InputError, from_lse, monitoring
+from sparsity import InputError, monitoring
 from sparsity.attention.library import library
-from sparsity.attention.monitoring import Watch, penalty, torch_penalty
+from sparsity.attention.monitoring import Watch, flex_n_eff, penalty, torch_penalty
 from sparsity.attention.torch import interception
 from sparsity.attention.torch import rows as tensors
 from sparsity.attention.torch.call import Output
@@ -364,13 +364,10 @@ def test_flex_attention_by_rows_and_by_its_log_sum_exp():
         part.last = q, k[:, ::2]
         want = dense(part, mask=(j <= i) & (i - j < 13), added=added)
         q, k = (torch.as_tensor(x).float() for x in part.last)
-        lse = []
-        for times in (1, 2):
-            how = given | {"score_mod": lambda s, *at, times=times: times * slopes(s, *at)}
-            beside = flex.flex_attention(q, k, k, return_aux=flex.AuxRequest(lse=True), **how)[1]
-            lse.append(beside.lse)
-        every = from_lse(*lse).n_eff
+        every = flex_n_eff(q, k, **given)
         assert_allclose(np.moveaxis(every.numpy(), 1, 0).reshape(4, -1), want["n_eff"], rtol=1e-4)
+        bare = flex_n_eff(q, k, enable_gqa=True)  # no slopes, no mask
+        assert abs(bare / every - 1).max() > 0.5
 
 
 @pytest.mark.parametrize(("of", "low", "high"), [("n_eff", 6.0, None), ("gamma", None, 0.4)])
