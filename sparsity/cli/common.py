@@ -190,6 +190,9 @@ def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 return command(*args, executor=executor, **rest)
             except BaseException:  # at Ctrl-C no block that is under way is waited for
                 executor.shutdown(wait=False, cancel_futures=True)
+                # Python 3.11's pool fails on a cancelled block when a worker is killed, unless its
+                # thread has dropped the block: that takes a moment in which this thread sleeps.
+                time.sleep(0.5)
                 for process in multiprocessing.active_children():
                     process.terminate()
                 raise
