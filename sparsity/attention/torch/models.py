@@ -24,6 +24,11 @@ __all__ = ["load", "measure_transformers"]
 if TYPE_CHECKING:
     import xarray
 
+# What some models take beside a text.
+_MORE_INPUTS = (
+    *("pixel_values", "input_values", "input_features"),
+    *("visual_feats", "visual_pos", "bbox"),
+)
 _GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
 _OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
 
@@ -91,8 +96,11 @@ def _run(model: Any, ids: Any) -> None:
         raise
     except Exception as error:  # whatever the code of a model raises
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        takes = inspect.signature(model.forward).parameters
+        beside = " and ".join(name for name in _MORE_INPUTS if name in takes)
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        fix = f"{what}; shorten the text, or run it with all that it takes and {_GIVE_WEIGHTS}"
+        way = f"takes {beside} as well" if beside else "shorten the text"
+        fix = f"{what}; {way}, or run it with all that it takes and {_GIVE_WEIGHTS}"
         raise InputError("model", type(model).__name__, fix) from error
 
 
