@@ -20,7 +20,7 @@ from sympy import (
     sign,
 )
 
-from sparsity import InputError, Row, Sink, evaluate, exact, score_kernel
+from sparsity import InputError, Row, Sink, estimate, evaluate, exact, score_kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.symbols import s
 from sparsity.limit import moments, panels
@@ -105,6 +105,8 @@ def test_constants_below_all_floats_are_no_zeros():
             assert found.error_bound < 1e-9
             rows = exact(kernel, length=10, beta=0.0, gamma=1.0)
             assert abs(rows.value - 10) <= 10 * rows.error_bound + 1e-12
+            with pytest.raises(InputError, match="beyond float64"):
+                estimate(kernel, beta=0.0, gamma=1.0)
     tiny = evaluate(own(log(1 + exp(s)) + exp(-800)), beta=-2000.0, gamma=1.0)
     assert abs(tiny.log_S) <= tiny.error_bound
     large = evaluate(own((2 + cos(300 * s)) * exp(700)), beta=0.0, gamma=1.0)

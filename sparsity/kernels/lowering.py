@@ -110,8 +110,20 @@ def numpy_log_abs_as_given(kernel: Kernel) -> Callable[..., np.ndarray]:
     return sympy.lambdify(arguments, expression, ["scipy", "numpy"])
 
 
+_SMALLEST = 1e-300  # of a constant
+
 # λ reaches a device as −log λ: float32 has too few numbers near one.
 _rate = sympy.Symbol("rate", nonnegative=True)
+
+
+def _refuse_lost(expression: Any) -> None:
+    """Refuse a constant that float64 would take for zero or for infinity."""
+    for part in sympy.preorder_traversal(expression):
+        if isinstance(part, sympy.Expr) and part.is_number and part.is_finite and part != 0:
+            size = abs(complex(part))
+            if not _SMALLEST < size < 1 / _SMALLEST:
+                fix = "lies beyond float64, in which rows are sampled; use evaluate or exact laws"
+                raise InputError("weight", part, fix)
 
 
 def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -123,6 +135,7 @@ def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[...
     extra = [_rate if x == symbols.decay else x for x in _extra_parameters(kernel)]
     arguments = [_argument(kernel), *extra]
     expression = lowered(_in_argument(kernel).subs(symbols.decay, sympy.exp(-_rate)))
+    _refuse_lost(expression)
     raw = sympy.lambdify(arguments, with_float_constants(expression), [special, "jax"])
 
     def function(x: Any, *rest: Any) -> Any:
