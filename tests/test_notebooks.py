@@ -144,8 +144,8 @@ def test_all_notebooks_are_there():
 
 
 def marked(path):
-    """That of a real model needs the extra [transformers] and PyTorch."""
-    marks = [pytest.mark.model] if path.stem == "07_a_real_model" else []
+    """That of a real model needs the extra [transformers], PyTorch and two minutes."""
+    marks = [pytest.mark.model, pytest.mark.slow] if path.stem == "07_a_real_model" else []
     return pytest.param(path, marks=marks, id=path.stem)
 
 

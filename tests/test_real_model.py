@@ -70,6 +70,7 @@ def test_numbers_are_split_into_digits(opened):
     assert (len(chat), chat[0], chat[-1]) == (5, 1, 2)
 
 
+@pytest.mark.slow
 def test_real_rows_and_the_laws(data, begun):
     rates = []
     for found in (data, begun, data.sel(text=begun.text)):
