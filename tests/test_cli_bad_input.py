@@ -111,6 +111,7 @@ BAD = [  # (command line, what the line on stderr must say)
         ("identity --beta 1e300 --gamma 1e-300", "beta = 1e+300"),
         ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
     ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
+    ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
     # the suffix says what is written
     *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc, .zarr or .csv"])
       for name in ("x", "x.h5", "x.nc.txt")),
