@@ -1,5 +1,6 @@
-"""Steps and quantities of a row on the command line: exact, design, and the help of both."""
+"""Steps and quantities of a row at the prompt: exact, design, and where their names stand."""
 
+import re
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from command_line import LAWS, QUANTITIES, STEPS, answer, stepped
 
 import sparsity
 from sparsity import Alibi, FloorLog, Row, ScalableSoftmax, SinkLogit, Window, kernels, quantities
+from sparsity.cli import cli
 from sparsity.rows import steps
 from sparsity.rows.steps import parse
 
@@ -100,17 +102,27 @@ def test_design_of_a_row(printed, line, steps, name):
     assert f"needs {name} = " in text
 
 
-@pytest.mark.parametrize("name", ["eval", "exact", "estimate", "sweep", "design"])
-def test_help_lists_every_step_with_its_fields(command, name):
-    code, out, err = command(name, "--help")
-    assert (code, err) == (0, "")
-    words = "".join(out.split()).replace("-", "")
+def test_list_names_every_step_with_its_fields_and_every_quantity(command):
+    said = answer(command, "list")
+    typed = {re.split(r"[:[]", name)[0]: name for name in said["steps"]}
     for step, kind in STEPS.items():
         needed = [x.name.upper() for x in fields(kind) if x.default is MISSING]
-        typed = step.replace("-", "") + (":" + ",".join(needed) if needed else "")
-        assert typed in words
-    for quantity in QUANTITIES if name != "eval" else ():
-        assert quantity in out
+        assert typed[step].startswith(step + (":" + ",".join(needed) if needed else ""))
+    of_vectors = [f"sparsity.{step.__name__}" for step in steps.ALL if step.name not in STEPS]
+    assert of_vectors == ["sparsity.Rope", "sparsity.Coca"]
+    assert set(of_vectors) <= set(said["steps"])
+    assert set(QUANTITIES) <= set(said["quantities"])
+    out = command("list")[1]
+    assert all(f"\n  {name} " in out for name in (*said["steps"], *said["quantities"]))
+
+
+def test_pages_say_where_steps_and_quantities_are_listed(command):
+    for name, takes in cli.commands.items():
+        options = {"--step", "--of"} & {word for x in takes.params for word in x.opts}
+        page = " ".join(command(name, "--help")[1].split())
+        for option in options:
+            said = page.rpartition(f" {option} ")[2]
+            assert "`sparsity list`" in said.partition(" --")[0], (name, option)
 
 
 def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
@@ -141,20 +153,11 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
     every = (*steps.ALL, Halved)
     for reader in (steps.typed, steps.parse):
         monkeypatch.setattr(reader, "__defaults__", (every,))
-    out = "".join(command("exact", "--help")[1].split())
-    assert "halved:SHARE" in out
-    assert "totaltokensinall" in out
+    said = answer(command, "list")
+    assert "halved:SHARE" in said["steps"]
+    assert said["quantities"]["total"] == "tokens in all"
     line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
     halved = answer(command, "exact", *line, "--step", "halved:0.5")
     row = Row(cubed, beta=1, gamma=1)
     assert halved["value"] == pytest.approx(float(sparsity.exact(row, length=9).value), rel=1e-9)
     assert answer(command, "estimate", *line, "--of", "total")["value"] == pytest.approx(9)
-
-
-def test_help_lists_every_step_as_it_is_given(command):
-    out = "".join(command("exact", "--help")[1].split())
-    listed = [name for name in STEPS if f"{name}:" in out or f"{name}[" in out]
-    assert listed == list(STEPS)
-    of_vectors = [step for step in steps.ALL if step.name not in STEPS]
-    assert [step.name for step in of_vectors] == ["rope", "coca"]
-    assert all(f"sparsity.{step.__name__}" in out for step in of_vectors)

@@ -4,7 +4,7 @@
     checks    estimate, verify, claims, reproduce  what is sampled, and held against theory
     files     plot, sweep                          what is written to files
     models    measure, describe                    a real model, on text or from its configuration
-    request   the row that was typed;  common: options and printing;  pages: --help and Tab
+    request   the row that was typed;  common: options and printing;  pages: Tab
 
 With --json, stdout carries one JSON value and nothing else. Heavy imports happen inside commands.
 """
@@ -20,7 +20,7 @@ from contextlib import suppress
 import click
 
 import sparsity
-from sparsity.cli import common, pages
+from sparsity.cli import common
 from sparsity.cli.checks import claims, estimate, reproduce, verify
 from sparsity.cli.files import plot, sweep
 from sparsity.cli.models import describe, measure
@@ -29,13 +29,8 @@ from sparsity.errors import InputError, NoClosedForm
 
 __all__ = ["cli", "main"]
 
-_SECTIONS = {
-    "Ask": (list_, derive, eval_, exact, estimate, design),
-    "Check": (verify, claims),
-    "Draw and explore": (plot, sweep),
-    "Measure": (measure, describe),
-    "Reproduce": (reproduce,),
-}
+_THEORY = (list_, derive, eval_, exact, design)
+_COMMANDS = (*_THEORY, estimate, verify, claims, reproduce, plot, sweep, measure, describe)
 
 # The exit code of an error of the program, EX_SOFTWARE of sysexits.h: Python's own code for an
 # exception is 1, which here says that a check disagreed.
@@ -44,8 +39,7 @@ _INTERRUPTED = "interrupted; nothing half-written is left"
 
 
 @click.group(
-    cls=pages.Commands,
-    sections=_SECTIONS,
+    commands=_COMMANDS,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="--json makes a command print one line of JSON. Exit codes: 0 done, 1 a check did not "
@@ -59,13 +53,14 @@ def cli() -> None:
     Weights are a = f(q·k). Their sparsity S = E|a| / √(E a²) is small if a few keys take all, and 1
     if every key counts the same.
 
+    \b
     Examples:
-        How sharply softmax focuses when its scores have spread 2:
-            sparsity eval exp --gamma 2
-        How many of 4096 tokens it then attends to:
-            sparsity exact exp --gamma 2 --length 4096
-        What a command does, with examples:
-            sparsity exact --help
+      How sharply softmax focuses when its scores have spread 2:
+        sparsity eval exp --gamma 2
+      How many of 4096 tokens it then attends to:
+        sparsity exact exp --gamma 2 --length 4096
+      What a command does, with examples:
+        sparsity exact --help
     """
 
 

@@ -16,7 +16,7 @@ from sparsity.errors import InputError
 from sparsity.output import refuse_missing, refuse_unwritable_folder
 
 
-@click.command(cls=pages.Command)
+@click.command()
 @common.row_options
 @common.option(
     "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
@@ -42,19 +42,22 @@ def estimate(
 ) -> None:
     """Estimate S or another quantity by Monte Carlo.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
+
     Prints the estimate with its standard error and 95 % interval, and beside it the number that
     theory has for the same quantity.
 
     Scores are drawn as numbers; --dim draws whole keys, --length whole rows, --decay with --length
     rows of retention.
 
+    \b
     Examples:
-        Squared ReLU, to 1 %:
-            sparsity estimate relu2 --beta -1 --gamma 0.5 --rel-error 0.01
-        n_eff of drawn rows of 64 tokens:
-            sparsity estimate exp --gamma 2 --length 64 --of n_eff --rel-error 0.01
-        From whole keys in R^64:
-            sparsity estimate exp --gamma 1 --dim 64 --rel-error 0.01
+      Squared ReLU, to 1 %:
+        sparsity estimate relu2 --beta -1 --gamma 0.5 --rel-error 0.01
+      n_eff of drawn rows of 64 tokens:
+        sparsity estimate exp --gamma 2 --length 64 --of n_eff --rel-error 0.01
+      From whole keys in R^64:
+        sparsity estimate exp --gamma 1 --dim 64 --rel-error 0.01
     """
     from sparsity.cli.request import read_request, refuse_grid
 
@@ -91,15 +94,8 @@ def estimate(
         common.fail("interrupted; the estimate so far is valid", code=130)
 
 
-@click.command(cls=pages.Command)
-@click.argument(
-    "kernels",
-    metavar="[KERNEL …]",
-    nargs=-1,
-    cls=pages.Argument,
-    about="Names from `sparsity list` (default: all of the reference grid).",
-    shell_complete=pages.offer_kernels,
-)
+@click.command()
+@click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=pages.offer_kernels)
 @common.with_parameters
 @common.steps_option
 @common.option(
@@ -122,18 +118,21 @@ def verify(
 ) -> None:
     """Check formulas, quadrature and sampling against each other.
 
+    KERNEL is a name from `sparsity list` (default: all of the reference grid).
+
     Without parameters it goes through the reference grid. With one KERNEL, its parameters, --length
     and --step it checks that row by every pair of methods that applies to it.
 
     The exit code is 1 if any comparison does not agree.
 
+    \b
     Examples:
-        The whole reference grid, in one or two minutes:
-            sparsity verify
-        Only the cells of one kernel:
-            sparsity verify relu2
-        A row of your own:
-            sparsity verify exp --gamma 1 --length 64 --step alibi:0.01
+      The whole reference grid, in one or two minutes:
+        sparsity verify
+      Only the cells of one kernel:
+        sparsity verify relu2
+      A row of your own:
+        sparsity verify exp --gamma 1 --length 64 --step alibi:0.01
     """
     rows: Any = kernels
     length, described, said = None, {}, ""
@@ -166,7 +165,7 @@ def verify(
         sys.exit(1)
 
 
-@click.command(cls=pages.Command)
+@click.command()
 @common.seed_option
 @common.json_option
 def claims(seed: int, as_json: bool) -> None:
@@ -175,11 +174,12 @@ def claims(seed: int, as_json: bool) -> None:
     Each claim gets a verdict, confirmed, refined, reported (published numbers, not recomputed) or
     refuted, with the findings it follows from.
 
+    \b
     Examples:
-        All of them, in about a minute:
-            sparsity claims
-        With the numbers behind each verdict:
-            sparsity claims --json
+      All of them, in about a minute:
+        sparsity claims
+      With the numbers behind each verdict:
+        sparsity claims --json
     """
     common.prepare_long_work()
     from sparsity import claims_ledger as ledger
@@ -190,7 +190,7 @@ def claims(seed: int, as_json: bool) -> None:
     common.print_json(judged) if as_json else common.echo(ledger.table(judged))
 
 
-@click.command(cls=pages.Command)
+@click.command()
 @common.option(
     "--out",
     "DIR",
@@ -213,11 +213,12 @@ def reproduce(out: str | None, check: str | None, seed: int, executor: Any, as_j
     the checks do not agree. With --check the run is held against an earlier one: each file is the
     same, the same to rounding, or other; the exit code is then 1 if any is other, too.
 
+    \b
     Examples:
-        Into the folder figures, in a few minutes:
-            sparsity reproduce
-        Whether this machine gives the same:
-            sparsity reproduce --check figures
+      Into the folder figures, in a few minutes:
+        sparsity reproduce
+      Whether this machine gives the same:
+        sparsity reproduce --check figures
     """
     if check is not None:
         refuse_missing("check", check, "`sparsity reproduce` writes it")

@@ -77,7 +77,7 @@ def choice(name: str, words: Sequence[str], help: str, **details: Any) -> Callab
     return click.option(*name.split(), type=click.Choice(words), help=help, **details)
 
 
-def _list_steps() -> list[tuple[str, str]]:
+def list_steps() -> list[tuple[str, str]]:
     """Return how each step is typed, read from its fields, and what it does."""
     from dataclasses import MISSING, fields
 
@@ -99,7 +99,8 @@ def _list_steps() -> list[tuple[str, str]]:
     ]
 
 
-def _list_quantities() -> list[tuple[str, str]]:
+def list_quantities() -> list[tuple[str, str]]:
+    """Return the name of each quantity, and what it is."""
     from sparsity import quantities
 
     known = [(q.name, q.title) for q in (*quantities.ALL, *quantities.OF_MAPS)]
@@ -107,11 +108,7 @@ def _list_quantities() -> list[tuple[str, str]]:
 
 
 kernel_argument = click.argument(
-    "kernel",
-    metavar="KERNEL|FORMULA",
-    cls=pages.Argument,
-    about='A name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".',
-    shell_complete=pages.offer_kernels,
+    "kernel", metavar="KERNEL|FORMULA", shell_complete=pages.offer_kernels
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 seed_option = option("--seed", "K", "Seed of random numbers", default="0", kind=int)
@@ -124,11 +121,9 @@ _scores_option = option(
 _step_option = option(
     "--step steps",
     "STEP",
-    "A step along the sequence, such as alibi:0.01; repeat it for several, in order.",
+    "A step along the sequence, such as alibi:0.01 (see `sparsity list`); repeat it for several, "
+    "in order.",
     multiple=True,
-    cls=pages.Listed,
-    list_heading="Steps (--step)",
-    read=_list_steps,
     offers=pages.offer_steps,
 )
 
@@ -148,18 +143,19 @@ def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return _scores_option(_step_option(with_scores))
 
 
-_of_option = functools.partial(
-    option,
+of_option = option(
     "--of",
     "QUANTITY",
-    cls=pages.Listed,
-    list_heading="Quantities (--of)",
-    read=_list_quantities,
+    "The quantity, such as n_eff or entropy (see `sparsity list`).",
     offers=pages.offer_quantities,
 )
-of_option = _of_option("The quantity, such as n_eff or entropy.")
-several_of_option = _of_option(
-    "The quantity, such as n_eff or entropy; several as a,b or by repeating it.", multiple=True
+several_of_option = option(
+    "--of",
+    "QUANTITY",
+    "The quantity, such as n_eff or entropy (see `sparsity list`); several as a,b or by repeating "
+    "it.",
+    multiple=True,
+    offers=pages.offer_quantities,
 )
 
 
@@ -167,7 +163,7 @@ def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command an option for each parameter of a kernel or its rows."""
     for name, meaning in reversed(PARAMETERS.items()):
         typed = f"--{name.replace('_', '-')}"
-        command = option(typed, "VALUE", meaning, cls=pages.OfKernel)(command)
+        command = option(typed, "VALUE", meaning)(command)
     return command
 
 

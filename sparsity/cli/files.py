@@ -73,7 +73,7 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     return series, data
 
 
-@click.command(cls=pages.Command)
+@click.command()
 @click.argument(
     "kernels",
     metavar="KERNEL|FORMULA…",
@@ -135,21 +135,24 @@ def plot(
 ) -> None:
     """Draw a quantity against length or a parameter, into a file.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
+
     The exact law is a solid line, the limit of long rows dashed, Monte Carlo points with 95 % error
     bars. Parameters are numbers, lists a,b,c or grids start:stop:count[:log]: those of --x are its
     values, several of another are several curves. The data are written beside it as CSV.
 
+    \b
     Examples:
-        Attended tokens against length:
-            sparsity plot exp --gamma 2 --out focus.svg
-        Two kernels, S with sampled points:
-            sparsity plot exp relu2 --gamma 2 --of S --montecarlo --out s.png
-        Against the spread, for two lengths:
-            sparsity plot exp --x gamma --gamma 0.1:5:41 --length 64,1024 --out g.pdf
-        Against the dimension, of scores q·k and q·k/√d:
-            sparsity plot exp --x dim --length 1024 --out d.svg
-        A page to send, with sliders:
-            sparsity plot exp relu2 --x gamma --length 1024 --out page.html
+      Attended tokens against length:
+        sparsity plot exp --gamma 2 --out focus.svg
+      Two kernels, S with sampled points:
+        sparsity plot exp relu2 --gamma 2 --of S --montecarlo --out s.png
+      Against the spread, for two lengths:
+        sparsity plot exp --x gamma --gamma 0.1:5:41 --length 64,1024 --out g.pdf
+      Against the dimension, of scores q·k and q·k/√d:
+        sparsity plot exp --x dim --length 1024 --out d.svg
+      A page to send, with sliders:
+        sparsity plot exp relu2 --x gamma --length 1024 --out page.html
     """
     given = common.without_none(options)
     if Path(out).suffix.lower() == _PAGE_SUFFIX:
@@ -301,7 +304,7 @@ def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) ->
     return Row(kernel, steps=tuple(map(parse, steps)), **first)
 
 
-@click.command(cls=pages.Command)
+@click.command()
 @common.kernel_argument
 @common.with_parameters
 @common.steps_option
@@ -335,18 +338,21 @@ def sweep(
 ) -> None:
     """Evaluate quantities over grids of parameters, into a file.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
+
     Every parameter takes one value, a list a,b,c, or a range start:stop:count, with :log at its end
     for logarithmic spacing. Without --of the quantity is S of long rows; with --length it is n_eff.
 
     The file has named axes; xarray opens .nc and .zarr.
 
+    \b
     Examples:
-        S against the spread:
-            sparsity sweep exp --gamma 0.1:10:50:log --out exp.nc
-        Three biases, each cell also by Monte Carlo:
-            sparsity sweep relu2 --beta -1,0,1 --gamma 1 --montecarlo --out relu2.nc
-        n_eff and entropy against length:
-            sparsity sweep exp --gamma 2 --length 64,99 --of n_eff,entropy --out rows.nc
+      S against the spread:
+        sparsity sweep exp --gamma 0.1:10:50:log --out exp.nc
+      Three biases, each cell also by Monte Carlo:
+        sparsity sweep relu2 --beta -1,0,1 --gamma 1 --montecarlo --out relu2.nc
+      n_eff and entropy against length:
+        sparsity sweep exp --gamma 2 --length 64,99 --of n_eff,entropy --out n.nc
     """
     check_table_file(out)
     store = out if Path(out).suffix.lower() == ".zarr" else None

@@ -18,21 +18,13 @@ from sparsity.output import (
 from sparsity.parsing import parse_whole
 
 
-@click.command(cls=pages.Command)
-@click.argument(
-    "model",
-    metavar="MODEL",
-    cls=pages.Argument,
-    about="The folder of a model of transformers, a GGUF file, or a name of the hub.",
-    shell_complete=pages.offer_files,
-)
+@click.command()
+@click.argument("model", metavar="MODEL", shell_complete=pages.offer_files)
 @click.argument(
     "texts",
     nargs=-1,
     required=True,
     metavar="TEXT…",
-    cls=pages.Argument,
-    about="Text files, folders of them, or token ids (.npy).",
     shell_complete=pages.offer_files,
 )
 @common.option("--tokens", "T", "Tokens of each text", default="512", kind=int)
@@ -57,6 +49,9 @@ def measure(
 ) -> None:
     """Measure the attention of a real model on text.
 
+    MODEL is the folder of a model of transformers, a GGUF file, or a name of the hub; TEXT a text
+    file, a folder of them, or token ids (.npy).
+
     The model is run by transformers, with the PyTorch that is installed; every row is measured in
     its own calls of attention. The exact law of rows with the same length and spread stands beside
     each measured row. A map of n_eff by layer and head is drawn beside FILE.nc.
@@ -64,11 +59,12 @@ def measure(
     A text that cannot be used is named and passed over. --of also knows skew, kurtosis and
     distance, of the logits; with it the run takes several times as long.
 
+    \b
     Examples:
-        One text:
-            sparsity measure SmolLM2-135M-Instruct.Q4_1.gguf text.txt --out text.nc
-        A folder of texts, with a page of pictures:
-            sparsity measure HuggingFaceTB/SmolLM2-135M texts --out all.nc --report page
+      One text:
+        sparsity measure SmolLM2-135M-Instruct.Q4_1.gguf text.txt --out text.nc
+      A folder of texts, with a page of pictures:
+        sparsity measure HuggingFaceTB/SmolLM2-135M texts --out a.nc --report page
     """
     # Before the libraries are loaded, which takes seconds. A name without a file may be of the hub.
     if model.endswith(".gguf"):
@@ -88,14 +84,8 @@ def measure(
     common.show(done, as_json)
 
 
-@click.command(cls=pages.Command)
-@click.argument(
-    "config",
-    metavar="CONFIG",
-    cls=pages.Argument,
-    about="A config.json, a folder that has one, or a GGUF file.",
-    shell_complete=pages.offer_files,
-)
+@click.command()
+@click.argument("config", metavar="CONFIG", shell_complete=pages.offer_files)
 @common.option(
     "--gamma",
     "G",
@@ -112,7 +102,7 @@ def measure(
 @common.option(
     "--of",
     "QUANTITY",
-    "What is drawn (default: n_eff; with --needle, needle_signal).",
+    "What is drawn, as `sparsity list` names it (default: n_eff; with --needle, needle_signal).",
     offers=pages.offer_quantities,
 )
 @common.option(
@@ -133,19 +123,22 @@ def describe(
 ) -> None:
     """Describe a model's layers from its configuration alone.
 
+    CONFIG is a config.json, a folder that has one, or a GGUF file.
+
     Prints each kind of layer with its head dimension, RoPE, window, cap and temperature, and how
     many tokens a query attends to at each length, by the exact law.
 
     Without --gamma the spread is that of gains 1 where queries and keys are normalised, and else
     2.9, the median of SmolLM2's heads.
 
+    \b
     Examples:
-        A checkpoint's folder:
-            sparsity describe Llama-4-Scout/
-        With a measured spread, at other lengths:
-            sparsity describe config.json --gamma 4 --lengths 8k,64k
-        Up to which length a key 12 above the mean is read out:
-            sparsity describe config.json --needle 12 --out needle.svg
+      A checkpoint's folder:
+        sparsity describe Llama-4-Scout/
+      With a measured spread, at other lengths:
+        sparsity describe config.json --gamma 4 --lengths 8k,64k
+      Up to which length a key 12 above the mean is read out:
+        sparsity describe config.json --needle 12 --out needle.svg
     """
     if out is not None:
         check_chart_file(out)

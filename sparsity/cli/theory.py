@@ -12,17 +12,18 @@ from sparsity.errors import InputError
 from sparsity.parsing import parse_number
 
 
-@click.command("list", cls=pages.Command)
+@click.command("list")
 @common.json_option
 def list_(as_json: bool) -> None:
-    """List the kernels, their weights and their parameters.
+    """List the kernels, the steps and the quantities, by name.
 
     A kernel is the weight a = f(s) of one key with score s = q·k. The maps of whole rows, such as
-    sparsemax, stand at the end.
+    sparsemax, stand at the end. Beside each are the parameters that it takes.
 
+    \b
     Examples:
-        All of them, a line each:
-            sparsity list
+      All of them, a line each:
+        sparsity list
     """
     from sparsity import kernels
 
@@ -42,23 +43,22 @@ def list_(as_json: bool) -> None:
         }
         for k in known
     ]
+    lists = {"steps": common.list_steps(), "quantities": common.list_quantities()}
     if as_json:
-        common.print_json({"kernels": records})
+        common.print_json({"kernels": records} | {key: dict(rows) for key, rows in lists.items()})
         return
     shown = [kernels.name_with_title(k) for k in known]
     for name, k in zip(shown, records, strict=True):
         options = " ".join(f"--{p['name'].replace('_', '-')}" for p in k["parameters"])
         common.echo(f"{name:38} {options:33} a = {k['weight']}")
+    for heading, key in (("Steps (--step)", "steps"), ("Quantities (--of)", "quantities")):
+        common.echo(f"\n{heading}:")
+        for name, said in lists[key]:
+            common.echo(f"  {name:38} {said}")
 
 
-@click.command(cls=pages.Command)
-@click.argument(
-    "kernel",
-    metavar="KERNEL|FORMULA",
-    cls=pages.Argument,
-    about="A name from `sparsity list`, or a formula of the score s.",
-    shell_complete=pages.offer_kernels,
-)
+@click.command()
+@common.kernel_argument
 @common.choice(
     "--format style", ("text", "latex"), "How to print.", default="text", show_default=True
 )
@@ -66,15 +66,18 @@ def list_(as_json: bool) -> None:
 def derive(kernel: str, style: str, as_json: bool) -> None:
     """Derive S of a kernel symbolically, with its limits.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
+
     Prints the moments E|a| and E a², S in closed form, its limits and its leading asymptotics.
 
+    \b
     Examples:
-        Squared ReLU:
-            sparsity derive relu2
-        Softmax, to paste into an article:
-            sparsity derive exp --format latex
-        A formula of your own:
-            sparsity derive "s**3"
+      Squared ReLU:
+        sparsity derive relu2
+      Softmax, to paste into an article:
+        sparsity derive exp --format latex
+      A formula of your own:
+        sparsity derive "s**3"
     """
     derivation = sparsity.derive(kernel)
     if not as_json:
@@ -98,7 +101,7 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
     )
 
 
-@click.command("eval", cls=pages.Command)
+@click.command("eval")
 @common.row_options
 @common.json_option
 def eval_(
@@ -106,21 +109,24 @@ def eval_(
 ) -> None:
     """Evaluate S of a kernel, and of its rows of n tokens.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
+
     S is the limit of long rows. With --length the answer also has the exact means over rows of n
     tokens: of n_eff, and of their own S, shown as E S_n. With --of it is the limit of another
     quantity, such as entropy.
 
     --decay with --length means rows of retention, as --step decay:DECAY does.
 
+    \b
     Examples:
-        Softmax whose scores have spread 2:
-            sparsity eval exp --gamma 2
-        The same in rows of 4096 tokens:
-            sparsity eval exp --gamma 2 --length 4096
-        A kernel of your own:
-            sparsity eval "log(1+exp(s))" --beta 0 --gamma 2
-        Softmax with ALiBi:
-            sparsity eval exp --gamma 2 --length 4096 --step alibi:0.01
+      Softmax whose scores have spread 2:
+        sparsity eval exp --gamma 2
+      The same in rows of 4096 tokens:
+        sparsity eval exp --gamma 2 --length 4096
+      A kernel of your own:
+        sparsity eval "log(1+exp(s))" --beta 0 --gamma 2
+      Softmax with ALiBi:
+        sparsity eval exp --gamma 2 --length 4096 --step alibi:0.01
     """
     from sparsity.cli.request import read_request, refuse_grid
 
@@ -175,7 +181,7 @@ def _means_over_rows(request: Any) -> dict[str, Any]:
     return answer
 
 
-@click.command(cls=pages.Command)
+@click.command()
 @common.row_options
 @common.json_option
 def exact(
@@ -183,16 +189,19 @@ def exact(
 ) -> None:
     """Compute the exact mean of a quantity over rows of n tokens.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
+
     The quantity is n_eff unless --of names another. --length is required, and takes a list N,N,…;
     with --json the values and bounds are then lists in the same order.
 
+    \b
     Examples:
-        Tokens that softmax attends to:
-            sparsity exact exp --gamma 2 --length 64,1024,16384
-        The mean entropy:
-            sparsity exact exp --gamma 2 --length 1024 --of entropy
-        The mass on a sink of logit 8:
-            sparsity exact exp --gamma 2 --length 99 --step sink-logit:8 --of sink_mass
+      Tokens that softmax attends to:
+        sparsity exact exp --gamma 2 --length 64,1024,16384
+      The mean entropy:
+        sparsity exact exp --gamma 2 --length 1024 --of entropy
+      The mass on a sink of logit 8:
+        sparsity exact exp --gamma 2 --length 9 --step sink-logit:8 --of sink_mass
     """
     from sparsity.cli.request import read_request, refuse_grid
 
@@ -223,15 +232,8 @@ def exact(
     common.echo(f"    {law.method}")
 
 
-@click.command(cls=pages.Command)
-@click.argument(
-    "kernel",
-    metavar="[KERNEL]",
-    default="exp",
-    cls=pages.Argument,
-    about="A name from `sparsity list`, or a formula of the score s (default exp).",
-    shell_complete=pages.offer_kernels,
-)
+@click.command()
+@click.argument("kernel", metavar="[KERNEL]", default="exp", shell_complete=pages.offer_kernels)
 @common.option("--length", "N", "Row length n, in tokens.", required=True)
 @common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.")
 @common.option("--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.")
@@ -258,6 +260,8 @@ def design(
 ) -> None:
     """Find the parameter that gives the focus you want.
 
+    KERNEL is a name from `sparsity list`, or a formula of the score s (default exp).
+
     Also tells it at other lengths. What is solved for:
 
     \b
@@ -267,15 +271,16 @@ def design(
     --sink-mass  the logit of the sink, at the --gamma you give
     --step       the spread γ, or what --free names
 
+    \b
     Examples:
-        The spread at which softmax attends to 8 of 4096:
-            sparsity design --length 4096 --n-eff 8
-        The bias of squared ReLU:
-            sparsity design relu2 --length 4096 --n-eff 8 --gamma 1
-        The logit of a sink that takes half of the mass:
-            sparsity design --length 4096 --sink-mass 0.5 --gamma 1
-        The slope of ALiBi:
-            sparsity design --length 99 --n-eff 8 --gamma 1 --step alibi:1 --free slope
+      The spread at which softmax attends to 8 of 4096:
+        sparsity design --length 4096 --n-eff 8
+      The bias of squared ReLU:
+        sparsity design relu2 --length 4096 --n-eff 8 --gamma 1
+      The logit of a sink that takes half of the mass:
+        sparsity design --length 4096 --sink-mass 0.5 --gamma 1
+      The slope of ALiBi:
+        sparsity design --length 9 --n-eff 4 --gamma 1 --step alibi:1 --free slope
     """
     from sparsity import kernels
     from sparsity.kernels.parameters import LENGTH
