@@ -1,110 +1,43 @@
 """How sharply can this attention mechanism focus?
 
 S = E|a| / √(E a²) of attention weights a_j = f(q·k_j): derived, evaluated, estimated, verified.
-JAX and SymPy load on first use; `__init__.pyi` tells type checkers what there is.
+JAX and SymPy load on first use; `__init__.pyi` says what there is, and where it is from.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+from pathlib import Path
 from typing import Any
 
 from sparsity._version import __version__ as __version__
 
-# Public name -> its module. Nothing is imported before it is asked for: `import sparsity` stays
-# under a tenth of a second, and a script that only evaluates never loads JAX.
-_HOME = {
-    "S": "metric",
-    "entropy": "metric",
-    "gini": "metric",
-    "hoyer": "metric",
-    "n_eff": "metric",
-    "Alibi": "rows.steps",
-    "Coca": "rows.steps",
-    "Decay": "rows.steps",
-    "Empirical": "rows.score_laws",
-    "Estimate": "results",
-    "Evaluation": "results",
-    "Exact": "results",
-    "InputError": "errors",
-    "Kernel": "kernels",
-    "Gate": "rows.steps",
-    "LengthBias": "rows.steps",
-    "Mixture": "rows.score_laws",
-    "needle_capacity": "limit.long_rows",
-    "Needle": "rows.steps",
-    "NeedleAbove": "rows.steps",
-    "NoClosedForm": "errors",
-    "QKNorm": "rows.steps",
-    "Rope": "rows.steps",
-    "Row": "rows.row",
-    "RowMap": "kernels",
-    "ScalableSoftmax": "rows.steps",
-    "Sink": "rows.steps",
-    "SinkLogit": "rows.steps",
-    "StudentT": "rows.score_laws",
-    "TooFine": "errors",
-    "Uniform": "rows.score_laws",
-    "SoftCap": "rows.steps",
-    "Window": "rows.steps",
-    "DynamicNtkScaling": "rows.rope_scaling",
-    "LinearScaling": "rows.rope_scaling",
-    "Llama3Scaling": "rows.rope_scaling",
-    "NtkScaling": "rows.rope_scaling",
-    "YarnScaling": "rows.rope_scaling",
-    "Yarn": "rows.steps",
-    "Temperature": "rows.steps",
-    "ScaleInvariant": "rows.steps",
-    "LogLength": "rows.steps",
-    "FloorLog": "rows.steps",
-    "Chunk": "rows.steps",
-    "claims": "claims_ledger",
-    "derive": "derivation",
-    "describe": "attention.describe",
-    "design": "design_search",
-    "estimate": "sampling",
-    "evaluate": "limit.evaluation",
-    "exact": "exact_law.exact",
-    "explore": "panel",
-    "from_lse": "attention.fused",
-    "fused_rows": "attention.fused",
-    "largest_logit": "attention.largest_logit",
-    "qk_clip": "attention.largest_logit",
-    "regime": "exact_law.regimes",
-    "measure": "attention.measurement",
-    "monitor": "attention.monitoring",
-    "plot": "plots",
-    "score_kernel": "kernels",
-    "sink_logit": "design_search.search",
-    "stream": "attention.streaming",
-    "sweep": "sweeps.curves",
-    "verify": "crosscheck.verify",
-}
+
+# The stub that type checkers and editors read is the one list of public names, as in SPEC 1 of
+# Scientific Python. Nothing in it is imported before it is asked for: `import sparsity` stays under
+# a tenth of a second, and a script that only evaluates never loads JAX.
+def _read_stub() -> dict[str, tuple[str, str]]:
+    """Return the module of each public name, and what it is called there."""
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
+    lines = [line for line in stub.body if isinstance(line, ast.ImportFrom)]
+    return {str(x.asname): (str(line.module), x.name) for line in lines for x in line.names}
+
 
 # A package must not be called like a public function: once imported, it would replace the function
-# as an attribute of `sparsity`. Hence `claims_ledger` for `claims`, and shorter public names here.
-_PACKAGES = {
-    "attention": "attention",
-    "figures": "report.figures",
-    "kernels": "kernels",
-    "ledger": "claims_ledger",
-    "measurement": "attention.measurement",
-    "models": "attention.torch.models",
-    "monitoring": "attention.monitoring",
-    "report": "report",
-    "stacks": "attention.stacks",
-    "streaming": "attention.streaming",
-}
-
-__all__ = [*_PACKAGES, *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
+# as an attribute of `sparsity`. Hence `claims_ledger` for `claims`.
+_HOME = _read_stub()
+__all__ = [*_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
-    if name in _PACKAGES:
-        return importlib.import_module(f"sparsity.{_PACKAGES[name]}")
     if name in _HOME:
-        return getattr(importlib.import_module(f"sparsity.{_HOME[name]}"), name)
+        home, called = _HOME[name]
+        module = importlib.import_module(home)
+        if called in vars(module):
+            return vars(module)[called]
+        return importlib.import_module(f"{home}.{called}")
     import difflib
 
     from sparsity.errors import WrongAttribute

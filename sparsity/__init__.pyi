@@ -1,4 +1,4 @@
-"""The public names of `sparsity`, for type checkers."""
+"""The public names of `sparsity`: type checkers and `__init__.py` read them here."""
 
 from sparsity import attention as attention
 from sparsity import claims_ledger as ledger

@@ -6,10 +6,12 @@ array libraries along, and numpy.testing. The exact law of softmax calls none of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 
+@functools.cache  # one function a name, so that it can be pickled
 def _late(name: str) -> Callable[..., Any]:
     """Return SciPy's function of that name, which is looked up when it is called."""
 
@@ -22,21 +24,7 @@ def _late(name: str) -> Callable[..., Any]:
     return function
 
 
-bdtr = _late("bdtr")
-betainc = _late("betainc")
-comb = _late("comb")
-erf = _late("erf")
-erfc = _late("erfc")
-erfcx = _late("erfcx")
-expit = _late("expit")
-gamma = _late("gamma")
-gammaln = _late("gammaln")
-lambertw = _late("lambertw")
-log_expit = _late("log_expit")
-log_ndtr = _late("log_ndtr")
-ndtr = _late("ndtr")
-ndtri = _late("ndtri")
-ndtri_exp = _late("ndtri_exp")
-roots_genlaguerre = _late("roots_genlaguerre")
-stdtr = _late("stdtr")
-wofz = _late("wofz")
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name.startswith("_"):  # what Python itself asks a module for
+        raise AttributeError(name)
+    return _late(name)
