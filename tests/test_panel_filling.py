@@ -1,9 +1,5 @@
 """What the panel fills in behind its first picture: laws at nodes, how long, and where next."""
 
-import math
-import sys
-import threading
-
 import numpy as np
 import pytest
 import sympy
@@ -66,50 +62,6 @@ def test_along_n_one_table_serves_many_lengths():
     count = sum(1 for _ in background.fill_laws(state, store))
     assert count <= 6  # of each curve: the marker, a few points, the others
     assert all(c["exact"]["whole"] for c in picture(state, store).content["curves"])
-
-
-def test_a_law_is_left_in_its_midst_and_has_an_end():
-    store = Store()
-
-    def until(ended):
-        def law():
-            while not ended.is_set():
-                math.sqrt(abs(-2.0))
-
-        return law
-
-    count = []
-
-    def moved_on():
-        count.append(1)
-        if len(count) == 3:
-            raise background.StateMoved
-
-    first, second = threading.Event(), threading.Event()
-    with pytest.raises(background.StateMoved):
-        background.run_law(store, until(first), moved_on)
-    assert len(count) == 3
-    first.set()
-    with pytest.raises(background.TakesTooLong):
-        background.run_law(store, until(second), lambda: None, seconds=0.05)
-    count.clear()
-    with pytest.raises(background.StateMoved):  # the next one waits for it, and can be left too
-        background.run_law(store, lambda: 3, moved_on)
-    second.set()
-    assert background.run_law(store, lambda: 3, lambda: None) == 3
-    assert sys.getprofile() is None
-
-
-def test_a_point_that_takes_too_long_is_named(monkeypatch):
-    def stuck(spec):
-        raise background.TakesTooLong
-
-    monkeypatch.setattr(background, "exact_value", stuck)
-    state, store = start("exp", y="gini"), Store()
-    next(background.fill_laws(state, store))
-    (curve,) = picture(state, store).content["curves"]
-    assert curve["exact"] is None
-    assert any("takes seconds" in note for note in curve["notes"])
 
 
 def test_a_curve_that_takes_long_is_left_to_its_end():

@@ -7,13 +7,12 @@ the state has moved on. What was put stays, and a generator that starts again go
 
 from __future__ import annotations
 
+import functools
 import html
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -36,12 +35,6 @@ from sparsity.panel.state import State
 from sparsity.panel.store import FIRST_NODES, Axes, Point, Store, even_places
 from sparsity.rows.steps import QKNorm
 
-# Seconds of processor time of a point: more fills in more of the slow laws, and holds up the rest
-# of the picture, as one law is at work at a time.
-_LONGEST_POINT = 2.0
-# Seconds between two looks at whether to go on: how long a moved slider may wait at most, against
-# how often an idle thread wakes.
-_GLANCE = 0.01
 # Chunks of 32 batches for each estimate, from the first look to the last: four times the draws
 # halve an error bar, and smaller steps would mostly redraw what looks the same.
 _ROUNDS = (1, 4, 16)
@@ -53,63 +46,15 @@ class StateMoved(Exception):
     """The state has moved on, and what is being computed is of no use."""
 
 
-class TakesTooLong(Exception):
-    """A point takes more time than it is worth."""
-
-
-T = TypeVar("T")
 Check = Callable[[], None]  # raises `StateMoved` to end the work
 
 
-def run_law(
-    store: Store, work: Callable[[], T], check: Check, seconds: float = _LONGEST_POINT
-) -> T:
-    """Return what the work returns, unless it is to be left or takes too long.
-
-    Args:
-        store: the store whose laws wait for each other.
-        work: the law.
-        check: called every so often; raises `StateMoved` to leave the work.
-        seconds: the most processor time of this process to wait for it.
-
-    Raises:
-        StateMoved: what `check` raises.
-        TakesTooLong: the work takes longer than `seconds`.
-    """
-    # A law is one call that can take seconds, and Python has no way to stop it. It runs in a thread
-    # of its own: whoever moves on leaves it to its end, and its answer is dropped. The next law
-    # waits until then, so that never more than one is at work.
-    while not store.law_at_work.acquire(timeout=_GLANCE):
-        check()
-    law: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            law.set_result(work())
-        except BaseException as error:  # noqa: BLE001  it is raised where the law is waited for
-            law.set_exception(error)
-        finally:
-            store.law_at_work.release()
-
-    # Processor time, so that a busy machine does not turn a quick law into a slow one.
-    until = time.process_time() + seconds
-    threading.Thread(target=run, name="law", daemon=True).start()
-    while not wait([law], timeout=_GLANCE).done:
-        check()
-        if time.process_time() > until:
-            raise TakesTooLong
-    return law.result()
-
-
-def fill_laws(
-    state: State, store: Store, check: Check = lambda: None, seconds: float = math.inf
-) -> Iterator[None]:
+def fill_laws(state: State, store: Store, seconds: float = math.inf) -> Iterator[None]:
     """Fill in the exact law and the slower limits: at the marker first, then along the curves.
 
     Args:
         state: the state.
         store: where the values go.
-        check: called every so often, within a law too; raises `StateMoved` to end it.
         seconds: the processor time after which a curve is left as it is.
     """
     # The order is that of the eye: numbers at the marker, then what is had for many points at once,
@@ -117,8 +62,8 @@ def fill_laws(
     axes = Axes(state)
     found = [curve.spec for curve in curves(state) if not why_no_value(curve.spec)]
     for spec in found:
-        yield from _fill_exact(store, spec.at(axes.name, axes.marker), check)
-        yield from _fill_limit(store, spec.at(axes.name, axes.marker), check)
+        yield from _fill_exact(store, spec.at(axes.name, axes.marker))
+        yield from _fill_limit(store, spec.at(axes.name, axes.marker))
     found = [spec for spec in found if spec.whole and axes.moves(spec)]  # others are level lines
     for spec in found:
         if spec.score and _has_slow_limit(spec):  # a kernel without a closed form
@@ -126,7 +71,7 @@ def fill_laws(
             yield from _fill_together(axes, spec, "limit", store, limits)
         # One integrand serves all n: the law of a token is the same, and only its power differs.
         if axes.name == "length" and spec.rows == "iid" and not why_no_law(spec):
-            laws = lambda n, s=spec: run_law(store, lambda: exact_at_lengths(s, n), check)  # noqa: E731
+            laws = functools.partial(exact_at_lengths, spec)
             yield from _fill_together(axes, spec, "exact", store, laws)
     # Whether a law is quick enough is asked where it is quickest: along n, at the shortest rows. At
     # longer ones each point refuses for itself.
@@ -147,7 +92,7 @@ def fill_laws(
                     del places[spec]
                     continue
                 start = time.process_time()
-                yield from fill(store, spec.at(axes.name, at), check)
+                yield from fill(store, spec.at(axes.name, at))
                 spent[spec] += time.process_time() - start
 
 
@@ -176,7 +121,7 @@ def _fill_together(
             for place, value, bound in zip(*(each.tolist() for each in columns), strict=True):
                 store.put(kind, spec.at(x, place), value, bound)
             yield
-    except (InputError, ArithmeticError, TakesTooLong):
+    except (InputError, ArithmeticError):
         return  # it may be one of many: each says so for itself, point by point
 
 
@@ -188,52 +133,39 @@ def _has_slow_limit(spec: Spec) -> bool:
         return True
 
 
-def _fill_exact(store: Store, spec: Spec, check: Check) -> Iterator[None]:
+def _fill_exact(store: Store, spec: Spec) -> Iterator[None]:
     """Fill in the exact law of one point of one curve, unless it is known."""
     if spec not in store.exact and spec.whole and not why_no_law(spec):
-        slow = "the exact law takes seconds at some points: sampled instead"
-        _fill_point(store, "exact", spec, lambda: exact_value(spec), check, slow)
+        _fill_point(store, "exact", spec, exact_value)
         yield
 
 
-def _fill_limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
+def _fill_limit(store: Store, spec: Spec) -> Iterator[None]:
     """Fill in the limit of one point of one curve, unless it is known or has a closed form."""
     if spec not in store.limit and spec.whole and has_limit(spec):
         try:
             if closed_limit(spec, "", np.zeros(1)) is not None:
                 return
             if spec.rows == "iid" or spec.law.quick(spec.kernel, dict(spec.values)["length"]):
-                slow = "the limit takes seconds at some points"
-                _fill_point(store, "limit", spec, lambda: limit_at_point(spec), check, slow)
+                _fill_point(store, "limit", spec, limit_at_point)
         except (InputError, ArithmeticError) as error:
             store.limit.put(spec, str(error))
         yield
 
 
-def _fill_point(
-    store: Store,
-    kind: str,
-    spec: Spec,
-    work: Callable[[], Value | None],
-    check: Check,
-    slow: str,
-) -> None:
+def _fill_point(store: Store, kind: str, spec: Spec, law: Callable[[Spec], Value | None]) -> None:
     """Put a value into the store, or in words why there is none: it is then not tried again.
 
     Args:
-        store: the store whose laws wait for each other.
+        store: where the value goes.
         kind: "exact" or "limit".
         spec: the curve at the point.
-        work: computes the value; None where there is none within reach.
-        check: called every so often; raises `StateMoved` to leave the work.
-        slow: the words for work that takes too long.
+        law: computes the value; None where there is none within reach.
     """
     try:
-        found = run_law(store, work, check)
+        found = law(spec)
     except (InputError, ArithmeticError) as error:
         store.values(kind).put(spec, str(error))
-    except TakesTooLong:
-        store.values(kind).put(spec, slow)
     else:
         if found is not None:
             store.put(kind, spec, *found)

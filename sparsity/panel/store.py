@@ -9,7 +9,6 @@ one that fills in.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Hashable
 from typing import Any, NamedTuple, TypeVar
 
@@ -78,7 +77,6 @@ class Store:
         self.bounds: Cache[float] = Cache(80_000)
         self.points: Cache[Point | str] = Cache(4_000)
         self.formulas: Cache[tuple[str, str]] = Cache(64)  # a kernel's weight, and its S
-        self.law_at_work = threading.Lock()  # see `background.run_law`
 
     def put(self, kind: str, spec: Hashable, value: float, bound: float) -> None:
         """Keep a value of the "exact" law, or of the slower "limit", with its bound."""

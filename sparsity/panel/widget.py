@@ -203,7 +203,7 @@ class Panel(anywidget.AnyWidget):
 
         law, store = "filling in the exact law", self._store
         self._wait(_PAUSE_BEFORE_LAWS, seen)
-        fill(background.fill_laws(state, store, check, _LAWS_AT_FIRST), law)
+        fill(background.fill_laws(state, store, _LAWS_AT_FIRST), law)
         self._send_formulas()  # one may have been found when the state had moved on
         for _ in background.fill_formulas(state, store):
             self._send_formulas()
@@ -211,7 +211,7 @@ class Panel(anywidget.AnyWidget):
         if state.sampling:
             self._wait(_PAUSE_BEFORE_SAMPLES, seen)
             fill(background.fill_samples(state, store, check), "sampling")
-        fill(background.fill_laws(state, store, check), law)
+        fill(background.fill_laws(state, store), law)
 
     def _check(self, seen: int) -> None:
         """Raise if the state has moved on."""
