@@ -77,7 +77,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("design exp --length 8 --n-eff 3 --free nope", ["free", "nope", "choose one of"]),
     ("design exp --length 8 --n-eff 3 --free slope", ["free", "slope", "0 steps"]),
     ("design decayed --length 8 --n-eff 3 --step alibi:1", ["step", "alibi:1", "no scores"]),
-    ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff", "give one of"]),
+    ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff, S", "give one quantity"]),
     ("design exp --length 8 --of S", ["value", "missing"]),
     # a malformed grid
     *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])

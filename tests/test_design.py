@@ -593,6 +593,7 @@ def test_of_and_value_are_another_quantity():
         ({"of": "S"}, "value is missing: give of and value together"),
         ({"value": 3}, "of is missing: give of and value together"),
         ({"of": "S", "value": 0.5, "n_eff": 3}, "give one quantity to aim at"),
+        ({"of": "n_eff", "value": 5, "n_eff": 3}, "give one quantity to aim at"),
         ({"of": "T", "value": 0.5}, "T"),
     ):
         with pytest.raises(InputError, match=match):

@@ -9,7 +9,6 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
-from sparsity.parsing import parse_number
 
 
 @click.command("list")
@@ -235,10 +234,14 @@ def exact(
 @click.command()
 @click.argument("kernel", metavar="[KERNEL]", default="exp", shell_complete=pages.offer_kernels)
 @common.option("--length", "N", "Row length n, in tokens.", required=True)
-@common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.")
-@common.option("--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.")
+@common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.", kind=float)
+@common.option(
+    "--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.", kind=float
+)
 @common.of_option
-@common.option("--value", "V", "Wanted value of the quantity of --of, instead of --n-eff.")
+@common.option(
+    "--value", "V", "Wanted value of the quantity of --of, instead of --n-eff.", kind=float
+)
 @common.option(
     "--free",
     "NAME",
@@ -256,7 +259,7 @@ def design(
     beta: float | None,
     gamma: float | None,
     as_json: bool,
-    **options: str | None,
+    **goals: Any,
 ) -> None:
     """Find the parameter that gives the focus you want.
 
@@ -285,9 +288,8 @@ def design(
     from sparsity import kernels
     from sparsity.kernels.parameters import LENGTH
 
-    wanted, value = _target(**options)
     held: Any = common.without_none({"beta": beta, "gamma": gamma})
-    aim: Any = {"length": int(LENGTH.check(length)), "free": free, wanted: value}
+    aim = {"length": int(LENGTH.check(length)), "free": free} | common.without_none(goals)
     if steps:
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse
@@ -300,20 +302,3 @@ def design(
         row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
         return common.show(sparsity.design(row, **aim), as_json)
     common.show(sparsity.design(kernel, **aim, **held), as_json)
-
-
-def _target(
-    n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None
-) -> tuple[str, float]:
-    """Return the name of the quantity to aim at, and its value."""
-    from sparsity import quantities
-
-    if (of is None) != (value is None):
-        raise InputError("value", value, "give --of and --value together")
-    targets = common.without_none({"n_eff": n_eff, "sink_mass": sink_mass})
-    if of is not None:
-        targets[quantities.named(of).name] = value
-    if len(targets) != 1 or (of is not None and (n_eff or sink_mass)):
-        raise InputError("n_eff", n_eff, "give one of --n-eff, --sink-mass, or --of with --value")
-    ((name, text),) = targets.items()
-    return name, parse_number(text, name)

@@ -127,16 +127,15 @@ def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Q
     """
     if (of is None) != (value is None):
         raise InputError("of" if of is None else "value", None, "give of and value together")
-    if of is not None:
-        options |= {quantities.named(of).name: value}
     names = [quantity.name for quantity in quantities.ALL]
     names += [name for name in options if ":" in name]  # of a family: "top_k_mass:8"
-    targets = {} if n_eff is None else {"n_eff": n_eff}
-    targets |= {name: options.pop(name) for name in names if name in options}
+    targets = [] if n_eff is None else [("n_eff", n_eff)]
+    targets += [(name, options.pop(name)) for name in names if name in options]
+    targets += [] if of is None else [(quantities.named(of).name, value)]
     if len(targets) != 1:
-        given = ", ".join(targets) or None
+        given = ", ".join(name for name, _ in targets) or None
         raise InputError("n_eff", given, f"give one quantity to aim at: {', '.join(names)}")
-    ((name, value),) = targets.items()
+    ((name, value),) = targets
     return quantities.named(name), value
 
 
