@@ -189,7 +189,7 @@ def judge(
     """One row of the table: the worst error of a form (the library's own) on given points."""
     definition = kernels.elementwise(kernel)
     bound = definition.bind(parameters)
-    log_S = closed_form.log_sparsity(definition, bound) if form is None else form(**bound)
+    log_S = closed_form.sparsity(definition, bound)[1] if form is None else form(**bound)
     errors = log_errors(definition, log_S, bound)
     worst = int(np.argmax(errors))
     at = {

@@ -63,7 +63,7 @@ class Task:
     def log_S(self) -> float:
         """The truth, by the closed form."""
         bound = self.kernel.bind({"beta": self.beta, "gamma": self.gamma})
-        return float(closed_form.log_sparsity(self.kernel, bound))
+        return float(closed_form.sparsity(self.kernel, bound)[1])
 
     @cached_property
     def _log_moments(self) -> list[float]:

@@ -113,7 +113,7 @@ def closed_forms(count: int, rounds: int) -> list[dict[str, Any]]:
         bound = _points(kernel, count)
         done = paired(
             {
-                "form": lambda _, k=kernel, b=bound: closed_form.log_sparsity(k, b),
+                "form": lambda _, k=kernel, b=bound: closed_form.sparsity(k, b)[1],
                 "evaluate": lambda _, k=kernel, b=bound: evaluate(k, method="closed form", **b),
             },
             rounds,

@@ -245,9 +245,9 @@ FORMS: Mapping[Expr, Callable[..., np.ndarray]] = {
 
 
 def _evaluate_in_pieces(
-    of: Callable[..., tuple[np.ndarray, ...]], parameters: Mapping[str, Any], count: int
+    of: Callable[..., tuple[np.ndarray, ...]], parameters: Mapping[str, Any]
 ) -> list[np.ndarray]:
-    """Evaluate elementwise functions at many points, in pieces that stay in a processor's cache.
+    """Evaluate three elementwise functions at many points, in pieces that stay in a cache.
 
     Two threads share the pieces, which do not show in the bits.
     """
@@ -258,7 +258,7 @@ def _evaluate_in_pieces(
     axis = int(np.argmax(shape))
     size = max(1, _POINTS_PER_PIECE * shape[axis] // math.prod(shape))
     given = [np.moveaxis(np.broadcast_to(x, shape), axis, 0) for x in arrays.values()]
-    out = [np.moveaxis(np.empty(shape), axis, 0) for _ in range(count)]
+    out = [np.moveaxis(np.empty(shape), axis, 0) for _ in range(3)]
     same = {name: parameters[name] for name in names}
 
     def fill(start: int) -> None:
@@ -272,38 +272,26 @@ def _evaluate_in_pieces(
     return [np.moveaxis(x, 0, axis) for x in out]
 
 
-def _log_form(kernel: Kernel) -> Callable[..., np.ndarray]:
-    form = FORMS.get(kernel.weight)
-    if form is None:
-        raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
-    return lambda **own: np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
-
-
-def log_sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> np.ndarray:
-    """Return log S of a kernel by its stable closed form.
+def sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> list[np.ndarray]:
+    """Return S, log S ≤ 0 and the bound on |Δ log S| of a kernel by its stable closed form.
 
     Args:
         kernel: any kernel.
         parameters: its parameters, as `kernel.bind` returns them.
 
     Returns:
-        log S ≤ 0, float64 of the broadcast shape, within `error_bound` of the truth.
+        Three arrays, float64 of the broadcast shape.
 
     Raises:
         NoClosedForm: the definition is none of those with a stable form.
     """
-    form = _log_form(kernel)
-    return np.asarray(_evaluate_in_pieces(lambda **own: (form(**own),), parameters, 1)[0])
-
-
-def sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
-    """Return S, log S and the bound on |Δ log S|, given and raising what `log_sparsity` is."""
-    form = _log_form(kernel)
+    form = FORMS.get(kernel.weight)
+    if form is None:
+        raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
 
     def columns(**own: Any) -> tuple[np.ndarray, ...]:
-        log_S = form(**own)
+        log_S = np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
         with np.errstate(under="ignore"):
-            return np.exp(log_S), log_S, error_bound(log_S)
+            return np.exp(log_S), np.asarray(log_S), error_bound(log_S)
 
-    S, log_S, bound = _evaluate_in_pieces(columns, parameters, 3)
-    return S, np.asarray(log_S), bound
+    return _evaluate_in_pieces(columns, parameters)
