@@ -16,7 +16,6 @@ import functools
 
 import sympy
 
-from sparsity.checks import check_instance
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
@@ -147,7 +146,6 @@ def elementwise(kernel: str | Kernel | RowMap) -> Kernel:
 
 def in_python(kernel: Kernel | RowMap) -> str:
     """What Python code calls it: its name in quotes where `named` finds it, else its bare name."""
-    check_instance("kernel", kernel, (Kernel, RowMap), "give a kernel or a map of whole rows")
     try:
         return repr(kernel.name) if named(kernel.name) == kernel else kernel.name
     except InputError:

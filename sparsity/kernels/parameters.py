@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sympy import Symbol
 
-from sparsity import parsing
-from sparsity.checks import as_float64, check_instance
+from sparsity.checks import as_float64
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
 
@@ -49,10 +48,6 @@ class Parameter:
         """
         if self == QUERY:
             return queries.named(value).name
-        if self == LENGTH and isinstance(value, (str, list, tuple)):
-            several = [value] if isinstance(value, str) else value
-            counts = [parsing.expand_token_count(x) if isinstance(x, str) else x for x in several]
-            value = counts[0] if isinstance(value, str) else counts
         array = as_float64(value, self.name, f"give a number: {self.domain}")
         holds = [
             (np.isfinite(array), f"must be finite, {self.domain}"),
@@ -154,18 +149,6 @@ def names_parameters(*names: str) -> Callable[[_Function], _Function]:
     return named
 
 
-def check_parameters(parameters: Any) -> None:
-    """What a kernel or a map says that it takes.
-
-    Raises:
-        InputError: no tuple of parameters.
-    """
-    several = isinstance(parameters, tuple) and all(isinstance(x, Parameter) for x in parameters)
-    if not several:
-        fix = "give a tuple of sparsity.kernels.parameters, such as (BETA, GAMMA)"
-        raise InputError("parameters", parameters, fix)
-
-
 def bound_by_name(
     owner: str, parameters: Sequence[Parameter], given: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -179,7 +162,6 @@ def bound_by_name(
     Raises:
         InputError: one that it does not take, a missing one, a bad value.
     """
-    check_instance("parameters", given, Mapping, "give values by name, in a dict")
     given = {name: value for name, value in given.items() if value is not None}
     names = [p.name for p in parameters]
     for name, value in given.items():
@@ -221,7 +203,6 @@ def one_of_each(
     Raises:
         InputError: as `bound_by_name`, or more than one value.
     """
-    check_instance("parameters", given, Mapping, "give values by name, in a dict")
     own = {p.name for p in parameters}
     others = [p for p in more if given.get(p.name) is not None and p.name not in own]
     extra = {p.name: p.check(given[p.name]) for p in others}

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from sparsity import parsing
-from sparsity.checks import check_text
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
 from sparsity.kernels.parameters import (
@@ -18,7 +17,6 @@ from sparsity.kernels.parameters import (
     GAMMA,
     LENGTH,
     Parameter,
-    check_parameters,
     one_of_each,
 )
 
@@ -86,16 +84,6 @@ class RowMap:
     identically_distributed: bool = True
     reads_top: Callable[[Any], Any] | None = None
     law: ClassVar[Law] = Law.ROW
-
-    def __post_init__(self) -> None:
-        """Check it.
-
-        Raises:
-            InputError: a field that is not what it should be.
-        """
-        for name in ("name", "title", "formula", "source"):
-            check_text(name, getattr(self, name), "give a text")
-        check_parameters(self.parameters)
 
     def __repr__(self) -> str:
         return f"RowMap({self.name!r})"

@@ -97,10 +97,8 @@ def _log_sum(at: np.ndarray, missing: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def _forgetting(own: Own, n: Any) -> LogS:
-    parts = [(*gate_moment(power, own), power) for power in (1, 2)]
-    (first, off, _), (second, gap, _) = [
-        (_log_sum(at, missing, n), error, power) for at, missing, error, power in parts
-    ]
+    (at, missing, off), (at2, missing2, gap) = (gate_moment(power, own) for power in (1, 2))
+    first, second = _log_sum(at, missing, n), _log_sum(at2, missing2, n)
     value = first - 0.5 * (second + np.log(n)) - 0.5 * own["gamma"] ** 2
     # (1 − xⁿ)/(1 − x) follows a relative error of x or of 1 − x by no more than the same.
     return value, 2 * (off + gap) + 8 * EPS * (1 + own["gamma"] ** 2 + np.log(n))

@@ -23,7 +23,7 @@ from sparsity.plots.axes import row_choices
 from sparsity.plots.axes.controls import CONTROLS, Control, around
 from sparsity.plots.typesetting import typeset_name
 from sparsity.rows.row import Row
-from sparsity.sweeps.grids import parse_grid
+from sparsity.sweeps.grids import parse_grid, read_values
 
 MOST_CURVES = 24  # in one chart: its seven looks repeat by then, and labels alone tell them apart
 # Where no values are given: row lengths, and the number of values of another parameter. A curve
@@ -144,10 +144,10 @@ def _has_whole_keys(each: Row | Kernel | RowMap) -> bool:
     )
 
 
-def names_on_axis(each: Row | Kernel | RowMap, steps: Sequence[Any] = ()) -> list[str]:
-    """Return what can be along the x-axis of a row, or of a kernel with steps."""
-    names = [name for name in names_taken(each, steps) if name != QUERY.name]
-    return names + ([DIM.name] if not steps and _has_whole_keys(each) else [])
+def _names_on_axis(each: Row | Kernel | RowMap) -> list[str]:
+    """Return what can be along the x-axis of a row, or of a kernel."""
+    names = [name for name in names_taken(each) if name != QUERY.name]
+    return names + ([DIM.name] if _has_whole_keys(each) else [])
 
 
 def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
@@ -163,35 +163,12 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
         raise InputError("what", what, fix)
     each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
     for one in each:
-        names = names_on_axis(one)
+        names = _names_on_axis(one)
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
             fix = f"is no parameter of a row of {name}; give {', '.join(names)}"
             raise InputError("x", x, fix)
     return each
-
-
-def read_values(name: str, given: Any, whole: bool) -> list[Any]:
-    """Return the values of a parameter: given as one, a sequence, or text as `sweep` takes it.
-
-    Args:
-        name: the parameter.
-        given: what the user gave.
-        whole: whether the points of a range are rounded to whole numbers.
-
-    Raises:
-        InputError: it is malformed or empty.
-    """
-    fix = "give one value or a flat, nonempty list"
-    if name == QUERY.name:
-        names = given.split(",") if isinstance(given, str) else check_several(name, given, fix)
-        return [x.strip() if isinstance(x, str) else x for x in names]
-    if isinstance(given, str):
-        return parse_grid(given, name, whole=whole).tolist()
-    values = np.ravel(as_float64(given, name, fix)).tolist()
-    if not values:
-        raise InputError(name, given, fix)
-    return values
 
 
 def short(value: Any) -> str:
@@ -212,9 +189,9 @@ def _law_of_step(step: Any) -> Any:
     return next((law for law in row_choices.ALL if law.name == step.name), None)
 
 
-def names_taken(row: Row | Kernel | RowMap, steps: Sequence[Any] = ()) -> list[str]:
-    """Return the names that a row, or one of a kernel with steps, takes values of."""
-    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, steps)
+def names_taken(row: Row | Kernel | RowMap) -> list[str]:
+    """Return the names that a row, or a kernel, takes values of."""
+    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
     found = [p.name for p in kernel.parameters]
     if kernel.law is not Law.FEATURES and LENGTH.name not in found:
         found.append(LENGTH.name)

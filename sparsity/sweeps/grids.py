@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.checks import check_several
+from sparsity.checks import as_float64, check_several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
-from sparsity.parsing import expand_token_count, parse_number
+from sparsity.parsing import parse_number
 
 # Points of one grid, and cells of a product of grids. A mistyped count would otherwise first fill
 # the memory: each variable of a dataset takes 8 bytes a cell, so that this is 8 MB of each.
@@ -71,7 +71,7 @@ def _number(field: str, text: str, argument: str) -> float:
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
         raise InputError(argument, repr(text), fix)
-    field = expand_token_count(field) if argument == "length" else field.strip()
+    field = field.strip()
     try:
         value = parse_number(field, argument)
     except InputError:
@@ -81,25 +81,40 @@ def _number(field: str, text: str, argument: str) -> float:
     return value
 
 
+def read_values(name: str, given: Any, whole: bool) -> list[Any]:
+    """Return the values of a parameter: given as one, a sequence, or text as it is typed.
+
+    Args:
+        name: the parameter.
+        given: what the user gave.
+        whole: whether the points of a range are rounded to whole numbers.
+
+    Raises:
+        InputError: it is malformed or empty.
+    """
+    fix = "give one value or a flat, nonempty list"
+    if name == QUERY.name:
+        values = given.split(",") if isinstance(given, str) else check_several(name, given, fix)
+        values = [x.strip() if isinstance(x, str) else x for x in values]
+    elif isinstance(given, str):
+        return parse_grid(given, name, whole=whole).tolist()
+    else:
+        values = np.atleast_1d(as_float64(given, name, fix))
+    if not len(values) or np.ndim(values) > 1:
+        raise InputError(name, given, fix)
+    return list(values)
+
+
 def _check_grid(parameter: Parameter, given: Any) -> np.ndarray:
     """Return the values of one dimension, from text, a sequence or a scalar.
 
     Raises:
         InputError: it is malformed, or a value is outside the parameter's domain.
     """
+    values = read_values(parameter.name, given, parameter.integer)
     if parameter == QUERY:
-        texts = isinstance(given, str)
-        names = given.split(",") if texts else check_several("query", given, "give names")
-        checked = [parameter.check(x.strip() if isinstance(x, str) else x) for x in names]
-        if not checked:
-            raise InputError("query", None, "give one name or several")
-        return np.array(checked)
-    if isinstance(given, str):
-        given = parse_grid(given, parameter.name, whole=parameter.integer)
-    values = np.atleast_1d(parameter.check(given))
-    if values.ndim > 1 or not values.size:
-        raise InputError(parameter.name, given, "give one value or a flat, nonempty list")
-    return values.astype(np.int64) if parameter.integer else values
+        return np.array([parameter.check(name) for name in values])
+    return parameter.check(values).astype(np.int64 if parameter.integer else np.float64)
 
 
 def grids_of(kernel: Kernel | RowMap, given: dict[str, Any]) -> dict[str, np.ndarray]:

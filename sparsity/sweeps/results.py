@@ -137,13 +137,8 @@ class StoredResults(Results):
         with _store_errors(self._path):
             # Format 3 has no settled type for the words of a query.
             part.to_zarr(self._path, zarr_format=2, consolidated=False, **where)
-            self._mark()
-
-    def _mark(self) -> None:
-        """Write which blocks are done."""
-        names = list(map(list, self._variables))
-        done = list(map(sorted, self.done))
-        self._state.attrs.update({"variables": names, "methods": self._methods, "done": done})
+            names, done = list(map(list, self._variables)), list(map(sorted, self.done))
+            self._state.attrs.update({"variables": names, "methods": self._methods, "done": done})
 
     def dataset(self) -> xarray.Dataset:
         """Return all variables with coordinates and attributes, which the store then has, too."""

@@ -29,7 +29,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.output import write
 from sparsity.plots.axes import quantity_axis
-from sparsity.plots.axes.controls import CONTROLS, LINEAR, LOG, Control
+from sparsity.plots.axes.controls import CONTROLS, LOG, Control
 from sparsity.plots.browser.ports import port
 from sparsity.plots.requests import CurveRequest, read_curves
 
@@ -214,14 +214,13 @@ def _control(name: str, start: Start) -> tuple[Control, float]:
 def _control_record(name: str, start: Start) -> dict[str, Any]:
     control, value = _control(name, start)
     low, high = control.ends(value)
-    scale = "linear" if control.scale is LINEAR else "log" if control.scale is LOG else "nines"
     return {
         "name": name,
         "label": control.label,
         "symbol": control.symbol,
         "meaning": control.parameter.meaning,
         "integer": control.parameter.integer,
-        "scale": scale,
+        "scale": control.scale.name,
         "low": low,
         "high": high,
         "stops": control.stops(value),
@@ -265,15 +264,7 @@ def html(start: Start) -> str:
         "kernels": [each.record for each in ported],
         "controls": controls,
         "y": {name: _view_record(name) for name in VIEWS},
-        "pins": [
-            {
-                "kernel": pin.kernel.name,
-                "values": dict(pin.values),
-                "query": pin.query,
-                "grows": pin.grows,
-            }
-            for pin in start.pins
-        ],
+        "pins": [vars(pin) | {"kernel": pin.kernel.name} for pin in start.pins],
         "start": {
             "x": start.x,
             "y": start.y,
