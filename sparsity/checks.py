@@ -190,6 +190,19 @@ def check_vector(name: str, value: Any, fix: str) -> np.ndarray:
     return found
 
 
+def check_pair(
+    name: str, value: Any, fix: str, holds: Callable[[float, float], bool]
+) -> tuple[float, float]:
+    """Return two finite numbers.
+
+    Raises:
+        InputError: anything else, or two that do not hold.
+    """
+    found = check_vector(name, value, fix).tolist()
+    _require(len(found) == 2 and holds(*found), name, value, fix)
+    return found[0], found[1]
+
+
 def check_reals(
     name: str,
     value: Any,

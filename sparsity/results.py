@@ -51,11 +51,6 @@ class _Result:
         columns = self.columns()
         return html_table([*columns], rows_of(columns), f"{self.quantity}: {self.method}")
 
-    @property
-    def error(self) -> Any:
-        """How far the value may be off, in its own unit; `error_kind` says in which sense."""
-        raise NotImplementedError
-
     def __float__(self) -> float:
         """Return the value, if it is one number."""
         if np.size(self.value) != 1:

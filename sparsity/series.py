@@ -116,6 +116,15 @@ class Series:
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
         return replace(self, **values, method=methods[-1])
 
+    def as_sparsity(self, n: Any = None) -> Series:
+        """Return a curve of n_eff as one of √(n_eff/n), whose limit is S; n is x if not given."""
+        n = self.x if n is None else n
+        root = np.sqrt(self.estimate / n)
+        stderr = self.stderr / (2 * n * root)  # d√v = dv/(2√v): error bars are short beside values
+        theory, log = np.sqrt(self.theory / n), (self.log - np.log(n)) / 2
+        line = replace(self, theory=theory, log=log, estimate=root, stderr=stderr)
+        return replace(line, of="S_rms", unit="1")
+
     def rounded(self) -> Series:
         """Return the curve with as many digits as are the same on every processor.
 

@@ -25,13 +25,6 @@ from sparsity.errors import InputError
 _POLL_SECONDS = 0.05
 
 
-def cores() -> int:
-    """Return how many CPU cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class TaskExecutor(Protocol):
     """What runs tasks: `submit` gives an object with `done()`, `result()` and `cancel()`."""
 

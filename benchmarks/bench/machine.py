@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 from typing import Any
 
-from sparsity.tasks import cores
-
 _PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "torch", "mpmath", "vegas", "quadax",
              "cupy", "cupy-cuda12x", "cupy-cuda13x")  # fmt: skip
+
+
+def cores() -> int:
+    """Return how many CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _cpu() -> str:

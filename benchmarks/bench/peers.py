@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bench.grid import SCRAMBLES, Task
-from sparsity.tasks import cores
+from benchmarks.bench.machine import cores
 
 Work = Callable[[int], np.ndarray]  # seed -> [batches, 2]: means of a and a²
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -27,13 +28,12 @@ def _log_S(kernel: str | Kernel, **parameters: Any) -> np.ndarray:
     return evaluation.evaluate(kernel, **parameters).log_S
 
 
-# Two routes and not one with `of="n_eff"`: a test plants a wrong law in one and leaves the other.
-def _n_eff(kernel: str | Kernel, length: Any, **parameters: Any) -> np.ndarray:
-    return exact(kernel, length=length, **parameters).value
-
-
 def _mean(kernel: str | Kernel, length: Any, of: str, **parameters: Any) -> np.ndarray:
     return exact(kernel, length=length, of=of, **parameters).value
+
+
+# A route of its own: a test plants a wrong law in one and leaves the other.
+_n_eff = partial(_mean, of="n_eff")
 
 
 def _polynomial_log_S(kernel: Kernel, gamma: float) -> float:

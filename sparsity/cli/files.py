@@ -121,15 +121,9 @@ def plot(
     of: str | None,
     montecarlo: bool,
     no_limit: bool,
-    rel_error: float,
     title: str | None,
-    xscale: str | None,
-    yscale: str | None,
-    xlim: str | None,
-    ylim: str | None,
     figsize: str | None,
     out: str,
-    seed: int,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -154,12 +148,12 @@ def plot(
       A page to send, with sliders:
         sparsity plot exp relu2 --x gamma --length 1024 --out page.html
     """
-    given = common.without_none(options)
+    given = common.without_none({name: options.pop(name) for name in common.PARAMETERS})
     if Path(out).suffix.lower() == _PAGE_SUFFIX:
         refuse_unwritable(out)
         for_pictures: dict[str, Any] = {"step": ", ".join(steps), "montecarlo": montecarlo}
-        for_pictures |= {"no-limit": no_limit, "xscale": xscale, "yscale": yscale}
-        for_pictures |= {"xlim": xlim, "ylim": ylim, "figsize": figsize}
+        for_pictures |= {"no-limit": no_limit, "figsize": figsize}
+        for_pictures |= {name: options[name] for name in ("xscale", "yscale", "xlim", "ylim")}
         for name, value in for_pictures.items():
             if value:
                 fix = "is for pictures; leave it out, or give --out a name that ends in .svg"
@@ -169,6 +163,7 @@ def plot(
     from sparsity.kernels import named
     from sparsity.plots import chart, figure_size
     from sparsity.plots.requests import check_x_axis
+    from sparsity.sweeps.grids import parse_grid
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all
     # kernels; a β that nobody gave is 0, as the charts of kernels have it.
@@ -180,9 +175,9 @@ def plot(
             own = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, own)
     check_x_axis(rows, x)
-    size = None if figsize is None else figure_size(_pair("figsize", figsize))
-    view = {"xscale": xscale, "yscale": yscale}
-    view |= {"xlim": xlim and _pair("xlim", xlim), "ylim": ylim and _pair("ylim", ylim)}
+    size = None if figsize is None else figure_size(parse_grid(figsize, "figsize").tolist())
+    ends = common.without_none({name: options[name] for name in ("xlim", "ylim")})
+    options |= {name: parse_grid(text, name).tolist() for name, text in ends.items()}
     given = _with_along(given, x, along)
     if montecarlo:
         common.use_float64()
@@ -193,11 +188,9 @@ def plot(
             of=of,
             montecarlo=montecarlo,
             limit=not no_limit,
-            rel_error=rel_error,
-            seed=seed,
             title=title,
             progress=report,
-            **view,
+            **options,
             **given,
         )
     (series, data), words = write_chart(made, out, size), made.words
@@ -279,18 +272,6 @@ def write_table(dataset: Any, out: str) -> None:
     table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
     names = [*map(str, dataset.coords), *map(str, dataset.data_vars)]
     write(out, table.reset_index()[names].to_csv(index=False))
-
-
-def _pair(name: str, text: str) -> list[float]:
-    """Return the numbers of an option that takes two.
-
-    Raises:
-        InputError: they are no numbers.
-    """
-    try:
-        return [float(each.replace("−", "-")) for each in text.split(",")]
-    except ValueError:
-        raise InputError(name, text, "give two numbers, such as 0,1") from None
 
 
 def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:

@@ -49,14 +49,12 @@ class Parameter:
         if self == QUERY:
             return queries.named(value).name
         array = as_float64(value, self.name, f"give a number: {self.domain}")
-        holds = [
+        whole = (array == np.floor(array)) | (not self.integer)
+        for good, fix in (
             (np.isfinite(array), f"must be finite, {self.domain}"),
+            (whole, f"must be a whole number {self.domain}"),
             (self.admits(array), f"must be {self.domain}"),
-        ]
-        if self.integer:
-            whole = array == np.floor(array)
-            holds.insert(1, (whole, f"must be a whole number {self.domain}"))
-        for good, fix in holds:
+        ):
             if not np.all(good):
                 shown = np.asarray(value)[~good].flat[0] if array.ndim else value
                 raise InputError(self.name, shown, fix)

@@ -48,39 +48,6 @@ sparsemax = RowMap(
 )
 
 
-def _weights_of_three_halves(scores: Any) -> Any:
-    """(s/2 − τ)₊² with Σ = 1.
-
-    √Σ(s/2 − τ)₊² falls with τ and is convex: Newton's steps from below rise to where it is 1.
-
-    Args:
-        scores: rows along the last axis.
-
-    Returns:
-        The weights, in the same shape.
-    """
-    xp = scores.__array_namespace__()
-    half = 0.5 * (scores - scores.max(-1, keepdims=True))
-
-    def step(tau: Any) -> Any:
-        over = xp.maximum(half - tau, 0.0)
-        norm = (over * over).sum(-1, keepdims=True) ** 0.5
-        return tau + (norm - 1) * norm / over.sum(-1, keepdims=True)
-
-    tau = newton_from_below(step, half.max(-1, keepdims=True) - 1)
-    p = xp.maximum(half - tau, 0.0) ** 2
-    return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
-
-
-entmax15 = RowMap(
-    name="entmax1.5",
-    title="entmax with α = 1.5",
-    weights=_weights_of_three_halves,
-    formula="(s_j/2 − τ)₊², τ: Σ = 1",
-    source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
-)
-
-
 @dataclass(frozen=True)
 class Entmax:
     """[(α − 1)s − τ]₊^r with Σ = 1, r = 1/(α − 1).
@@ -89,7 +56,7 @@ class Entmax:
     rise to where it is 1.
 
     Args:
-        alpha: the order α, in (1, 2].
+        alpha: the order α, in (1, 2).
     """
 
     alpha: float
@@ -102,12 +69,21 @@ class Entmax:
         def step(tau: Any) -> Any:
             over = xp.maximum(scaled - tau, 0.0)
             norm = (over**power).sum(-1, keepdims=True) ** (1 / power)
-            slope = xp.where(over > 0, over ** (power - 1), 0.0).sum(-1, keepdims=True)
+            slope = (over ** (power - 1)).sum(-1, keepdims=True)
             return tau + (norm - 1) * norm ** (power - 1) / slope
 
         tau = newton_from_below(step, scaled.max(-1, keepdims=True) - 1)
         p = xp.maximum(scaled - tau, 0.0) ** power
         return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
+
+
+entmax15 = RowMap(
+    name="entmax1.5",
+    title="entmax with α = 1.5",
+    weights=Entmax(1.5),
+    formula="(s_j/2 − τ)₊², τ: Σ = 1",
+    source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
+)
 
 
 def entmax(alpha: float) -> RowMap:

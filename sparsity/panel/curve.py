@@ -178,11 +178,10 @@ def closed_limit(
     spec: Spec,
     x: str,
     values: np.ndarray,
-    method: str | None = "closed form",
     n: float | None = None,
 ) -> np.ndarray | None:
     """Return the first of what `bounded_limit` does: the limit of long rows along one parameter."""
-    found = bounded_limit(spec, x, values, method, n)
+    found = bounded_limit(spec, x, values, n=n)
     return None if found is None else found[0]
 
 

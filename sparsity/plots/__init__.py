@@ -22,10 +22,10 @@ from sparsity.checks import (
     check_budget,
     check_flag,
     check_instance,
+    check_pair,
     check_seed,
     check_several,
     check_text,
-    check_vector,
     float_type,
 )
 from sparsity.errors import InputError
@@ -184,24 +184,20 @@ def chart(
     limit: bool = True,
     labels: Sequence[str] | None = None,
     title: str | None = None,
-    xscale: str | None = None,
-    yscale: str | None = None,
-    xlim: Sequence[float] | None = None,
-    ylim: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> Chart:
     """Compute the numbers and words of `plot`, which describes the arguments.
 
-    Among the `parameters` are the settings of the sampling.
+    Among the `parameters` are the settings of the sampling, and what is said of the axes.
 
     Raises:
         InputError: as `plot`.
     """
     limit = check_flag("limit", limit)
-    from sparsity.plots.scales import read_view
+    from sparsity.plots.scales import View, read_view
 
-    view = read_view(xscale, yscale, xlim, ylim)
+    view = read_view(**{name: parameters.pop(name, None) for name in View._fields})
     settings = {name: parameters.pop(name, _SAMPLING[name]) for name in _SAMPLING}
     # A dataset is a mapping, too. It is known by its `data_vars`, so that xarray is not imported
     # for a plot without one; likewise what `describe` found by its `named_rows`.
@@ -258,10 +254,9 @@ def figure_size(given: Any) -> tuple[float, float]:
         InputError: they are no two sizes, or none that a chart fits on.
     """
     fix = f"give width and height in inches, from {_SMALLEST:g} to {_LARGEST:g}"
-    found = check_vector("figsize", given, fix)
-    if len(found) != 2 or not ((found >= _SMALLEST) & (found <= _LARGEST)).all():
-        raise InputError("figsize", given, fix)
-    return float(found[0]), float(found[1])
+    return check_pair(
+        "figsize", given, fix, lambda x, y: _SMALLEST <= min(x, y) <= max(x, y) <= _LARGEST
+    )
 
 
 # The defaults of `plot`. A standard error of 2 % is about as large as a marker: less could not be

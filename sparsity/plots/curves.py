@@ -296,18 +296,10 @@ def floor_of_rows(
 
 def in_units_of_S(curve: Curve, x: str, n: int | None) -> Curve:
     """Return a curve of n_eff as one of √(n_eff/n), whose limit is S of long rows."""
-
-    def root(series: Series) -> Series:
-        lengths = series.x if x == LENGTH.name else np.full(series.x.shape, float(n or 1))
-        estimate = np.sqrt(series.estimate / lengths)
-        # d√v = dv/(2√v): the error bars are far smaller than the values.
-        stderr = series.stderr / (2 * lengths * estimate)
-        theory, log = np.sqrt(series.theory / lengths), (series.log - np.log(lengths)) / 2
-        return replace(series, theory=theory, log=log, estimate=estimate, stderr=stderr)
-
+    length = None if x == LENGTH.name else float(n or 1)
     floor = floor_of_rows(quantities.S, x, curve.exact.x, n)
-    limit = curve.limit and root(curve.limit)
-    return replace(curve, exact=root(curve.exact), limit=limit, floor=floor)
+    limit = curve.limit and curve.limit.as_sparsity(length)
+    return replace(curve, exact=curve.exact.as_sparsity(length), limit=limit, floor=floor)
 
 
 def _with_points(curve: Curve, places: np.ndarray, drawn: Sequence[Estimate]) -> Curve:

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def read_curves(
                     replace(curve, held={**curve.held, **held}, spread=f) for held, f in _SPREADS
                 ]
             else:
-                found.append(replace(curve, spread=_Fixed(row.gamma)) if by_dim else curve)
+                found.append(replace(curve, spread=_fixed(row.gamma)) if by_dim else curve)
     # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.
     taken = dict.fromkeys(name for curve in found for name in names_taken(curve.row))
     for name in values:
@@ -118,20 +118,15 @@ def read_curves(
     return found, along
 
 
-class _Fixed(NamedTuple):
-    """The spread of whole keys that is the same in any dimension."""
-
-    gamma: float
-
-    def __call__(self, dims: np.ndarray) -> np.ndarray:
-        """Return γ at each dimension."""
-        return np.full(np.shape(dims), self.gamma)
+def _fixed(gamma: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the spread of whole keys that is the same in any dimension."""
+    return lambda dims: np.full(np.shape(dims), gamma)
 
 
 # Of queries and keys q, k ~ N(0, I) in R^d: scores have the spread ‖q‖, which is about √d.
 _SPREADS: tuple[tuple[dict[str, str], Callable[[np.ndarray], np.ndarray]], ...] = (
     ({GAMMA.name: "q·k: γ = √d"}, np.sqrt),
-    ({GAMMA.name: "q·k/√d: γ = 1"}, _Fixed(1.0)),
+    ({GAMMA.name: "q·k/√d: γ = 1"}, _fixed(1.0)),
 )
 
 

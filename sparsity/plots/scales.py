@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity import plotting
-from sparsity.checks import check_choice, check_vector
+from sparsity.checks import check_choice, check_pair
 from sparsity.errors import InputError
 from sparsity.output import power_of_ten
 from sparsity.plots.axes.controls import LOG, NINES, Control
@@ -50,23 +51,13 @@ def read_view(xscale: Any, yscale: Any, xlim: Any, ylim: Any) -> View:
     for axis, scale, given in (("x", xscale, xlim), ("y", yscale, ylim)):
         if scale is not None:
             check_choice(f"{axis}scale", scale, ("linear", "log"))
-        ends.append(None if given is None else _ends_of_axis(f"{axis}lim", given))
+        if given is not None:
+            fix = "give two numbers, the lower one first"
+            given = check_pair(f"{axis}lim", given, fix, operator.lt)
+        ends.append(given)
         if ends[-1] is not None and scale == "log" and ends[-1][0] <= 0:
             raise InputError(f"{axis}lim", given, "a logarithmic axis begins above 0")
     return View(xscale, yscale, *ends)
-
-
-def _ends_of_axis(name: str, given: Any) -> tuple[float, float]:
-    """Return the ends of an axis.
-
-    Raises:
-        InputError: they are no two ascending numbers.
-    """
-    fix = "give two numbers, the lower one first"
-    found = check_vector(name, given, fix)
-    if len(found) != 2 or not found[0] < found[1]:
-        raise InputError(name, given, fix)
-    return float(found[0]), float(found[1])
 
 
 def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:

@@ -31,15 +31,11 @@ class _Printer(StrPrinter):
     def _print_Sum(self, expr: Any) -> str:
         return f"Σ {self._print(expr.function)}"
 
-    def _print_of(self, name: str, expr: Any) -> str:
-        ordered = sorted(expr.args, key=lambda x: (x.is_number, str(x)))
-        return f"{name}({', '.join(map(self._print, ordered))})"
-
     def _print_Max(self, expr: Any) -> str:
-        return self._print_of("max", expr)
+        ordered = sorted(expr.args, key=lambda x: (x.is_number, str(x)))
+        return f"{expr.func.__name__.lower()}({', '.join(map(self._print, ordered))})"
 
-    def _print_Min(self, expr: Any) -> str:
-        return self._print_of("min", expr)
+    _print_Min = _print_Max
 
     def _print_Abs(self, expr: Any) -> str:
         return f"|{self._print(expr.args[0])}|"

@@ -9,23 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.kernels.parameters import (
-    BETA,
-    DECAY,
-    DIM,
-    FEATURES,
-    GAMMA,
-    GAMMA2,
-    GATE,
-    GATE_SPREAD,
-    LENGTH,
-    MIX,
-    RATIO,
-    RHO,
-    SIGMA,
-    WITHIN,
-    Parameter,
-)
+from sparsity.kernels.parameters import ALL, OF_MAPS, Parameter
 from sparsity.output import power_of_ten
 from sparsity.rows import steps as row_steps
 
@@ -163,48 +147,57 @@ def _short(value: float) -> str:
     return f"{value:.6g}".replace("-", "−")
 
 
-def _within(parameter: Parameter, low: float, high: float) -> Parameter:
-    """Return the same parameter, as far as the panel goes."""
-    ends = f"from {low:g} to {high:g}".replace("e+0", "e").replace("e-0", "e-")
-    return replace(parameter, domain=ends, admits=lambda x: (x >= low) & (x <= high))
+_OF_STEPS = {
+    "slope": "ALiBi slope per token",
+    "window": "tokens in sight",
+    "score": "score of the needle",
+    "logit": "score of the sink",
+    "scale": "scale s of s·ln n",
+    "offset": "bias per ln n",
+}
+_PARAMETERS = {parameter.name: parameter for parameter in (*ALL, *OF_MAPS)} | {
+    name: Parameter(name, meaning, "", np.isfinite, integer=name == "window")
+    for name, meaning in _OF_STEPS.items()
+}
 
 
-_BETA, _GAMMA = _within(BETA, -1e6, 1e6), _within(GAMMA, 1e-6, 1e6)
-_ROW = _within(LENGTH, 2, 1e12)  # one token is no row to focus in
-_RATIO, _DIM = _within(RATIO, 1e-6, 1e6), _within(DIM, 1, 1e6)
-_SLOPE = _within(Parameter("slope", "ALiBi slope per token", "", np.isfinite), 1e-6, 1e3)
-_WINDOW = _within(Parameter("window", "tokens in sight", "", np.isfinite, integer=True), 1, 1e12)
-_SCORE = _within(Parameter("score", "score of the needle", "", np.isfinite), -1e3, 1e3)
-_LOGIT = _within(Parameter("logit", "score of the sink", "", np.isfinite), -1e3, 1e3)
-_SCALE = _within(Parameter("scale", "scale s of s·ln n", "", np.isfinite), 1e-3, 1e3)
-_OFFSET = _within(Parameter("offset", "bias per ln n", "", np.isfinite), -1e3, 1e3)
-_GAMMA2, _MIX = _within(GAMMA2, 1e-6, 1e6), _within(MIX, 0, 1e3)
-_GATE, _GATE_SPREAD = _within(GATE, -1e3, 1e3), _within(GATE_SPREAD, 0, 1e3)
-_SIGMA, _FEATURES = _within(SIGMA, 1e-6, 0.707), _within(FEATURES, 1, 1e6)
+def _control(name: str, within: tuple[float, float] | None, *shown: Any) -> Control:
+    """Return the control of a parameter as far as the panel goes; None is its own domain."""
+    parameter = _PARAMETERS[name]
+    if within is not None:
+        low, high = within
+        ends = f"from {low:g} to {high:g}".replace("e+0", "e").replace("e-0", "e-")
+        parameter = replace(parameter, domain=ends, admits=lambda x: (x >= low) & (x <= high))
+    return Control(parameter, *shown)
 
+
+_WIDE, _SIZES, _SIGNED = (1e-6, 1e6), (1, 1e6), (-1e3, 1e3)  # of scales, whole numbers, scores
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
+_SPREADS, _SMALL_SPREADS = (0.1, 0.3, 1, 3, 10), (0.01, 0.03, 0.1, 0.3)
+_DECAYS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
 _COMMON: tuple[Control, ...] = (
-    Control(_BETA, "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
-    Control(_GAMMA, "spread", "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-    Control(_ROW, "length", "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
-    Control(DECAY, "decay", "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
-    Control(_RATIO, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
-    Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-    Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
-    Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
-    Control(_SCORE, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-    Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-    Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
-    Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
-    Control(_GAMMA2, "spread", "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-    Control(RHO, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
-    Control(_MIX, "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
-    Control(_GATE, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
-    Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
-    Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
-    Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-    Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
+    _control("beta", (-1e6, 1e6), "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
+    _control("gamma", _WIDE, "spread", "γ", 0.05, 20, 1.0, LOG, _SPREADS),
+    # One token is no row to focus in.
+    _control("length", (2, 1e12), "length", "n", 2, 1e6, 1024, LOG, (2, *_DECADES[1:])),
+    _control("decay", None, "decay", "λ", 0.1, 0.99999, 0.99, NINES, _DECAYS),
+    _control("ratio", _WIDE, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
+    _control("dim", _SIZES, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+    _control("slope", (1e-6, 1e3), "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
+    _control("window", (1, 1e12), "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
+    _control("score", _SIGNED, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+    _control("logit", _SIGNED, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+    _control("scale", (1e-3, 1e3), "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
+    _control("offset", _SIGNED, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
+    _control("gamma2", _WIDE, "spread", "γ₂", 0.05, 20, 1.0, LOG, _SPREADS),
+    _control("rho", None, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
+    _control("mix", (0, 1e3), "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
+    _control("gate", _SIGNED, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
+    _control("gate_spread", (0, 1e3), "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
+    _control("sigma", (1e-6, 0.707), "key spread", "σ", 0.01, 0.7, 0.125, LOG, _SMALL_SPREADS),
+    _control("features", _SIZES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+    _control("within", None, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
 )
 
 # The control of the first field of a step, where it is one of these: the same slider moves the

@@ -34,7 +34,7 @@ from sparsity.plots.browser.ports import port
 from sparsity.plots.requests import CurveRequest, read_curves
 
 __all__ = [
-    "PARAMETERS", "QUERIES", "SUFFIX", "VIEWS", "Pin", "Start", "check_file", "html",
+    "PARAMETERS", "QUERIES", "SUFFIX", "VIEWS", "Pin", "Start", "html",
     "page_of_request", "save",
 ]  # fmt: skip
 
@@ -148,19 +148,6 @@ def _described(curve: CurveRequest, x: str) -> tuple[dict[str, float], str, bool
     return own, query, grows
 
 
-def check_file(path: Any) -> Path:
-    """Return the path of a page to write.
-
-    Raises:
-        InputError: it does not end in .html.
-    """
-    file = check_path("out", path, "give a path")
-    if file.suffix.lower() != SUFFIX and not file.is_dir():
-        fix = f"is a page; give a name that ends in .html, such as {file.stem}.html"
-        raise InputError("out", path, fix)
-    return file
-
-
 def save(path: str | os.PathLike[str], start: Start) -> Path:
     """Write a page, whole or not at all.
 
@@ -169,9 +156,12 @@ def save(path: str | os.PathLike[str], start: Start) -> Path:
         start: what it shows first.
 
     Raises:
-        InputError: what is shown has no port, or the file cannot be written.
+        InputError: what is shown has no port, or the file cannot be written, or is no page.
     """
-    file = check_file(path)
+    file = check_path("out", path, "give a path")
+    if file.suffix.lower() != SUFFIX and not file.is_dir():
+        fix = f"is a page; give a name that ends in .html, such as {file.stem}.html"
+        raise InputError("out", path, fix)
     write(file, html(start))
     return file
 

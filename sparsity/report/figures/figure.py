@@ -96,11 +96,6 @@ class Figure:
     def __repr__(self) -> str:
         return f"Figure({self.name!r}: {self.title})"
 
-    @property
-    def against(self) -> str:
-        """The first words of its subtitle, which name the horizontal axis ("Against γ")."""
-        return self.subtitle.partition(":")[0]
-
     @classmethod
     def from_docstring(
         cls, docstring: str | None, name: str, data: Any, draw: Any, **size: Any

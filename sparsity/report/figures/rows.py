@@ -42,19 +42,13 @@ def compute_rows(context: Context) -> Data:
     laws, limits = [], []
     for gamma in ROWS_GAMMAS:
         line, points = lines.sel(gamma=gamma), sampled.sel(gamma=gamma)
-        drawn_n_eff, error = points["n_eff_mc"].values, points["stderr_n_eff_mc"].values
-        # S_rms = √(n_eff/n), whose relative error is half that of n_eff.
-        root = np.sqrt(drawn_n_eff / ROWS_SAMPLED)
-        of_draws = points["samples_n_eff_mc"].values, points["seed_n_eff_mc"].values
+        columns = (points[f"{x}n_eff_mc"].values for x in ("", "stderr_", "samples_", "seed_"))
         method = points.attrs["method_n_eff_mc"]
-        drawn = zip(root, root * error / drawn_n_eff / 2, *of_draws, strict=True)
-        at = {
-            float(n): Point(*values, method) for n, values in zip(ROWS_SAMPLED, drawn, strict=True)
-        }
-        curve = Series.line(f"γ = {gamma:g}", n, np.log(line["S_rms"].values), gamma=gamma)
-        curve = curve.named("length", "S_rms", kernel="exp")
-        log = np.log(points["S_rms"].values)
-        laws.append(curve.with_points(log, at))
+        drawn = [Point(*values, method=method) for values in zip(*columns, strict=True)]
+        at = dict(zip(map(float, ROWS_SAMPLED), drawn, strict=True))
+        curve = Series.line(f"γ = {gamma:g}", n, np.log(line["n_eff"].values), gamma=gamma)
+        curve = curve.with_points(np.log(points["n_eff"].values), at).as_sparsity()
+        laws.append(curve.named("length", "S_rms", kernel="exp"))
         reach = np.array([np.exp(gamma**2), np.exp(2 * gamma**2), ends[1]])
         reach = np.unique(np.minimum(reach, ends[1]))
         limit = np.full(reach.shape, line["log_S_limit"].item())
@@ -128,16 +122,10 @@ def compute_lengths(context: Context) -> Data:
         drawn = sample(
             kernel, replace(settings, max_samples=1e7), length=LENGTHS_SAMPLED, of=n_eff, **point
         )
-        of_tokens = Point.of(drawn)
         held = {"kernel": kernel.name, **point}
         curve = Series.line(label, n, log).named("length", "n_eff", "tokens", **held)
-        tokens.append(curve.with_points(theory, {float(LENGTHS_SAMPLED): of_tokens}))
-        # The same draws once more, as a root: δS/S = ½ δn_eff/n_eff.
-        S = np.sqrt(drawn.value / LENGTHS_SAMPLED)
-        root = of_tokens._replace(estimate=S, stderr=S * drawn.stderr / drawn.value / 2)
-        rooted = Series.line(f"S, {label}", n, (log - np.log(n)) / 2)
-        rooted = rooted.named("length", "S_rms", **held)
-        sparse.append(rooted.with_points((theory - np.log(at)) / 2, {float(LENGTHS_SAMPLED): root}))
+        tokens.append(curve.with_points(theory, {float(LENGTHS_SAMPLED): Point.of(drawn)}))
+        sparse.append(replace(tokens[-1].as_sparsity(), label=f"S, {label}"))  # the same draws
         log_S = np.full(2, float(evaluate(kernel, **point).log_S))
         limit = Series.line(f"limit of S, {label}", _ENDS, log_S)
         limits.append(limit.named("length", "S", **held))
