@@ -31,6 +31,7 @@ _OF_FEW = {
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument
     "sparsity.limit.closed_form._relu2_table",  # one degree
+    "sparsity.special._late",  # functions of SciPy that are in use
 }
 _KEPT = 6000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
 
