@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from sparsity.checks import (
     check_choice,
     check_executor,
-    check_instance,
     check_progress,
     check_seed,
     check_several,
@@ -123,8 +122,6 @@ def claims(
         fix = f"give keys out of {', '.join(known)}"
         keys = (only,) if isinstance(only, str) else check_several("only", only, fix)
         asked = [known[check_choice("only", key, known)] for key in keys]
-    if routes is not None:
-        check_instance("routes", routes, Routes, "give Routes, or None for the own ones")
     # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
     # order; their numbers bring them back into that of `asked`.
     judge = operator.methodcaller("record", routes, seed)

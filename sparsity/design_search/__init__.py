@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.checks import check_number, check_text
+from sparsity.checks import check_number
 from sparsity.design_search.answer import Design, Impossible, Requirement
 from sparsity.design_search.search import free_number, solve_lengths
 from sparsity.errors import InputError
@@ -77,8 +77,6 @@ def design(
         InputError: a bad value, or a row that has no exact law at finite n.
     """
     quantity, value = _target(n_eff, of, value, options)
-    if free is not None:
-        check_text("free", free, "give the name of what is solved for, such as gamma")
     of_row = isinstance(kernel, Row)
     record = kernels.elementwise(kernel.kernel if isinstance(kernel, Row) else kernel)
     if record is kernels.nonnegative:
