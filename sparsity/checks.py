@@ -230,6 +230,10 @@ def check_reals(
     if not traced and is_traced(value):
         raise InputError(name, "traced array", f"must be known before the program runs; {fix}")
     found = value if is_jax(value) else _array(name, value, fix)
+    if isinstance(found, np.ndarray) and found.dtype.kind in "iuf":
+        # JAX, and what reads bits, take neither the other byte order nor the widest of NumPy.
+        wide = np.dtype(np.float64) if found.dtype == np.longdouble else found.dtype
+        found = found.astype(wide.newbyteorder("="), copy=False)
     known = isinstance(found.dtype, np.dtype)  # keys of JAX have another
     if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
         raise InputError(name, f"array of {found.dtype}, shape {found.shape}", fix)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.checks import check_reals, check_whole
+from sparsity.checks import check_reals, check_whole, is_traced
 from sparsity.errors import InputError
 
 
@@ -47,41 +47,39 @@ def participation(total: Any, l2: Any) -> Any:
 
 
 def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
-    """−Σ p ln p in nats over tokens, p = weights/(Σ weights + unit), with 0 ln 0 = 0.
+    """−Σ p ln p in nats over tokens, p = |a|/(Σ|a| + unit), with 0 ln 0 = 0.
 
     Args:
-        weights: |a| of each token, any shape with n entries along `axis`.
-        unit: what takes part in the total and is no token: one number, or one for each row.
+        weights: a of each token, possibly signed, any shape with n entries along `axis`.
+        unit: what takes part in the total and is no token: one number ≥ 0, or one for each row.
         axis: the axis of the row.
     """
-    weights, unit = _last("weights", weights, axis), check_reals("unit", unit, traced=True)
-    if unit.shape not in ((), weights.shape[:-1]):
-        fix = f"give one number or one for each row, {weights.shape[:-1]}"
-        raise InputError("unit", f"array of shape {unit.shape}", fix)
-    # With r = a/top and T = total/top, H = (ties·ln T + Σ r (ln T − ln r)) / T, the sum over
-    # weights below the top. T − 1 is summed without the top itself and goes through log1p: of a row
-    # that is nearly one-hot, ln Σa − (Σ a ln a)/Σa would be a difference of two nearly equal
-    # numbers.
-    xp = weights.__array_namespace__()
-    top = weights.max(-1)
-    under = weights < top[..., None]
-    ties = (~under).sum(-1) * (top > 0)
-    top = top + (top == 0)
-    rest = ((weights * under).sum(-1) + unit) / top
-    ratios = weights * under / top[..., None]
-    log_total = xp.log1p(rest + (ties - 1))  # of the total over the largest weight
+    unit = check_reals("unit", unit, traced=True)
+    if not (is_traced(unit) or bool((unit >= 0).all())):
+        raise InputError("unit", unit, "give a number >= 0")
+    # With r = |a|/top and T = total/top, H = (ties·ln T + Σ r (ln T − ln r)) / T, the sum over
+    # weights below the top, which is the largest of weights and unit. T − 1 is summed without the
+    # top itself and goes through log1p: of a row that is nearly one-hot, ln Σa − (Σ a ln a)/Σa
+    # would be a difference of two nearly equal numbers.
+    ratios, unit = _scaled("weights", weights, axis, unit)
+    xp = ratios.__array_namespace__()
+    under = ratios < 1
+    ties = (~under).sum(-1)
+    ratios = ratios * under
+    rest = ratios.sum(-1) + (ties + unit - 1)
+    log_total = xp.log1p(rest)  # of the total over the top
     below = (ratios * (log_total[..., None] - xp.log(ratios + (ratios == 0)))).sum(-1)
-    return (ties * log_total + below) / (ties + rest)
+    return (ties * log_total + below) / (1 + rest)
 
 
 def gini(weights: Any, axis: int = -1) -> Any:
-    """Gini coefficient Σ_jk |a_j − a_k| / (2n Σa) of weights ≥ 0, by their ranks.
+    """Gini coefficient Σ_jk ||a_j| − |a_k|| / (2n Σ|a|), by the ranks of the weights.
 
     Args:
-        weights: |a| of each token, any shape with n entries along `axis`.
+        weights: a of each token, possibly signed, any shape with n entries along `axis`.
         axis: the axis of the row.
     """
-    weights = _last("weights", weights, axis)
+    weights, _ = _scaled("weights", weights, axis)
     xp = weights.__array_namespace__()
     n = weights.shape[-1]
     # In ascending order Σ_jk |a_j − a_k| = 2 Σ_i (2i − (n−1)) a_i, i from 0: each weight is added
@@ -109,16 +107,25 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     return a.astype(np.float32) if a.dtype.itemsize < 4 else a
 
 
-def _last(name: str, a: Any, axis: int) -> Any:
-    """Return rows as `_rows` does, with the axis of the row moved to the end."""
+def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0) -> tuple[Any, Any]:
+    """Return |a| and a unit over the largest of both, the axis of the row moved to the end.
+
+    So every metric takes signed weights alike, and no sum or square over- or underflows where it
+    matters.
+
+    Raises:
+        InputError: no rows of weights, or not one unit for each row.
+    """
     a = _rows(name, a, axis)
-    return a if axis in (-1, a.ndim - 1) else a.__array_namespace__().moveaxis(a, axis, -1)
-
-
-def _scaled(a: Any, axis: int) -> Any:
-    """|a| over its largest entry, so that no square over- or underflows where it matters."""
-    a = abs(_rows("a", a, axis))
-    return a / a.max(axis, keepdims=True)
+    if axis not in (-1, a.ndim - 1):
+        a = a.__array_namespace__().moveaxis(a, axis, -1)
+    a, xp = abs(a), a.__array_namespace__()
+    if np.shape(unit) not in ((), a.shape[:-1]):
+        fix = f"give one number or one for each row, {a.shape[:-1]}"
+        raise InputError("unit", f"array of shape {np.shape(unit)}", fix)
+    top = xp.maximum(a.max(-1), unit)
+    top = top + (top == 0)
+    return a / top[..., None], unit / top
 
 
 def S(a: Any, axis: int = -1) -> Any:
@@ -134,8 +141,8 @@ def S(a: Any, axis: int = -1) -> Any:
     Raises:
         InputError: complex numbers, a masked array, or no numbers.
     """
-    a = _scaled(a, axis)
-    return from_moments(a.mean(axis), (a * a).mean(axis))
+    a, _ = _scaled("a", a, axis)
+    return from_moments(a.mean(-1), (a * a).mean(-1))
 
 
 def n_eff(a: Any, axis: int = -1) -> Any:
@@ -150,8 +157,8 @@ def n_eff(a: Any, axis: int = -1) -> Any:
     Returns:
         Values in [1, n], NaN for an all-zero row.
     """
-    a = _scaled(a, axis)
-    return effective(a.sum(axis), (a * a).sum(axis))
+    a, _ = _scaled("a", a, axis)
+    return effective(a.sum(-1), (a * a).sum(-1))
 
 
 def hoyer_of(l1: Any, l2: Any, n: Any) -> Any:
@@ -165,5 +172,5 @@ def hoyer(a: Any, axis: int = -1) -> Any:
 
     Source: Hoyer, "Non-negative matrix factorization with sparseness constraints" (2004), eq. 4.
     """
-    a = _scaled(a, axis)
-    return hoyer_of(a.sum(axis), (a * a).sum(axis), a.shape[axis])
+    a, _ = _scaled("a", a, axis)
+    return hoyer_of(a.sum(-1), (a * a).sum(-1), a.shape[-1])

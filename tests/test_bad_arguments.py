@@ -17,6 +17,20 @@ NUMBER = (np.nan, np.inf, None, "x", True, 1j, [1.0, np.nan], np.datetime64("202
 POSITIVE = (*NUMBER, 0, -1.0)
 WHOLE = (*NUMBER, 0, 2.5, 2**60)
 NAME = ("sofmax", "", None, 3)
+LSE = np.zeros((1, 8), np.float32)
+
+
+def attend(q, k, v, scale, causal):
+    return q, q[..., 0]
+
+
+def fused(**given):
+    q, k = given.pop("q", QUERIES), given.pop("k", QUERIES)
+    return sparsity.fused_rows(given.pop("attend", attend), q, k, **given)
+
+
+NO_ARRAY = (QUERIES.tolist(), None, "x", 3, 1j * QUERIES, QUERIES > 0, QUERIES.astype(object))
+NO_QUERIES = (*NO_ARRAY, QUERIES[0], QUERIES[:, :0], QUERIES[:0], QUERIES[..., :0])
 CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: sparsity.evaluate("exp", gamma=x), "gamma", POSITIVE),
     (lambda x: sparsity.evaluate("exp", gamma=1, beta=x), "beta", NUMBER[:2]),
@@ -44,6 +58,19 @@ CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: sparsity.measure(queries=QUERIES, keys=QUERIES, scale=x), "scale", (np.nan, "x")),
     (lambda x: sparsity.stream(QUERIES, QUERIES, window=x), "window", (0, 2.5)),
     (lambda x: sparsity.stream(QUERIES, QUERIES, of=x), "of", ("neff",)),
+    (lambda x: fused(q=x), "q", NO_QUERIES),
+    (lambda x: fused(k=x), "k", (*NO_QUERIES, QUERIES[:, :5], np.concatenate([QUERIES] * 2))),
+    (lambda x: fused(q=QUERIES[None], k=x), "k", (QUERIES, np.stack([QUERIES] * 2))),
+    (lambda x: fused(scale=x), "scale", (*NUMBER[:2], *NUMBER[3:], 0)),
+    (lambda x: fused(causal=x), "causal", ("no", None, 2, 0.5, [True])),
+    (lambda x: fused(cu_seqlens=x), "cu_seqlens",
+     (5, [0, 3.7, 8], [0], [], [0, 9], [-1, 8], [0, 4, 4], [0, np.nan], "08", [[0, 8]], True)),
+    (lambda x: fused(of=x), "of", (*NAME, ["neff"], 3.5, {"lse": 1})),
+    (lambda x: fused(attend=x), "attend",
+     (3, None, "x", lambda *given: given[0], lambda *given: (given[0],), lambda *given: None,
+      lambda *given: (given[0], given[0]), lambda *given: (LSE, LSE), lambda *given: given)),
+    (lambda x: sparsity.from_lse(x, LSE), "lse", NO_ARRAY),
+    (lambda x: sparsity.from_lse(LSE, x), "lse2", (*NO_ARRAY, LSE[:, :5], np.float32(1))),
     (process_pool, "workers", (0, -1, 2.5, np.nan)),
 ]  # fmt: skip
 CASES = [

@@ -80,6 +80,32 @@ def test_axes(measured):
                 assert found[at] == pytest.approx(float(of(rows[at])), rel=8 * EPS)
 
 
+@pytest.mark.parametrize("of", METRICS)
+def test_every_metric_has_one_domain(of):
+    """Signed weights are |a|; no scale, no byte order and no type of NumPy makes a difference."""
+    row = np.array([[4.0, -3.0, 0.0, 1.0], [-0.5, 0.5, 2.0, -1e-9]])
+    true = of(abs(row))
+    for scale in (1.0, -1.0, 1e-300, 4e307):
+        np.testing.assert_allclose(of(scale * row), true, rtol=1e-12)
+    for kind in (">f8", "<f8", "longdouble"):
+        np.testing.assert_allclose(of(row.astype(kind)), true, rtol=1e-12)
+    np.testing.assert_allclose(of(jnp.asarray(row, jnp.float32)), true, rtol=1e-5)
+
+
+def test_the_metrics_of_a_few_rows_by_hand():
+    assert gini([1e308, 5e307]) == pytest.approx(1 / 6, rel=1e-14)
+    assert entropy([1.0, -3.0]) == pytest.approx(np.log(4) - 0.75 * np.log(3), rel=1e-14)
+    # p = 1/(1 + u) and its logarithm, of a unit from far below the weight to far above it.
+    for weight, unit in ((1e-300, 1e5), (1e-300, 1e9), (1e-300, 1e-300), (3.0, 1.0), (1e300, 1.0)):
+        p = weight / (weight + unit)
+        true = (
+            p * (np.log(weight + unit) - np.log(weight)) if unit >= weight * 0.1 else unit / weight
+        )
+        assert entropy([weight, 0.0], unit) == pytest.approx(true, rel=1e-6), (weight, unit)
+    with pytest.raises(InputError, match="unit = -3"):
+        entropy([1.0, 2.0], -3.0)
+
+
 def test_effective_tokens_is_the_inverse_participation_ratio():
     a = np.random.default_rng(0).standard_normal((50, 17))
     p = abs(a) / abs(a).sum(-1, keepdims=True)
@@ -105,8 +131,8 @@ def test_all_zero_rows_have_no_sparsity():
 def test_every_type_of_numbers_has_the_value_of_double_precision(of):
     rng, checked, single = np.random.default_rng(0), 0, (np.float16, jnp.bfloat16, np.float32)
     row = rng.integers(1, 128, (2, 300))
-    signed = np.where(rng.random(row.shape) < 0.5, -row, row) if of not in (gini, entropy) else row
-    signed[0, :2] = 127 if of in (gini, entropy) else -128
+    signed = np.where(rng.random(row.shape) < 0.5, -row, row)
+    signed[0, :2] = -128
     true = of(signed.astype(float))
     kinds = (
         np.int8,
@@ -140,7 +166,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("of", [metric.S, metric.n_eff, hoyer])
+@pytest.mark.parametrize("of", METRICS)
 def test_what_is_no_row_is_refused(of):
     for bad in BAD.values():
         with pytest.raises(InputError):

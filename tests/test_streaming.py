@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import sparsity
 from sparsity import InputError, stream
 from sparsity.attention.streaming import ALL, OF, spaced, sums
 from sparsity.rows import rope_planes
@@ -346,3 +347,19 @@ def test_odd_arguments():
     assert chosen.tolist() == [[2, 4]]
     largest = np.asarray(stream(q, k, "top_k_mass:1000000")["top_k_mass:1e+06"])
     assert largest[0, -1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", "longdouble"])
+def test_arrays_of_every_type_of_numpy(kind):
+    """JAX knows neither the other byte order nor the widest numbers: they are made its own."""
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((2, 2, 8, 4), dtype=np.float32)
+    whole = {"positions": np.arange(8), "segments": np.ones(8, int)}
+    given = {"slopes": np.ones(2), "sink_logits": np.zeros(2), "sinks": np.array([1])} | whole
+    for run in (stream, sparsity.monitor, sparsity.monitoring.penalty):
+        how = {"low": 4.0} if run is sparsity.monitoring.penalty else {}
+        wide = {name: x.astype(">i4" if name in whole else kind) for name, x in given.items()}
+        asked = {"rows": np.array([1, 5], ">i4"), **how}
+        found = run(q.astype(kind), k.astype(kind), "n_eff", **wide, **asked)
+        true = run(q, k, "n_eff", **given, **asked)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, true)

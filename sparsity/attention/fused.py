@@ -8,6 +8,7 @@ ask, and queries, with −L_t in entries of their own, are asked. Nothing of n �
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.attention.library import library
-from sparsity.checks import check_number, is_jax
+from sparsity.checks import (
+    check_choice,
+    check_flag,
+    check_function,
+    check_instance,
+    check_number,
+    check_positions,
+    check_reals,
+    check_several,
+    is_jax,
+)
 from sparsity.errors import InputError
 
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
@@ -59,12 +70,28 @@ class FusedRows(NamedTuple):
 
 def _namespace(x: Any) -> Any:
     """Return the library of an array: NumPy, JAX, or PyTorch, which has no array namespace."""
-    if hasattr(x, "__array_namespace__"):
-        return x.__array_namespace__()
-    name = type(x).__module__.partition(".")[0]
-    if name != "torch":
-        raise InputError("array", type(x).__name__, "give arrays of NumPy, JAX or PyTorch")
-    return sys.modules[name]
+    return x.__array_namespace__() if hasattr(x, "__array_namespace__") else sys.modules["torch"]
+
+
+def _check_floats(what: str, **arrays: Any) -> list[Any]:
+    """Return arrays of one library as floating numbers of it; whole numbers are made so.
+
+    Raises:
+        InputError: no such arrays, or no real numbers.
+    """
+    found = []
+    for name, x in arrays.items():
+        fix, of_torch = f"give {what} of NumPy, JAX or PyTorch", hasattr(type(x), "detach")
+        if not (of_torch or is_jax(x)):
+            check_instance(name, x, (np.ndarray, np.generic), fix)
+        if found and of_torch != hasattr(type(found[0]), "detach"):
+            raise InputError(name, f"of type {type(x).__name__}", "give all of one library")
+        if of_torch and (x.is_complex() or str(x.dtype) == "torch.bool"):
+            raise InputError(name, f"tensor of {x.dtype}", f"{fix}, real numbers")
+        x = x if of_torch else check_reals(name, x, f"{fix}, real numbers", traced=True)
+        whole = not x.is_floating_point() if of_torch else x.dtype.kind in "iu"
+        found.append(_cast(x, float) if whole else x)
+    return found
 
 
 def from_lse(lse: Any, lse2: Any) -> LseRows:
@@ -80,8 +107,9 @@ def from_lse(lse: Any, lse2: Any) -> LseRows:
         n_eff and its inverse, in the precision that came in.
 
     Raises:
-        InputError: other shapes.
+        InputError: no arrays of real numbers, or other shapes.
     """
+    lse, lse2 = _check_floats("log-sum-exps", lse=lse, lse2=lse2)
     if tuple(lse.shape) != tuple(lse2.shape):
         fix = f"give one for each row, of shape {tuple(lse.shape)}"
         raise InputError("lse2", f"array of shape {tuple(lse2.shape)}", fix)
@@ -110,7 +138,7 @@ def fused_rows(
         q: queries, [..., heads, tokens, dim].
         k: keys, [..., key heads, tokens, dim]; each serves several heads, in order, where they are
             fewer.
-        scale: of the scores; None is 1/√dim.
+        scale: of the scores, not 0; None is 1/√dim.
         causal: whether a query sees the keys up to its own place.
         cu_seqlens: of packed texts, where each begins and the last one ends, [texts + 1]; what lies
             before the first or behind the last is padding, and NaN in the result.
@@ -120,25 +148,35 @@ def fused_rows(
         The statistics; a text of a packed row is read by itself.
 
     Raises:
-        InputError: shapes that do not fit, ends that do not ascend, or an unknown field.
+        InputError: no arrays of real numbers, shapes that do not fit, ends that do not ascend, an
+            unknown field, or an `attend` that returns something else.
     """
+    of = (of,) if isinstance(of, str) else check_several("of", of, "give names of fields")
     for name in of:
-        if name not in FusedRows._fields:
-            raise InputError("of", name, f"give some of {', '.join(FusedRows._fields)}")
-    fits = q.ndim > 2 and k.ndim == q.ndim and tuple(k.shape[-2:]) == tuple(q.shape[-2:])
-    if not fits or q.shape[-3] % k.shape[-3]:
+        check_choice("of", name, FusedRows._fields)
+    check_function("attend", attend, "give a function of (q, k, v, scale, causal)")
+    causal = check_flag("causal", causal)
+    what = "arrays [..., heads, tokens, dim]"
+    q, k = _check_floats(what, q=q, k=k)
+    if q.ndim < 3 or 0 in q.shape:
+        raise InputError("q", f"array of shape {tuple(q.shape)}", f"give {what}, at least one each")
+    fits = k.ndim == q.ndim and k.shape[:-3] == q.shape[:-3] and k.shape[-2:] == q.shape[-2:]
+    if not fits or not k.shape[-3] or q.shape[-3] % k.shape[-3]:
         fix = f"give as many keys, of heads that divide those of queries {tuple(q.shape)}"
         raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
     default = float(q.shape[-1]) ** -0.5
-    given = default if scale is None else check_number("scale", scale, "give a number")
+    fix = "give a number other than 0"
+    given = default if scale is None else check_number("scale", scale, fix, lambda x: x != 0)
     k = _repeat_keys(k, q.shape[-3] // k.shape[-3])
+    attend = functools.partial(_call_kernel, attend)
     if cu_seqlens is None:
         return _measure_text(attend, q, k, given, causal, of)
     # Texts of a packed row are called for one by one: kernels for packed rows each have an
     # interface of their own, and `attend` is any kernel.
-    ends = [int(x) for x in cu_seqlens]
-    if len(ends) < 2 or ends[0] < 0 or ends[-1] > q.shape[-2] or np.any(np.diff(ends) <= 0):
-        fix = f"give ascending places from 0 to {q.shape[-2]}"
+    fix = f"give ascending places from 0 to {q.shape[-2]}"
+    places = check_reals("cu_seqlens", cu_seqlens, fix)
+    ends = check_positions("cu_seqlens", places, fix, 0, q.shape[-2]).tolist()
+    if len(ends) < 2 or np.any(np.diff(ends) <= 0):
         raise InputError("cu_seqlens", ends, fix)
     texts = [
         _measure_text(attend, q[..., a:b, :], k[..., a:b, :], given, causal, of)
@@ -149,6 +187,23 @@ def fused_rows(
     return FusedRows(
         *(None if parts[0] is None else _join_texts(parts, around) for parts in fields)
     )
+
+
+def _call_kernel(
+    attend: Attend, q: Any, k: Any, v: Any, scale: float, causal: bool
+) -> tuple[Any, Any]:
+    """Return what the kernel does, an output and a log-sum-exp for each query.
+
+    Raises:
+        InputError: it returns something else.
+    """
+    made, rows = attend(q, k, v, scale, causal), tuple(q.shape[:-1])
+    pair = made if isinstance(made, tuple | list) else (made,)
+    shapes = [tuple(getattr(x, "shape", ())) for x in pair]
+    if len(pair) != 2 or shapes[0][:-1] != rows or shapes[1] != rows:
+        fix = f"must return the output, [..., dim], and its log-sum-exp, [...], with {[*rows]} each"
+        raise InputError("attend", f"function that returned arrays of shape {shapes}", fix)
+    return pair[0], pair[1]
 
 
 def _repeat_keys(k: Any, times: int) -> Any:
