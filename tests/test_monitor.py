@@ -68,7 +68,12 @@ def test_names_and_floats():
     places = {name.partition("/")[0] for name in told}
     layers = ("encoder.layer0", "encoder.layer1")
     assert places == {"all", *layers, *(f"{x}.head{i}" for x in layers for i in range(HEADS))}
-    assert {name.partition("/")[2] for name in told} == {*OF, "n_eff_exact", "max_logit_exact"}
+    assert {name.partition("/")[2] for name in told} == {
+        *OF,
+        "n_eff_exact",
+        "max_logit_exact",
+        "bad_rows",
+    }
     true, last = whole(q, k, CAUSAL), whole(2 * q, k, CAUSAL)
     assert told["encoder.layer0.head2/n_eff"] == pytest.approx(true["n_eff"][:, 2].mean(), rel=1e-6)
     gamma = np.nanmean(true["gamma"][:, 1])  # the first row has none

@@ -36,7 +36,7 @@ def test_names_without_heads_are_few_and_have_the_spread_over_heads():
     found = told(layers=LAYERS, heads=HEADS)
     many, few = log(found), log(found, heads=False)
     assert len(many) > 3000
-    statistics = 10  # eight, and the two laws
+    statistics = 11  # eight, the two laws, and the number of bad rows
     assert len(few) == LAYERS * statistics * 3 + statistics * 6
     own = log(found, heads=False, of=["n_eff", "n_eff_exact"])
     assert len(own) == LAYERS * 2 * 3 + 2 * 6
@@ -92,6 +92,64 @@ def test_a_law_that_nobody_asks_for_is_not_computed(monkeypatch):
 def test_bad_options_of_a_log(given, match):
     with pytest.raises(InputError, match=match):
         log(told(layers=1), **given)
+
+
+BROKEN = {  # what goes wrong, and how many of the 2 · 40 rows of each head it takes along
+    "a head of NaN": (lambda q, k: q.__setitem__((slice(None), 1), np.nan), [0, 80, 0, 0]),
+    "a head of inf": (lambda q, k: q.__setitem__((slice(None), 1), np.inf), [0, 80, 0, 0]),
+    "a row": (lambda q, k: q.__setitem__((0, 2, 7, 3), np.nan), [0, 0, 1, 0]),
+    "a key": (lambda q, k: k.__setitem__((1, 0, 30, 0), np.nan), [10, 0, 0, 0]),
+    "overflow": (lambda q, k: q.__setitem__((0, 3), 1e38 * q[0, 3]), [0, 0, 0, 40]),
+    "all": (lambda q, k: q.fill(np.nan), [80] * 4),
+    "nothing": (lambda q, k: None, [0] * 4),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_rows_that_are_not_finite_are_told_and_hide_no_other(kind):
+    q, k = np.random.default_rng(0).normal(size=(2, 2, 4, TOKENS, 8)).astype(np.float32)
+    whole = log([monitor(q, k, rows=None)] * 2)
+    wrong, count = BROKEN[kind]
+    bad = q.copy(), k.copy()
+    wrong(*bad)
+    found = [monitor(*bad, rows=None), monitor(q, k, rows=None)]
+    many, few = log(found), log(found, heads=False)
+    assert set(many) == set(whole)
+    assert [many[f"layer0.head{i}/bad_rows"] for i in range(4)] == count
+    assert many["layer0/bad_rows"] == few["all/bad_rows"] == few["layer0/bad_rows"] == sum(count)
+    healthy = [f"layer0.head{i}/" for i in range(4) if not count[i]]
+    for name, x in whole.items():
+        if name.startswith(("layer1", *healthy)):
+            assert many[name] == x
+    fires = {x.name for x in alert(many, "*/n_eff", below=0.5)}
+    heads = {f"layer0.head{i}/n_eff" for i in range(4) if count[i]}
+    assert fires == (heads | {"layer0/n_eff", "all/n_eff"} if heads else set())
+    assert len(alert(few, "*/n_eff_min", below=0.5)) == 2 * bool(heads)
+    assert len(alert(few, "*/bad_rows", above=0)) == 2 * bool(heads)
+    # Without lengths, what some heads have and others have not.
+    own = log([{"n_eff": found[0]["n_eff"]}])
+    assert kind == "all" or [own[f"layer0.head{i}/bad_rows"] for i in range(4)] == count
+    assert np.isnan(monitoring.penalty(*bad, low=2, rows=None)) == bool(heads)
+
+
+def test_what_has_no_value_is_no_bad_row():
+    q, k = np.random.default_rng(0).normal(size=(2, 2, 4, TOKENS, 8)).astype(np.float32)
+    tokens = np.arange(TOKENS) < np.array([[TOKENS], [9]])
+    given = {"padding": {"segments": tokens}, "a mask": {"mask": lambda i, j: j > 3}}
+    for name, how in given.items():
+        found = log(monitor(q, k, rows=None, **how))
+        assert found["all/bad_rows"] == 0, name
+        assert all(np.isfinite(x) for x in found.values())
+    assert log(monitor(q, k, when=False)) == {}
+    beyond = {"length": np.array([[5, 5]]), "gamma": np.array([[1e3, 2.0]])}  # the law's table
+    found = log(beyond)
+    assert found["all/bad_rows"] == 0
+    assert found["all/n_eff_exact"] == n_eff_exact(5, 2.0)
+
+
+def test_an_alert_of_nan():
+    (found,) = alert({"all/n_eff": np.nan}, "*", below=2, step=7)
+    assert str(found) == "all/n_eff = nan is beyond 2 at step 7"
 
 
 def test_full_rows_need_lengths_and_layers_may_differ():

@@ -29,8 +29,10 @@ from sparsity.checks import (
 from sparsity.errors import InputError
 
 # Of these the largest over rows, heads and layers is logged, as one logit is enough to overflow; of
-# all others the mean.
+# bad rows the number, and of all others the mean.
 _BY_MAXIMUM = ("max_logit", "max_logit_exact")
+_BAD = "bad_rows"
+_LEAST_KEYS = {"gamma": 2, "gamma_ratio": 2}  # that a row must see to have a value; else 1
 _ENDS = {"min": 0.0, "max": 1.0}  # of heads
 _QUANTILES = {"q10": 0.1, "median": 0.5, "q90": 0.9}
 
@@ -61,7 +63,9 @@ def log(
     keys stand out, such as a sink. Where there is beta as well, `max_logit_exact` is the mean of
     the largest of so many Gaussian logits, of the n, β̂ and γ̂ of the rows of a head; of a layer,
     that of the head where it is largest. What has no value is left out: a step that was not looked
-    at, and rows that see no key, such as those of padding.
+    at, and rows that see no key, such as those of padding. NaN or infinity in any other row is no
+    gap: `bad_rows` is the number of such rows, and a mean over one of them is NaN. Which rows see
+    a key is told by their length; without it, a row is left out where no head has a value.
 
     Args:
         found: a dict of arrays [..., heads, rows] for each layer, in lists or dicts of any depth.
@@ -85,32 +89,33 @@ def log(
     every: dict[str, list[tuple[np.ndarray, list[float]]]] = {}
     for name, values in layers.items():
         for statistic, x in values.items():
-            by_head = [_summarised(statistic, row) for row in x]
-            every.setdefault(statistic, []).append((x.ravel(), by_head))
+            by_head = {i: _summarised(statistic, row.compressed()) for i, row in enumerate(x)
+                       if row.count()}  # fmt: skip
+            if not by_head:
+                continue
+            every.setdefault(statistic, []).append((x.compressed(), [*by_head.values()]))
             if heads:
-                named |= {f"{name}.head{i}/{statistic}": value for i, value in enumerate(by_head)}
-            named[f"{name}/{statistic}"] = _summarised(statistic, x)
+                named |= {f"{name}.head{i}/{statistic}": value for i, value in by_head.items()}
+            named[f"{name}/{statistic}"] = _summarised(statistic, x.compressed())
             if not heads:
-                named |= _spread(f"{name}/{statistic}", by_head, _ENDS)
+                named |= _spread(f"{name}/{statistic}", [*by_head.values()], _ENDS)
     for statistic, each in every.items():
         rows, values = (list(part) for part in zip(*each, strict=True))
         named[f"all/{statistic}"] = _summarised(statistic, np.concatenate(rows))
         if not heads:
             named |= _spread(f"all/{statistic}", [*itertools.chain(*values)], _ENDS | _QUANTILES)
-    return {name: x for name, x in named.items() if not np.isnan(x)}
+    return named
 
 
 def _spread(name: str, heads: list[float], quantiles: Mapping[str, float]) -> dict[str, float]:
-    """Return quantiles of a statistic over heads, of those that have a value."""
-    known = np.array([x for x in heads if not np.isnan(x)])
-    if not known.size:
-        return {}
-    return {f"{name}_{word}": float(np.quantile(known, q)) for word, q in quantiles.items()}
+    """Return quantiles of a statistic over heads; NaN where one of them is not finite."""
+    with np.errstate(invalid="ignore"):
+        return {f"{name}_{word}": float(np.quantile(heads, q)) for word, q in quantiles.items()}
 
 
 def _statistics(values: Mapping[str, Any]) -> list[str]:
     """Return the names of what can be said of a layer: its statistics, and the laws of its rows."""
-    names = [str(name) for name in values]
+    names = [*map(str, values), _BAD]
     if {"length", "gamma"} <= set(names):
         names.append("n_eff_exact")
         names += ["max_logit_exact"] if "beta" in names else []
@@ -149,11 +154,11 @@ def _walk_layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]
 
 def _by_head(
     name: str, values: Mapping[str, Any], wanted: set[str], last: bool
-) -> dict[str, np.ndarray]:
+) -> dict[str, np.ma.MaskedArray]:
     """Return arrays [heads, batch · rows] in float64 with the laws of their rows added.
 
-    What has no value is NaN: whole numbers below 0, as `monitor` marks steps that it did not look
-    at, and rows of length 0.
+    What has no value is masked: whole numbers below 0, as `monitor` marks steps that it did not
+    look at, and rows that see too few keys.
 
     Args:
         name: of the layer.
@@ -161,46 +166,62 @@ def _by_head(
         wanted: the statistics to return, where they are there.
         last: whether to return only rows that see as many keys as any.
     """
-    rows = {}
+    rows, absent = {}, {}
     for statistic, x in values.items():
         x = np.asarray(check_reals(f"{name}/{statistic}", x))
         if x.ndim < 2 or (x.dtype.kind not in "fiu" and str(x.dtype) != "bfloat16"):
             fix = "must be numbers [..., heads, rows]"
             raise InputError(f"{name}/{statistic}", f"array of {x.dtype}, shape {x.shape}", fix)
         wide = np.where(x < 0, np.nan, x) if x.dtype.kind in "iu" else x.astype(np.float64)
-        wide = np.where(wide == 0, np.nan, wide) if statistic == "length" else wide
         rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
+    length = rows.get("length")
+    for statistic, x in rows.items():
+        unknown = np.broadcast_to(np.isnan(x).all(0), x.shape)
+        if length is not None and length.shape == x.shape:
+            unknown = ~(length >= _LEAST_KEYS.get(statistic, 1))
+        absent[statistic] = unknown
     if last:
-        if "length" not in rows:
+        if length is None:
             raise InputError("last", True, f"{name} has no length; let it be measured as well")
-        full = rows["length"] == np.nanmax(rows["length"], initial=0.0)
-        rows = {statistic: np.where(full, x, np.nan) for statistic, x in rows.items()}
+        full = length == np.nanmax(length, initial=0.0)
+        absent = {statistic: x | ~full for statistic, x in absent.items()}
+    shape = next(iter(rows.values())).shape
+    like = [statistic for statistic, x in rows.items() if x.shape == shape]
+    bad = [~absent[statistic] & ~np.isfinite(rows[statistic]) for statistic in like]
+    nowhere = np.all([absent[statistic] for statistic in like], axis=0)
+    rows[_BAD], absent[_BAD] = np.any(bad, axis=0).astype(np.float64), nowhere
     # Laws that nobody asks for are not computed: that of the largest logit takes the longest.
     laws = wanted & set(_statistics(values))
     if "n_eff_exact" in laws:
-        rows["n_eff_exact"] = n_eff_exact(rows["length"], rows["gamma"])
+        law = n_eff_exact(rows["length"], rows["gamma"])
+        beyond = np.isnan(law) & np.isfinite(rows["gamma"])  # of the table, and no NaN of the row
+        rows["n_eff_exact"], absent["n_eff_exact"] = law, absent["length"] | beyond
     if "max_logit_exact" in laws:
-        rows["max_logit_exact"] = _expected_largest(rows["length"], rows["gamma"], rows["beta"])
-    return {statistic: x for statistic, x in rows.items() if statistic in wanted}
+        none = absent["length"].all(-1, keepdims=True)
+        law = _expected_largest(absent["length"], rows["length"], rows["gamma"], rows["beta"])
+        rows["max_logit_exact"], absent["max_logit_exact"] = law, none
+    return {x: np.ma.array(rows[x], mask=absent[x]) for x in rows if x in wanted}
 
 
-def _expected_largest(n: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+def _expected_largest(
+    absent: np.ndarray, n: np.ndarray, gamma: np.ndarray, beta: np.ndarray
+) -> np.ndarray:
     """Return E max of all logits of the rows of each head, [heads, 1], by the law of each row."""
     gamma = np.where(n == 1, 0.0, gamma)  # a single logit has no spread: γ̂ is NaN there
-    known = np.isfinite(n) & np.isfinite(gamma) & np.isfinite(beta)
     found = np.full((len(n), 1), np.nan)
-    for head, seen in enumerate(known):
-        if seen.any():
-            one, spread, mean = (x[head, seen] for x in (n, gamma, beta))
+    for head, seen in enumerate(~absent):
+        one, spread, mean = (x[head, seen] for x in (n, gamma, beta))
+        if seen.any() and np.all(np.isfinite(spread) & np.isfinite(mean)):
             found[head] = expected_largest(one, spread, mean, COARSE)
     return found
 
 
 def _summarised(statistic: str, x: np.ndarray) -> float:
-    known = x[~np.isnan(x)]
-    if not known.size:
-        return float("nan")
-    return float(known.max() if statistic in _BY_MAXIMUM else known.mean())
+    """Return the number, the largest or the mean of a statistic of some rows."""
+    if statistic == _BAD:
+        return float(x.sum())
+    with np.errstate(invalid="ignore"):  # of ∞ − ∞
+        return float(x.max() if statistic in _BY_MAXIMUM else x.mean())
 
 
 class Crossing(NamedTuple):
@@ -210,7 +231,7 @@ class Crossing(NamedTuple):
         name: as it was logged, such as "layer3.head2/n_eff".
         value: the number.
         bound: what it crossed.
-        side: "below" or "above".
+        side: "below" or "above"; "beyond" of NaN, which is within no bound.
         step: as it was given to `alert`; None if it was not.
     """
 
@@ -250,7 +271,7 @@ def alert(
     step: float | None = None,
     call: Callable[[Crossing], Any] | None = None,
 ) -> list[Crossing]:
-    """Find the logged numbers beyond a bound, and call a function for each.
+    """Find the logged numbers beyond a bound, NaN among them, and call a function for each.
 
         sparsity.monitoring.alert(watch.log(heads=False), "*/n_eff_min", below=2, call=print)
 
@@ -288,6 +309,9 @@ def alert(
         warnings.warn(f"alert: no name is like {names!r}; one is {first!r}", stacklevel=2)
     found = []
     for name, value in chosen.items():
+        if value != value:
+            bound = low if high is None else high
+            found.append(Crossing(name, value, bound, "beyond", step))  # pyright: ignore
         if low is not None and value < low:
             found.append(Crossing(name, value, low, "below", step))
         if high is not None and value > high:

@@ -69,10 +69,12 @@ def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any
         xp: `jax.numpy` or `torch`.
         bounds: the bounds.
         found: n_eff or γ̂ of rows, NaN where there is none.
-        length: the number of keys n of each row, which caps the lower bound on n_eff.
+        length: the number of keys n of each row: of none there is no n_eff, and of one no γ̂; it
+            caps the lower bound on n_eff.
     """
-    some = ~xp.isnan(found)
-    # NaN is replaced before any arithmetic: its gradient would be NaN also where `where` drops it.
+    some = length >= (1 if bounds.of == "n_eff" else 2)
+    # NaN of these rows is a value gone wrong, which the penalty does not hide. That of others is
+    # replaced before any arithmetic: its gradient would be NaN also where `where` drops it.
     x = xp.where(some, found, 1.0)
     zero = xp.zeros_like(x)  # numbers added to it get the type and the device of `found`
     low, high = (None if b is None else zero + b for b in (bounds.low, bounds.high))

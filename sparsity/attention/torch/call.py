@@ -87,7 +87,7 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
     if call.score_mod is not None:
         # FlexAttention knows two ways to hide a key: its mask, and a score of −∞.
         s = over_axes(torch, call.score_mod, _ROWS_OF_EACH_TEXT, scored=True)(s, *place)
-        seen = seen & (s > -torch.inf)
+        seen = seen & (s != -torch.inf)  # and NaN is no hidden key
     if call.mask_mod is not None:
         seen = seen & over_axes(torch, call.mask_mod, _ROWS_OF_EACH_TEXT, scored=False)(*place)
     if call.causal:
@@ -140,7 +140,8 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
             seen = seen & added
         else:
             top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
-            seen = seen & (added > top - HIDDEN_BELOW_TOP) & (top > HIDDEN_AT)
+            # Denied, so that a bias gone NaN hides no key.
+            seen = seen & ~((added <= top - HIDDEN_BELOW_TOP) | (top <= HIDDEN_AT))
             total = total + added
     return total, seen
 
@@ -162,7 +163,7 @@ class Output(NamedTuple):
     dropped: bool = False
     step: float = 0.0
 
-    def check_rows(self, s: Any, seen: Any, at: Any, unit: Any) -> None:
+    def check_rows(self, s: Any, seen: Any, at: Any, unit: Any) -> Any:
         """Check that the logits of rows make this output; rows without a key are left out.
 
         Args:
@@ -171,39 +172,46 @@ class Output(NamedTuple):
             at: positions of the rows, [1 or batch, rows].
             unit: logits of learned sinks, [heads], or None.
 
+        Returns:
+            The rows of which logits or output are not finite, [batch, heads, rows]: nothing can be
+            said of them, and they hide no other row.
+
         Raises:
-            Unseen: they make something else, or are not finite.
+            Unseen: they make something else.
         """
         torch = library("torch", "torch")
-        if not bool(torch.isfinite(s).all()):
-            raise Unseen("has logits that are not finite")
-        x = torch.where(seen, s, -torch.inf)
+        at = at[:, None, :, None]
+        finite = torch.isfinite(s).all(-1, keepdim=True)
+        x = torch.where(seen & finite, s, -torch.inf)
         if unit is not None:
             x = torch.cat([x, unit[:, None, None].to(x).expand(*x.shape[:-1], 1)], -1)
         p = torch.softmax(x, -1)[..., : s.shape[-1]]
-        at = at[:, None, :, None]
-        some = seen.any(-1, keepdim=True)
         if self.weights is not None:
             want = torch.take_along_dim(self.weights[..., : p.shape[-1]].to(p), at, 2)
+        else:
+            want = torch.take_along_dim(self.output.to(p), at, 2)
+        told = torch.isfinite(want).all(-1, keepdim=True)
+        good = seen.any(-1, keepdim=True) & finite & told
+        p, want = torch.where(good, p, 0.0), torch.where(good, want, 0.0)
+        if self.weights is not None:
             if self.dropped:
                 # Dropout divides what it keeps by the chance to be kept, which a layer need not
                 # tell: the factor that fits best, by least squares, undoes it. What it dropped
                 # cannot be checked.
-                kept = torch.where(some, p, 0.0)[want > 0]
+                kept = p[want > 0]
                 want = want * ((kept * want[want > 0]).sum() / want.square().sum().clamp(min=1e-30))
                 p = torch.where(want > 0, p, 0.0)
             size = p.amax(-1, keepdim=True)
         else:
             batch, heads, rows, keys = p.shape
-            v = self.value.to(p)
+            # A value that is not finite is of a key that such a row does not see.
+            v = torch.nan_to_num(self.value.to(p), 0.0, 0.0, 0.0)
             grouped = p.reshape(batch, v.shape[1], -1, keys)
             p = (grouped @ v).reshape(batch, heads, rows, -1)  # the output, no longer weights
-            want = torch.take_along_dim(self.output.to(p), at, 2)
             size = v.abs().amax((-2, -1), keepdim=True)
             size = size.repeat_interleave(heads // v.shape[1], 1)
-        # `not (off <= most)` rather than `off > most`: an output of NaN fails.
-        largest = s.abs().amax(-1, keepdim=True)
+        largest = torch.where(finite, s, 0.0).abs().amax(-1, keepdim=True)
         most = size * (_TOLERANCE + _MAX_ROUNDINGS * self.step * (1 + largest))
-        off = (p - want).abs()
-        if bool((some & ~(off <= most)).any()):
+        if bool(((p - want).abs() > most).any()):
             raise Unseen("computes something else than softmax attention of its arguments")
+        return ~(finite & told)[..., 0]

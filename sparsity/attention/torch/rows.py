@@ -155,6 +155,8 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
 def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict[str, Any]:
     """Return `statistics` of some rows, [batch, heads, rows]; rows of padding see no key.
 
+    Rows of logits or of an output that are not finite are NaN, and those beside them are told.
+
     Args:
         call: the call.
         rows: how many, log-spaced with the last; or their positions; None for all.
@@ -173,7 +175,7 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
         part = at[:, start : start + size]
         s, seen = logits(call, part)
         if made is not None:
-            made.check_rows(s, seen, part, call.unit)
+            s = s.masked_fill(made.check_rows(s, seen, part, call.unit)[..., None], torch.nan)
         if own is not None:
             of_text = own[..., start : start + size]
             seen = seen & of_text[..., None]

@@ -294,11 +294,12 @@ def check_some_rows(call: Call, made: Output) -> None:
     """Check that some rows of a call make its output.
 
     Raises:
-        Unseen: they make something else.
+        Unseen: they make something else, or are not finite.
     """
     torch = library("torch", "torch")
     length = call.query.shape[-2]
     at = spaced(length, min(CHECKED_ROWS, length))
     at = torch.as_tensor(at, device=call.query.device)[None]
     s, seen = logits(call, at)
-    made.check_rows(s, seen, at, call.unit)
+    if bool(made.check_rows(s, seen, at, call.unit).any()):
+        raise Unseen("has logits or an output that are not finite")
