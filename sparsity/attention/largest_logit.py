@@ -10,6 +10,7 @@ with lo so low that the last integral is nothing. For N scores of one law it is 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +20,17 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 from sparsity.attention.measurement import row_laws
 from sparsity.checks import check_number
 from sparsity.errors import InputError
-from sparsity.exact_law.integration import gauss_rule
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
-# −ln of the chances that are left out on either side, and nodes of Gauss and Legendre: from 1 to
-# 10¹² scores of one law, 1e-14 of γ was measured for the first, 2e-7 for the second.
-FINE, COARSE = (37.0, 64), (20.0, 24)
+# −ln of the chances that are left out on either side; parts of a panel in the coarser of two rules,
+# the finer has twice as many; and how far apart both may be, of the whole range.
+FINE, COARSE = (37.0, 12, 1e-15), (20.0, 6, 1e-8)
+_EDGES = (
+    13  # of panels at first, at most, among the ends of the laws; more serve three laws no better
+)
+_ROUNDS = 60  # of halving panels, down to the rounding of the range
 # Deviations: below, Φ(−z) nears 1 and ln(1 − Φ(−z)) loses digits; log_ndtr does not.
 _MIN_COMPLEMENT = -1.0
-_HALVINGS = 6  # of the range of x, by which its low end is raised to where P(max ≤ x) begins
 _CHANCE = 0.99  # chance of the interval
 _MAX_ENTRIES = 2**20  # numbers of an array at once: 8 MiB; fewer cost more calls
 
@@ -39,11 +42,13 @@ class LargestLogit(NamedTuple):
         mean: E max.
         low: below it, the largest is with a chance of 0.5 %.
         high: above it, likewise.
+        error_bound: of the mean.
     """
 
     mean: float
     low: float
     high: float
+    error_bound: float
 
 
 class QKClip(NamedTuple):
@@ -80,7 +85,7 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
         rows: how many rows there are of each.
 
     Returns:
-        Mean, and the interval that holds it with a chance of 99 %.
+        Mean, the interval that holds it with a chance of 99 %, and what the mean may be off.
 
     Raises:
         InputError: no finite numbers, or numbers out of range.
@@ -103,29 +108,60 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
         else:
             root: Any = brentq(below, low, high, args=(np.log(chance),))
             found.append(float(root))
-    return LargestLogit(float(expected_largest(n, gamma, beta)), *found)
+    mean, error = expected_largest(n, gamma, beta)
+    return LargestLogit(mean, *found, error)
 
 
 def expected_largest(
-    length: np.ndarray, gamma: np.ndarray, beta: np.ndarray, rule: tuple[float, int] = FINE
-) -> np.ndarray:
-    """Return E max over the last axis of n scores N(β, γ²) of each; all of one shape."""
-    # `low` is where one row alone is certain to be above x. Many rows are so far higher up:
-    # bisection raises it to within 1/64 of the range, so that the nodes lie where P(max ≤ x)
-    # changes.
-    low, high = _find_ends(length, beta, gamma, rule[0])
-    top = high
-    for _ in range(_HALVINGS):  # the low end of the best row is far below that of many
-        middle = (low + top) / 2
-        below = _log_chance_below(middle[..., None], length, beta, gamma)[..., 0] < -rule[0]
-        low, top = np.where(below, middle, low), np.where(below, top, middle)
-    nodes, weights = gauss_rule(rule[1])
-    half = (high - low) / 2
-    x = low[..., None] + half[..., None] * (nodes + 1)
-    # The integral of 1 − P from `low` on; below it P is less than e^−depth and its integral is left
-    # out, above `high` 1 − P is.
-    below = np.exp(_log_chance_below(x, length, beta, gamma))
-    return low + half * ((1 - below) * weights).sum(-1)
+    length: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    rule: tuple[float, int, float] = FINE,
+) -> tuple[float, float]:
+    """Return E max of n scores N(β, γ²) of each row, all [rows], and a bound on its error.
+
+    P(max ≤ x) rises wherever one of the laws lies, and may do so as steeply as in a step. So panels
+    lie between the ends of the laws, and are halved until a rule and one of half as many parts
+    agree on each: what is between both in all is the bound, with the chances that are left out and
+    the rounding of the ends.
+    """
+    depth, parts, share = rule
+    ends = _ends_of_laws(length, beta, gamma, depth)
+    low, high = (float(x) for x in _find_ends(length, beta, gamma, depth))
+    at = np.quantile(np.clip(ends, low, high), np.linspace(0, 1, _EDGES), method="nearest")
+    edges = np.unique([low, *at, high])
+    start, stop = edges[:-1], edges[1:]
+    x, fine, coarse = _nested_rule(parts)
+    mean, error = low, 2 * np.exp(-depth) * (high - low) + 1e-15 * (abs(low) + high - low)
+    for turn in range(_ROUNDS):
+        if not len(start):
+            break
+        half = (stop - start)[:, None] / 2
+        points = start[:, None] + half * (1 + x)
+        above = -np.expm1(_log_chance_below(points.ravel(), length, beta, gamma))
+        above = half * above.reshape(points.shape)
+        value, off = above @ fine, np.abs(above @ (fine - coarse))
+        done = (off <= share * (high - low)) | (turn == _ROUNDS - 1)
+        mean, error = mean + value[done].sum(), error + off[done].sum()
+        middle = (start + stop)[~done] / 2
+        start, stop = np.append(start[~done], middle), np.append(middle, stop[~done])
+    return float(mean), float(error)
+
+
+@functools.lru_cache(maxsize=2)
+def _nested_rule(parts: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return nodes of Clenshaw and Curtis on [−1, 1], and weights of all and of every other one.
+
+    Both rules have the ends of a panel among their nodes: a step close to an end is seen.
+    """
+    weights = []
+    for degree in (2 * parts, parts):
+        x, k = np.cos(np.pi * np.arange(degree + 1) / degree), np.arange(degree + 1)
+        means = np.where(k % 2, 0.0, 2 / (1.0 - (k - k % 2) ** 2))  # of Chebyshev polynomials
+        weights.append(np.linalg.solve(np.polynomial.chebyshev.chebvander(x, degree).T, means))
+    coarse = np.zeros(2 * parts + 1)
+    coarse[::2] = weights[1]
+    return np.cos(np.pi * np.arange(2 * parts + 1) / (2 * parts)), weights[0], coarse
 
 
 def qk_clip(
@@ -197,9 +233,15 @@ def _find_ends(
     that any score lies above x is no more likely than the sum of the chances of each, which at the
     second end are e^−depth/(n·rows). A row without spread bounds the maximum from below by its β.
     """
-    low = (beta + gamma * ndtri_exp(-depth / n)).max(-1)
+    low, _ = _ends_of_laws(n, beta, gamma, depth)
     high = beta - gamma * ndtri_exp(-depth - np.log(n * n.shape[-1]))
-    return low, np.maximum(high.max(-1), low)
+    return low.max(-1), np.maximum(high.max(-1), low.max(-1))
+
+
+def _ends_of_laws(n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float) -> np.ndarray:
+    """Return where Φ^n of each row is e^−depth, and where about 1 − e^−depth, [2, rows]."""
+    below, above = ndtri_exp(-depth / n), -ndtri_exp(-depth - np.log(n))
+    return np.stack([beta + gamma * below, beta + gamma * above])
 
 
 def _log_chance_below(

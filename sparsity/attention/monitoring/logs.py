@@ -212,7 +212,7 @@ def _expected_largest(
     for head, seen in enumerate(~absent):
         one, spread, mean = (x[head, seen] for x in (n, gamma, beta))
         if seen.any() and np.all(np.isfinite(spread) & np.isfinite(mean)):
-            found[head] = expected_largest(one, spread, mean, COARSE)
+            found[head] = expected_largest(one, spread, mean, COARSE)[0]
     return found
 
 
