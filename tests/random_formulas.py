@@ -187,8 +187,9 @@ def examine(cell: Asked, derive: bool = True) -> list[str]:
         and not (_resolved(found) and 1 - 1e-3 <= found.value <= 16 * (1 + 1e-3))
     ):
         said.append(f"exact value {found.value}, bound {found.error_bound}")
-    if derive and takes_seconds(sparsity.kernels.named(cell.formula)):
-        how, found = outcome(lambda: sparsity.derive(cell.formula))
+    named, kernel = outcome(lambda: sparsity.kernels.named(cell.formula))
+    if derive and named == "found" and takes_seconds(kernel):
+        how, found = outcome(lambda: sparsity.derive(kernel))
         said.append(f"derive {how}")
     return said
 

@@ -73,8 +73,7 @@ def test_extremes_end_in_a_number_or_a_line():
 
 @pytest.mark.slow
 def test_every_extreme_ends_in_a_number_or_a_line():
-    cells = random.Random(5).sample(CELLS, 2500)
-    assert _scan(cells, 6) > 800
+    assert _scan(CELLS, 6) > 200
 
 
 def _normal(points: int = 401, far: float = 9.0) -> tuple[np.ndarray, np.ndarray]:

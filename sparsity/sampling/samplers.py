@@ -156,7 +156,10 @@ class Stratified(_ScalarSampler):
         x = jnp.concatenate([left[:near] + offset, base])
         within = (base >= table.edges[0]) & (base < table.edges[-1])
         inside = jnp.concatenate([jnp.ones(near, bool), within])
-        along = (x - left) / (right - left)
+        # Cells about a jump of f have no width in float32: a draw there is at their left end, where
+        # the density to draw from is so high that it counts as Z alone.
+        cell_width = right - left
+        along = jnp.where(cell_width > 0, (x - left) / cell_width, 0)
         drawn, *h = (
             jnp.where(inside, low + (high - low) * along, 0)
             for low, high in zip(ends[::2], ends[1::2], strict=True)
