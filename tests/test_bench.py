@@ -43,7 +43,7 @@ def test_a_false_peer_is_found_out():
     assert honest["peers"]["numpy"]["how"] == "measured"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_raw_rates_flag_a_false_peer():
     peers = [PEERS[0], Peer("false", "a² is too large", _false)]
     rows = [throughput.rates(cell, "float64", peers, 2**16, 1) for cell in throughput.CELLS]

@@ -115,6 +115,7 @@ def test_kernels_of_the_reference_are_those_of_the_library():
     assert len(KERNELS) >= 30
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scores", [("t", (4.0,)), ("qk-norm", (3,)),
                                     ("mixture", (((0.8, 0.0, 1.0), (0.2, 3.0, 0.5)),)),
                                     ("empirical", ((-1.0, 0.0, 0.5, 2.0),))])  # fmt: skip

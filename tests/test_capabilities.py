@@ -103,6 +103,7 @@ def wrong(row, quantity, say=capabilities):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(x, marks=[pytest.mark.thorough] * (x in ("maps", "steps of exp"))) for x in ROWS],
@@ -158,6 +159,7 @@ def rows_drawn(row):
     return [each for each, known in said if known.sampled and known.missing is None]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "row",
     [pytest.param(x, marks=[pytest.mark.thorough] * (x.kernel.law is Law.SCORE)) for x in DRAWN],

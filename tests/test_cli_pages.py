@@ -166,6 +166,7 @@ def test_json_has_no_bar(monkeypatch):
     assert len(json.loads(shown)) == len(RECORDS)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("judged")
 def test_claims_show_a_bar_on_a_terminal_only(command, monkeypatch, capsys):
     for arguments in (["claims"], ["claims", "--json"]):

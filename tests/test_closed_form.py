@@ -31,6 +31,7 @@ def _load_accuracy():
 accuracy = _load_accuracy()
 
 
+@pytest.mark.thorough
 def test_random_points():
     rows = [
         accuracy.judge(name, region, parameters)

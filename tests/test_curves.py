@@ -166,6 +166,7 @@ def test_a_sweep_of_a_row_is_exact_in_every_cell():
     assert whole["S"].sel(gamma=1.0).item() != float(evaluate("exp", gamma=1.0).S)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("length", "rel_error", "factor", "wrong"),
     [

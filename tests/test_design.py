@@ -555,7 +555,7 @@ TURNING = [  # (row, length, free, wanted, how many values give it): n_eff turns
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "length", "free", "wanted", "count"), TURNING)
 def test_every_crossing_between_looks_is_found(row, length, free, wanted, count):
     found = design(row, length=length, n_eff=wanted, free=free)

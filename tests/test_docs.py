@@ -58,6 +58,7 @@ def run(code, names, where):
     return told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(x, marks=[pytest.mark.thorough] * (x in DEAR)) for x in PAGES]
 )

@@ -102,6 +102,7 @@ def run(span):
         eval(compile(tree, span, "eval"), dict(STANDING))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("where", "span"),
     [

@@ -133,6 +133,7 @@ ROWS = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("row", "length"), ROWS, ids=lambda x: str(x)[:40])
 def test_sampled_rows(row, length):
     found = sparsity.exact(row, length=length, of="entropy")

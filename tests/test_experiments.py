@@ -396,6 +396,7 @@ def a_model(rule, heads=2, width=16):
     return model, angles(width // heads)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", [lm.ROPE, lm.SLACK])
 def test_no_byte_is_told_what_follows_it_and_blocks_change_nothing(rule):
     model, theta = a_model(rule)

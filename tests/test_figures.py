@@ -200,7 +200,7 @@ def test_a_wrong_curve_would_be_seen(name, data):
     assert rejected.mean() > 0.9
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
 def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, data, canvases):
     said = re.search(r"95 % error bars\s+are\s+smaller than the markers", figure.caption)

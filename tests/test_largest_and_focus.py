@@ -90,6 +90,7 @@ def test_the_largest_of_many_scores():
     assert_allclose(sparsemax.expected_maximum(2, 2), 1, rtol=1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "gamma", [0.3, *(pytest.param(g, marks=pytest.mark.slow) for g in (1e-3, 2))]
 )

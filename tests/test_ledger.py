@@ -46,7 +46,7 @@ def _by_key(records, key):
     return next(r for r in records if r["key"] == key)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_claims_with_their_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == EXPECTED
     sources = [claim.source.split(" (")[0] for claim in ledger.ALL]

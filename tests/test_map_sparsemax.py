@@ -119,6 +119,7 @@ def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
     assert_allclose(found.total, 1, atol=1e-11)
 
 
+@pytest.mark.thorough
 def test_sparsemax_in_known_places():
     lengths = np.unique(np.geomspace(1, 65536, 6).astype(int))
     for gamma in (1e-3, 30.0):

@@ -38,6 +38,7 @@ def cells(page):
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in rows]
 
 
+@pytest.mark.thorough
 def test_the_page_shows_what_was_measured(data, tmp_path):
     page = page_of(data, tmp_path)
     assert [x.name for x in tmp_path.glob("*.svg")] != []

@@ -318,7 +318,7 @@ def test_rows_with_few_keys_and_no_sink_are_measured():
         assert np.array_equal(data.length[0, 0], seen.sum(1))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_wide_logits_have_laws_and_ranks():
     q, k = heads(length=128)
     scale = np.minimum(np.linspace(10, 42, 128), 27)[None, :, None]

@@ -195,6 +195,7 @@ def test_programs_that_are_dropped_give_their_memory_back():
     assert _grown(functools.cache(plain)) > 60
 
 
+@pytest.mark.thorough
 def test_every_sampler_has_a_program_that_can_be_dropped():
     devices.jitted.cache_clear()
     for i in range(2):

@@ -157,6 +157,7 @@ def test_the_measures():
         collapse(np.ones((1, 3)))
 
 
+@pytest.mark.thorough
 def test_neighbours_are_the_collapse_of_every_prefix():
     drawn = sampled(SMALL, 5, seed=2, measure=neighbours)
     whole = sampled(SMALL, 5, seed=2)
@@ -476,7 +477,7 @@ def records():
     return {key: claim.record(HONEST) for key, claim in CLAIM.items()}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_verdicts_follow_from_the_findings(records):
     assert {key: r["verdict"] for key, r in records.items()} == EXPECTED
     for r in records.values():

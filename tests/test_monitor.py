@@ -129,6 +129,7 @@ def penalised(of):
     return jax.jit(jax.value_and_grad(loss, (0, 1)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", BOUNDS)
 def test_the_gradient_of_the_penalty_is_that_of_finite_differences(of):
     at, run, rng = few(), penalised(of), np.random.default_rng(5)

@@ -221,6 +221,7 @@ DECEITFUL = {  # name: (f, β, γ); what a table, a pilot or a float may fail to
 DECEIVED_AT_ONCE = ("a second peak 600 sigma away", "a constant")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [x if x in DECEIVED_AT_ONCE else pytest.param(x, marks=SLOW) for x in DECEITFUL],
@@ -474,7 +475,7 @@ def test_float32_is_named_and_close():
     assert found.value == pytest.approx(float(truth), rel=1e-4)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_long_rows_are_drawn_in_float32_and_their_error_bar_covers():
     """Squares of z add up as they should: bars half as wide, or twice, would not pass."""
     row, n = Row("exp", gamma=1.5), 2**16

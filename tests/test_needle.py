@@ -155,7 +155,7 @@ def test_recall_of_a_random_needle(spread):
     assert float(found) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_recall_of_a_random_needle_is_the_mean_over_its_score():
     def of(score, spread=0.0):
         row = Row("exp", gamma=0.7, steps=(Needle(score, spread),))
@@ -267,7 +267,7 @@ def test_laws_against_sampled_rows(kernel, dim, t, n):
     assert seen == cells  # a law that is 3 % off
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_samples_against_draws_by_numpy():
     """The sampler's needle is the one token of its own score: rows drawn apart say the same."""
     rng = np.random.default_rng(5)
@@ -297,7 +297,7 @@ def drawn_by_numpy(name, rows, n, score, distance, reverse=False):
     return p[:, place], np.delete(p, place, 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_maps_against_draws_by_numpy():
     """A needle among scores of a map is sampled: every quantity, and where in the row it stands."""
     rows, n, cells = 100_000, 8, 0

@@ -144,9 +144,12 @@ def test_all_notebooks_are_there():
 
 
 def marked(path):
-    """That of a real model needs the extra [transformers], PyTorch and two minutes."""
-    marks = [pytest.mark.model, pytest.mark.slow] if path.stem == "07_a_real_model" else []
-    return pytest.param(path, marks=marks, id=path.stem)
+    """That of a real model needs the extra [transformers], and two minutes; 08 trains one."""
+    marks = {
+        "07_a_real_model": [pytest.mark.model, pytest.mark.slow],
+        "08_does_focus_matter": [pytest.mark.slow],
+    }
+    return pytest.param(path, marks=marks.get(path.stem, []), id=path.stem)
 
 
 @pytest.fixture(params=map(marked, NOTEBOOKS))

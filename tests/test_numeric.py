@@ -66,6 +66,7 @@ def _exact(definition, score, digits=400):
         return mpmath.log(abs(value)) if value != 0 else -mpmath.inf
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SMOOTH, *PIECES])
 def test_points_know_their_error(name):
     definition = Definition(score_kernel("own", {**SMOOTH, **PIECES}[name]))

@@ -38,6 +38,7 @@ LARGE = (  # whole constants beyond JAX's integers, NumPy's, and what float64 ho
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formula", LARGE)
 def test_large_whole_constants(formula):
     """Each instrument gives a number, the same as of the constant as a float, or one line."""
@@ -58,6 +59,7 @@ def test_large_whole_constants(formula):
     assert told == 4
 
 
+@pytest.mark.thorough
 def test_large_whole_numbers_of_steps_and_bounds():
     value = 10**30
     x = np.ones((1, 4, 8), np.float32)

@@ -59,10 +59,15 @@ def off(state, lines):
 
 SHOWN = [
     ({}, ("exp", "relu2"), "log S"),
-    ({}, ("exp",), "participation"),
-    ({"x": "window", "rows": "window", "length": 256}, ("exp",), "S"),
-    ({"x": "decay"}, ("decayed",), "S"),
     ({"length": 16}, ("sparsemax",), "support"),
+    *(
+        pytest.param(*others, marks=pytest.mark.slow)
+        for others in (
+            ({}, ("exp",), "participation"),
+            ({"x": "window", "rows": "window", "length": 256}, ("exp",), "S"),
+            ({"x": "decay"}, ("decayed",), "S"),
+        )
+    ),
 ]
 
 

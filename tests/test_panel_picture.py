@@ -80,6 +80,7 @@ def drawn_at_extremes(rows, x, name, y):
     return drawn
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rows", "x"), AXES)
 def test_every_axis_of_every_row_law_can_be_drawn_at_its_extremes(rows, x):
     """Every value at both ends; S and n_eff by turns, so that each value is seen in both."""

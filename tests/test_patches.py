@@ -45,6 +45,7 @@ def _checked(name, weight, beta, gamma):
     return len(beta)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["root", "piecewise", "product"])
 def test_points_of_a_curve(name):
     kernel = score_kernel(name, USERS[name])
@@ -54,6 +55,7 @@ def test_points_of_a_curve(name):
     assert _checked(name, USERS[name], np.zeros(2), GAMMA[[0, 399]]) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", USERS | MORE)
 def test_points_of_the_plane(name):
     rng = np.random.default_rng(7)

@@ -182,6 +182,7 @@ def measured():
     return sparsity.measure(queries=queries, keys=keys)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("of", "law"),
     [("n_eff", True), ("entropy", False)],
@@ -489,6 +490,7 @@ def curves_of(ax):
     return [(x, x.get_transform().transform_path(x.get_path())) for x in lines]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CHARTS)
 def test_words_fit_and_the_key_covers_no_curve(name):
     ax = drawn(CHARTS[name]())
@@ -732,7 +734,7 @@ def test_importing_sparsity_loads_no_matplotlib():
     assert shown.stdout.strip() == "[]"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_chart_of_theory_alone_never_loads_jax(tmp_path):
     drawn = [f"sparsity.plot({what}, gamma=2, length=[4, 64])" for what in ("'exp'", "'s + 2'")]
     lines = [f"{line}; print('jax' in sys.modules)" for line in (*drawn, "import jax")]

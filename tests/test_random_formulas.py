@@ -22,6 +22,7 @@ FOUND = {  # what took over 10 CPU seconds or ended in another error: now a valu
 _LONG = "tanh((s**64)**-0.5)"  # refused after 6 seconds
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formula", [pytest.param(x, marks=[pytest.mark.slow] * (x == _LONG)) for x in FOUND]
 )

@@ -11,6 +11,7 @@ from sparsity.sampling.random_numbers import IMPL, normal
 KEY = jax.random.key(np.uint32(2**32 - 5), impl=IMPL)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_law_is_normal(dtype):
     z = np.asarray(normal(KEY, (500, 401), dtype))

@@ -74,6 +74,7 @@ PLACES = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kernel", "beta", "gamma", "length"), PLACES)
 def test_a_finer_rule_agrees(kernel, beta, gamma, length, monkeypatch):
     found = law(kernel, length=length, beta=beta, gamma=gamma)
@@ -217,6 +218,7 @@ def hold(row, length, to, seed):
     return ran
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kernel", "beta", "gamma", "length"),
     [

@@ -369,7 +369,7 @@ def gaussian_heads(tail=False, length=256):
     return Rows.of(data.expand_dims("text"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_gaussian_rows_confirm_the_exact_law_and_others_do_not():
     assert judge(gaussian_heads())[0].verdict == "confirmed"
     heavy = judge(gaussian_heads(tail=True))[0]

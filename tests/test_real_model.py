@@ -35,20 +35,31 @@ def opened(files):
     return load(files[0])
 
 
-def measured(files, folder, **how):
+@pytest.fixture(scope="module")
+def folder(opened, tmp_path_factory):
+    """The model as `save_pretrained` writes it: GGUF takes twenty seconds to read, each time."""
+    model, tokenizer = opened
+    folder = tmp_path_factory.mktemp("model")
+    model.hf_quantizer = None  # its weights are whole already; with it they are not written
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def measured(model, texts, folder, **how):
     out = str(folder / "out.nc")
-    return run(str(files[0]), [str(x) for x in files[1]], out=out, tokens=TOKENS, **how).data
+    return run(str(model), [str(x) for x in texts], out=out, tokens=TOKENS, **how).data
 
 
 @pytest.fixture(scope="module")
-def data(files, tmp_path_factory):
-    return measured(files, tmp_path_factory.mktemp("plain"))
+def data(folder, files, tmp_path_factory):
+    return measured(folder, files[1], tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture(scope="module")
-def begun(files, tmp_path_factory):
+def begun(folder, files, tmp_path_factory):
     """Two of the texts after the token that begins a text."""
-    return measured((files[0], files[1][:2]), tmp_path_factory.mktemp("bos"), bos=True)
+    return measured(folder, files[1][:2], tmp_path_factory.mktemp("bos"), bos=True)
 
 
 def test_rows_are_those_of_the_weights_that_the_model_returns(opened, files, data):
@@ -101,11 +112,11 @@ def test_a_sink_need_not_be_the_first_token(data):
     assert {sink["position"] for sink in most[:2]} == {1, 2}
 
 
-def test_the_command_from_file_to_page(files, tmp_path, command):
+def test_the_command_from_file_to_page(folder, files, tmp_path, command):
     path, texts = files
     out = tmp_path / "out.nc"
     code, shown, err = command(
-        "measure", path, *texts[:2], "--tokens", TOKENS // 4, "--out", out,
+        "measure", folder, *texts[:2], "--tokens", TOKENS // 4, "--out", out,
         "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err

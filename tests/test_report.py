@@ -149,6 +149,7 @@ def outside(text):
     return found + ["script"] * (scripts - 1)  # one, that shows values
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "planted", ['<img src="https://a.org/x">', "<script>1</script>", "<p onclick=1>a</p>"]
 )

@@ -7,6 +7,7 @@ from rope_reference import dynamic, linear, llama3, ntk, yarn
 
 from sparsity import (
     Coca,
+    Decay,
     DynamicNtkScaling,
     InputError,
     LinearScaling,
@@ -14,10 +15,13 @@ from sparsity import (
     NtkScaling,
     Rope,
     Row,
+    Yarn,
     YarnScaling,
     estimate,
     exact,
 )
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sources import rotary_scores
 
 DOCUMENTED = {  # dimension of a head, base, length of the row, the rule and its reference
     "vicuna 16k": (128, 1e4, 16384, LinearScaling(4.0), linear, (4,)),
@@ -85,6 +89,7 @@ def test_scores_of_rows_from_rotated_vectors(rule, turned):
 DYNAMIC, YARN = DynamicNtkScaling(4.0, 4), YarnScaling(4.0, 64, 8, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "turned", "rule"),
     [("rope", None, DYNAMIC), ("rope", 4, YARN), ("coca", None, YARN), ("slack", 4, DYNAMIC)],
@@ -104,6 +109,35 @@ def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):
     assert abs(drawn.value - float(law)) < 4.5 * drawn.stderr
     several = exact(row, length=[4, n])
     assert float(several.value[1]) == pytest.approx(float(law), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "step", [Rope(Q, MU, 0.3, scaling=DYNAMIC), Coca(Q, 0.8, 0.1, scaling=DYNAMIC)]
+)
+def test_a_part_of_the_tokens_does_not_set_a_dynamic_scale(step):
+    """Near tokens alone, and without the length of their row, had other angles than in the row."""
+    near = np.arange(3)
+    for ask in (step.beta, step.gamma) if isinstance(step, Coca) else (step.beta,):
+        with pytest.raises(InputError, match="length is missing"):
+            ask(near)
+        np.testing.assert_allclose(ask(near, 40), ask(np.arange(40), 40)[:3], rtol=1e-13)
+        assert not np.allclose(ask(near, 40), ask(near, 3))
+    with pytest.raises(InputError, match="length is missing"):
+        rotary_scores(step, near, Sampling(seed=1))
+
+
+@pytest.mark.parametrize(
+    "given", [{"gamma": 1.7}, {"steps": (Yarn(16.0),)}, {"steps": (Decay(1.0),)}]
+)
+def test_what_multiplied_the_scores_before_multiplies_them(given):
+    """The row's own γ, and a temperature that stands before; sampled from rotated keys."""
+    row = Row("exp", **given | {"steps": (*given.get("steps", ()), Rope(Q, MU, 0.3))})
+    law = exact(row, length=12)
+    drawn = estimate(row, length=12, of="n_eff", rel_error=2e-3, seed=4)
+    assert abs(drawn.value - float(law)) < 4.5 * drawn.stderr
+    plain = exact(Row("exp", steps=(Rope(Q, MU, 0.3),)), length=12)
+    unchanged = given == {"steps": (Decay(1.0),)}
+    assert (abs(float(plain) / float(law) - 1) < 1e-12) == unchanged
 
 
 def test_errors():

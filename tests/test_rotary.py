@@ -149,6 +149,7 @@ def test_decay_bounds_hold_and_need_their_last_step():
 # Steps
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("form", "pairing"), [("rope", "half"), ("coca", "interleaved"), ("slack", "half")]
 )
@@ -207,6 +208,7 @@ def deviations(law):
     return np.abs((found.beta - law.beta(NEAR)) / found.beta_stderr).max(), gap / rows.rel_stderr
 
 
+@pytest.mark.thorough
 def test_the_law_is_that_of_rotated_vectors():
     beta, tokens = deviations(Rope(*ARGUMENTS))
     assert beta < critical(len(NEAR))
@@ -356,7 +358,7 @@ def records(few_queries):
     return [claim.record(HONEST, seed=0) for claim in CLAIMS]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == VERDICTS
     extra = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]

@@ -57,6 +57,7 @@ def test_a_map_is_first_class(kernel, command):
         row.then(sparsity.Alibi(0.1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", WITH_SLOW, ids=lambda kernel: kernel.name)
 def test_quick_laws_are_verified(kernel):
     row, way = Row(kernel, gamma=1.0), ("exact law", "whole rows")
@@ -124,6 +125,7 @@ def test_an_entry_says_all_of_a_law(monkeypatch):
     assert not map_laws.slow(replace(mine, name="unknown"), of)
 
 
+@pytest.mark.thorough
 def test_a_map_without_a_law_is_sampled_and_again_from_its_seed():
     mine = replace(kernels.entmax15, name="mine")
     row = Row(mine, beta=0.0, gamma=2.0)

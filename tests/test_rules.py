@@ -110,7 +110,7 @@ WORLDS = {
 }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("key", WORLDS)
 def test_a_planted_world_changes_the_verdict(key):
     routes, changed = WORLDS[key]
@@ -192,7 +192,7 @@ def test_the_factors_that_keep_n_eff():
         assert ends == pytest.approx([first, last], abs=1e-4)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_wrong_signal_to_noise_is_rejected(monkeypatch):
     """Without the 2 of the difference of two means."""
     monkeypatch.setattr(routers, "snr", lambda d, B, margin, m: m * margin * math.sqrt(d / B))

@@ -96,6 +96,7 @@ def test_units_of_tables_are_those_of_quantities():
     assert {q.unit for q in quantities.ALL} == {*UNITS}
 
 
+@pytest.mark.thorough
 def test_tables_of_sweeps_are_as_the_page_says(command, place):
     line = "sweep exp --gamma 1,2 --length 4 --of n_eff,entropy --montecarlo --rel-error 0.1"
     assert command(*line.split(), "--out", "f.csv")[0] == 0

@@ -286,7 +286,10 @@ def in_one_go():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
 def test_a_command_that_is_ended_goes_on(tmp_path, number, code, command, monkeypatch):
     monkeypatch.setattr(blocks, "CELLS_ONE_BY_ONE", 16)  # as in a command
     line = [*LINE, str(tmp_path / "s.zarr")]

@@ -138,6 +138,7 @@ def same(one, other):
     return sympy.powsimp(expand(gap.xreplace(inner))) == 0
 
 
+@pytest.mark.thorough
 @each
 def test_the_derived_moments_are_the_printed_ones(kernel):
     if kernel.name not in PRINTED:

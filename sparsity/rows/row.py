@@ -15,7 +15,8 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import DIM, LENGTH, names_parameters
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
-from sparsity.rows.steps.marked import Needle
+from sparsity.rows.steps.marked import Needle, Sink
+from sparsity.rows.steps.rope_and_coca import RotaryStep
 from sparsity.rows.tokens import Step, Tokens
 
 Value = float | int | str
@@ -40,8 +41,8 @@ class Row:
             Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
-            CoCA needs no `gamma`: the step sets it. With a sample of scores, those not given are
-            the sample's.
+            CoCA needs no `gamma`: it is 1, and one that is given multiplies their scores. With a
+            sample of scores, those not given are the sample's.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -229,6 +230,15 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
     return kernel.random if law is None else f"score s = β + γx, x {law.formula}"
 
 
+# Of which kinds a second step would be without effect, or would take the effect of the first.
+_ONE_EACH = (
+    (Scores, "scores", "a row has scores of one law"),
+    (Sink, "steps", "a row has one first token, the sink"),
+    (RotaryStep, "steps", "RoPE and CoCA say how keys score, and a row has one of them"),
+    (SoftCap, "steps", "a row has one soft cap"),
+)
+
+
 def checked_steps(steps: Any, scores: Any) -> tuple[Step, ...]:
     """Return the steps, checked, with the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
@@ -236,8 +246,9 @@ def checked_steps(steps: Any, scores: Any) -> tuple[Step, ...]:
     if scores is not None and not isinstance(scores, Scores):
         raise InputError("scores", scores, "give a law of scores, such as sparsity.Uniform()")
     steps = (*(() if scores is None else (scores,)), *given)
-    if sum(isinstance(step, Scores) for step in steps) > 1:
-        raise InputError("scores", steps, "a row has scores of one law; leave the others out")
+    for kind, argument, why in _ONE_EACH:
+        if sum(isinstance(step, kind) for step in steps) > 1:
+            raise InputError(argument, steps, f"{why}; leave the others out")
     for step in steps:
         if not (callable(step) and hasattr(type(step), "breaks")):
             raise InputError("steps", step, fix)

@@ -210,8 +210,8 @@ class RotaryTokens(Source):
         return self.dim
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
-        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β to add)."""
-        query, mean, spread, beta = law
+        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β, γ)."""
+        query, mean, spread, beta, gamma = law
         # Positions are absolute here, so that the rotation itself is what is tested.
         keys = self.position - np.asarray(self.distances)
         width = self.dim if self.form == "rope" else self.dim // 2
@@ -222,18 +222,26 @@ class RotaryTokens(Source):
             drawn = jnp.maximum(drawn, 0)
         options: Any = {"theta": self.theta, "m": [self.position], "n": keys}
         scores = _ROTARY_FORMS[self.form](query[None, :], drawn, self.pairing, **options)
-        return TokenBlock(beta + scores[..., 0, :], 0.0)
+        return TokenBlock(beta + gamma * scores[..., 0, :], 0.0)
 
 
 def rotary_tokens(
-    step: Rope | Coca, distances: Any, *, beta: float = 0.0, shared: bool = False
+    step: Rope | Coca,
+    distances: Any,
+    length: int | None,
+    *,
+    beta: float = 0.0,
+    gamma: float = 1.0,
+    shared: bool = False,
 ) -> tuple[RotaryTokens, tuple[Any, ...]]:
     """Return the source of rotary scores, and the numbers of its law.
 
     Args:
         step: whose query, key law and pairing to draw from.
         distances: m, whole numbers ≥ 0.
+        length: of the row, which a dynamic scaling goes by.
         beta: added to every score.
+        gamma: what every score is multiplied by.
         shared: one key for all distances.
     """
     distances = tuple(int(m) for m in distances)
@@ -245,11 +253,11 @@ def rotary_tokens(
             if position < max(distances):
                 fix = f"the key at distance {max(distances)} would come before the first position"
                 raise InputError("slack_at", position, fix)
-    theta = tuple(step.theta(max(distances) + 1).tolist())
+    theta = tuple(step.theta(length).tolist())
     source = RotaryTokens(
         len(distances), form, step.pairing, theta, position, distances, step.query.size, shared
     )
-    return source, (step.query, mean, step.spread, beta)
+    return source, (step.query, mean, step.spread, beta, gamma)
 
 
 @dataclass(frozen=True)
@@ -283,7 +291,12 @@ class RotaryScores(NamedTuple):
 
 
 def rotary_scores(
-    step: Rope | Coca, distances: Any, sampling: Sampling, chunks: int = 4
+    step: Rope | Coca,
+    distances: Any,
+    sampling: Sampling,
+    chunks: int = 4,
+    *,
+    length: int | None = None,
 ) -> RotaryScores:
     """Return mean and standard deviation of the score, by rotating random keys.
 
@@ -292,8 +305,9 @@ def rotary_scores(
         distances: m, whole numbers ≥ 0.
         sampling: seed and dtype are taken from it.
         chunks: of 32 batches each.
+        length: of the row, which a dynamic scaling goes by.
     """
-    source, law = rotary_tokens(step, distances, shared=True)
+    source, law = rotary_tokens(step, distances, length, shared=True)
     size = max(8, _ROTARY_NUMBERS // (source.length * source.width))
     sampler = _RotaryMoments(source, size, sampling.real.name)
     arguments = tuple(np.asarray(x, dtype=sampling.real) for x in law)

@@ -80,11 +80,9 @@ def refuse_after_cap(steps: tuple[Step, ...]) -> None:
     """Refuse what changes scores after a soft cap, where they are β + γx no more.
 
     Raises:
-        InputError: such a step, or two caps.
+        InputError: such a step.
     """
     caps = [i for i, step in enumerate(steps) if isinstance(step, SoftCap)]
-    if len(caps) > 1:
-        raise InputError("steps", steps, "a row has one soft cap; leave the others out")
     for step in steps[caps[0] + 1 :] if caps else ():
         if any(_changes_scores(step, length) for length in _PROBED):
             fix = "changes scores after the soft cap; put it before, or write the kernel with tanh"

@@ -14,7 +14,19 @@ import numpy as np
 
 from sparsity.checks import check_number, check_whole, keep_checked
 from sparsity.errors import InputError
-from sparsity.rows.tokens import AlikeStep, Tokens
+from sparsity.rows.tokens import AlikeStep, Step, Tokens
+
+
+def _mark(tokens: Tokens, here: np.ndarray, step: Step) -> np.ndarray:
+    """Return which token a step gives a score of its own.
+
+    Raises:
+        InputError: a step before has given that token one.
+    """
+    if np.any(here & (tokens.sink | tokens.needle)):
+        fix = "a sink or a needle before it is the same token; give them different ones"
+        raise InputError("steps", step, fix)
+    return here
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Sink:
         return np.array([length - 1.0])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        first = tokens.distance == length - 1
+        first = _mark(tokens, tokens.distance == length - 1, self)
         return replace(
             tokens,
             beta=np.where(first, self.beta, tokens.beta),
@@ -111,8 +123,9 @@ class Needle:
     """Needle: one token has its own score m, and no earlier step hides it.
 
     Later steps change it as they change every token: a temperature multiplies m, ALiBi takes its
-    slope times the distance from it, and a window may hide it. A row has one needle: a second step
-    takes its place, and leaves the first a token of that score.
+    slope times the distance from it, and a window may hide it; RoPE and CoCA, which say how other
+    keys score, do not. A row has one needle: a second step at another distance takes its place, and
+    leaves the first a token of that score.
 
     For keys ~ N(0, I) in R^d and a query of length t that points along the needle, m = t√d and
     γ = t; of length 1 in R^16, `Row("exp", gamma=1, steps=(Needle(4),))`.
@@ -153,7 +166,7 @@ class Needle:
         return np.array([0.0, 1.0]) + self._at(length)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        here = tokens.distance == self._at(length)
+        here = _mark(tokens, tokens.distance == self._at(length), self)
         return replace(
             tokens,
             beta=np.where(here, self._mean(tokens), tokens.beta),

@@ -84,7 +84,8 @@ class RotaryStep:
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
         """Return the mean β_m of the score at each distance m, in a row of that length.
 
-        Without a length it is the row that ends at the largest distance: dynamic scaling asks.
+        Raises:
+            InputError: no length for a scaling that goes by it.
         """
         raise NotImplementedError
 
@@ -97,18 +98,25 @@ class RotaryStep:
         """Whether the scores are normal."""
         return True
 
-    def theta(self, length: int) -> np.ndarray:
-        """Return θ_i of the planes that turn in a row of that length."""
+    def theta(self, length: int | None) -> np.ndarray:
+        """Return θ_i of the planes that turn in a row of that length.
+
+        Raises:
+            InputError: no length for a scaling that goes by it.
+        """
         dim = self.query.size if self.turned is None else self.turned
         if self.scaling is None:
             return angles(dim, self.base)
-        return self.scaling.angles(dim, self.base, length)
+        # Dynamic scaling changes every angle with the length of the row, near keys' among them: a
+        # part of the tokens does not tell it.
+        if length is None and self.scaling.by_length:
+            fix = f"give the length of the row, by which {type(self.scaling).__name__} goes"
+            raise InputError("length", length, fix)
+        return self.scaling.angles(dim, self.base, 1 if length is None else length)
 
-    def _every_theta(self, distance: Any, length: int | None) -> np.ndarray:
+    def _every_theta(self, length: int | None) -> np.ndarray:
         """Return θ_i of every plane, 0 for those that do not turn."""
-        # Dynamic scaling changes every angle with the length of the row, near keys' among them.
-        reach = int(np.max(distance, initial=0)) + 1 if length is None else length
-        turning = self.theta(reach)
+        turning = self.theta(length)
         return np.append(turning, np.zeros(self.query.size // 2 - len(turning)))
 
     def planes(self, x: Any) -> np.ndarray:
@@ -120,7 +128,10 @@ class RotaryStep:
         return every(length)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """Add β_m to β and set γ to γ_m; sinks stay as they are.
+        """Put β_m + γ_m x in the place of x: s = β + γ(β_m + γ_m x).
+
+        What multiplied the scores before multiplies these. Sinks and needles have a score of their
+        own and stay as they are.
 
         Raises:
             InputError: scores that are not normal.
@@ -128,9 +139,10 @@ class RotaryStep:
         if not self.normal:
             fix = f"must be >= {NORMAL:g}·spread; else only estimate takes it, as the only step"
             raise InputError("center", getattr(self, "center", None), fix)
-        own_beta, own_gamma = (f(tokens.distance, length) for f in (self.beta, self.gamma))
-        beta = np.where(tokens.sink, tokens.beta, tokens.beta + own_beta)
-        gamma = np.where(tokens.sink, tokens.gamma, own_gamma)
+        marked = tokens.sink | tokens.needle
+        beta_m, gamma_m = (f(tokens.distance, length) for f in (self.beta, self.gamma))
+        beta = tokens.beta + np.where(marked, 0, tokens.gamma * beta_m)
+        gamma = tokens.gamma * np.where(marked, 1, gamma_m)
         return replace(tokens, beta=beta, gamma=gamma)
 
 
@@ -177,7 +189,7 @@ class Rope(RotaryStep):
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
         # Of a plane as a complex number, turning the key back by mθ turns q k* by mθ.
         h = self.planes(self.query) * np.conj(self.planes(self.mean))
-        theta = self._every_theta(distance, length)
+        theta = self._every_theta(length)
         turned = np.exp(1j * np.asarray(distance, np.float64)[..., None] * theta)
         return np.real(turned @ h)
 
@@ -260,7 +272,7 @@ class Coca(RotaryStep):
     def coefficients(self, distance: Any, length: int | None = None) -> np.ndarray:
         """Return c_i at each distance m in a row of that length, [..., d/2]."""
         q, m = self.planes(self.query), np.asarray(distance, np.float64)
-        theta = self._every_theta(distance, length)
+        theta = self._every_theta(length)
         if self.slack_at is None:
             return np.abs(q) ** 2 * np.cos(m[..., None] * theta)
         if np.any(m > self.slack_at):
