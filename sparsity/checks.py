@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -238,6 +239,16 @@ def check_reals(
     if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
         raise InputError(name, f"array of {found.dtype}, shape {found.shape}", fix)
     return found
+
+
+def check_layout(keys: Any) -> None:
+    """Warn of keys [..., heads, tokens, dim] that are likely to have these axes exchanged."""
+    heads, tokens, _ = keys.shape[-3:]
+    if tokens < heads:
+        said = f"{tokens} tokens of {heads} heads: are keys [..., tokens, heads, dim]? "
+        warnings.warn(
+            f"{said}Then exchange these axes: give [..., heads, tokens, dim]", stacklevel=4
+        )
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -1,9 +1,11 @@
 """A name that is not known, a value outside its domain, a wrong shape, NaN: one line names it."""
 
+import functools
 import warnings
 from decimal import Decimal
 from fractions import Fraction
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -89,6 +91,23 @@ def test_a_bad_value_is_one_line_that_names_its_argument(call, name, value):
     assert error.value.argument == name
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
+
+
+TAKERS = {
+    "monitor": functools.partial(jax.eval_shape, sparsity.monitor),
+    "stream": functools.partial(jax.eval_shape, sparsity.stream),
+    "fused_rows": lambda q, k: sparsity.fused_rows(attend, q, k),
+    "measure": lambda q, k: sparsity.measure(queries=q[0], keys=k[0]),
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_tokens_and_heads_exchanged_are_said(taker):
+    x = np.ones((2, 8, 4, 4), np.float32)  # [batch, tokens, heads, dim], as of a model before it
+    with pytest.warns(UserWarning, match=r"4 tokens of 8 heads: are keys \[\.\.\., tokens"):
+        TAKERS[taker](x, x)
+    TAKERS[taker](x.swapaxes(1, 2), x.swapaxes(1, 2))  # a warning would be an error
+    TAKERS[taker](x, x[:, :4])  # of as many key heads as tokens it may be right
 
 
 @pytest.mark.parametrize(

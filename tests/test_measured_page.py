@@ -57,7 +57,8 @@ def test_the_page_shows_what_was_measured(data, tmp_path):
     assert f"Four of five heads attend to {low:.1f} to {high:.1f} of {T} tokens" in page
     assert f"1 “{html.escape(STRANGE)}” ({HEADS})" in page  # the sink, in half of 2 × 4 heads
     assert STRANGE not in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https" not in page
     assert page_of(data, tmp_path) == page  # over the old one
 
 

@@ -215,3 +215,24 @@ def test_the_guide_says_what_the_benchmark_measured():
                 for page in pages]  # fmt: skip
         assert kept[0] == kept[1]
         assert len(kept[0]) == 1
+
+
+def test_rows_without_a_value_are_no_nan_where_jax_ends_at_one():
+    """Eagerly and in a step that is traced then; NaN of a head is still seen."""
+    q, k = few()
+    tokens = np.arange(20) < np.array([[20], [9]])
+    step = jax.jit(lambda q, when: monitor(q, k, rows=None, segments=tokens, when=when))
+    plain = {name: np.asarray(x) for name, x in monitor(q, k, rows=None, segments=tokens).items()}
+    slope = jax.grad(lambda q: penalty(q, k, "gamma", low=3.0))(q)
+    with jax.debug_nans(True):
+        seen = [monitor(q, k, rows=None, segments=tokens), step(q, True), step(q, False)]
+        assert_allclose(jax.grad(lambda q: penalty(q, k, "gamma", low=3.0))(q), slope)
+        assert np.isfinite(penalty(q, k, "gamma", low=3.0))
+        with pytest.raises(FloatingPointError):
+            jax.block_until_ready(monitor(np.where(q == q[0, 0, 5, 0], np.nan, q), k, rows=None))
+    assert np.isnan(plain["gamma"]).any()
+    for found in seen[:2]:
+        for name, x in found.items():
+            assert_allclose(np.where(np.isnan(plain[name]), -np.inf, plain[name]), x, rtol=1e-5)
+    assert log(seen[0]) == pytest.approx(log(plain), rel=1e-5)
+    assert log(seen[2]) == {}

@@ -1,5 +1,7 @@
 """The report: well-formed, without a network, complete, and the same every time."""
 
+import base64
+import hashlib
 import itertools
 import json
 import re
@@ -156,6 +158,16 @@ def outside(text):
 def test_the_page_asks_for_nothing(whole, planted):
     assert outside(whole) == []
     assert outside(whole.replace("</body>", f"{planted}</body>")) != []
+
+
+def test_its_policy_allows_its_own_script_alone(whole, checked):
+    (script,) = re.findall(r"<script>(.*?)</script>", whole, re.S)
+    policies = [x["content"] for tag, x in checked.seen if tag == "meta" and "http-equiv" in x]
+    digest = hashlib.sha256(script.encode()).digest()
+    allowed = f"script-src 'sha256-{base64.b64encode(digest).decode()}'"
+    assert [allowed in each and "default-src 'none'" in each for each in policies] == [True]
+    assert "unsafe-inline" not in re.search("script-src[^;]*", policies[0])[0]
+    assert whole.index("Content-Security-Policy") < whole.index("<style")
 
 
 def test_ids_are_unique_and_links_lead_somewhere(checked):

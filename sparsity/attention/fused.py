@@ -22,6 +22,7 @@ from sparsity.checks import (
     check_flag,
     check_function,
     check_instance,
+    check_layout,
     check_number,
     check_positions,
     check_reals,
@@ -164,6 +165,7 @@ def fused_rows(
     if not fits or not k.shape[-3] or q.shape[-3] % k.shape[-3]:
         fix = f"give as many keys, of heads that divide those of queries {tuple(q.shape)}"
         raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
+    check_layout(k)
     default = float(q.shape[-1]) ** -0.5
     fix = "give a number other than 0"
     given = default if scale is None else check_number("scale", scale, fix, lambda x: x != 0)

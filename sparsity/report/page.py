@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import re
 from collections import Counter
@@ -217,6 +218,7 @@ def _template() -> jinja2.Template:
         "prose": prose,
         "with_basis": with_basis,
         "base64": lambda content: base64.b64encode(content).decode(),
+        "sha256": lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
         "estimate": _estimate,
         "names": _names,
         "places": _places,

@@ -13,7 +13,7 @@ from sparsity.attention.measurement.attention_layers import (
     check_finite,
 )
 from sparsity.attention.measurement.padding import find_padding
-from sparsity.checks import check_choice, check_number, check_reals
+from sparsity.checks import check_choice, check_layout, check_number, check_reals
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
@@ -156,6 +156,7 @@ def layer_of_queries(
         raise InputError("queries and keys", shapes, fix)
     if q.shape[0] % k.shape[0]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    check_layout(k)
     heads, length, dim = q.shape
     segments = _check_segments(segments, length)
     if segments is not None:  # padding may hold NaN, which a product with 0 would not remove

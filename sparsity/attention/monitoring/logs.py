@@ -176,7 +176,7 @@ def _by_head(
         rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
     length = rows.get("length")
     for statistic, x in rows.items():
-        unknown = np.broadcast_to(np.isnan(x).all(0), x.shape)
+        unknown = np.broadcast_to((np.isnan(x) | (x == -np.inf)).all(0), x.shape)
         if length is not None and length.shape == x.shape:
             unknown = ~(length >= _LEAST_KEYS.get(statistic, 1))
         absent[statistic] = unknown

@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
 from sparsity.attention.streaming.inputs import check_arrays, within
+from sparsity.attention.streaming.sums import no_value
 from sparsity.checks import (
     as_float64,
     check_choice,
@@ -137,7 +138,7 @@ def monitor(
         options: what else `sparsity.stream` takes: scale, segments, window, softcap, mask, …
 
     Returns:
-        By name, [..., heads, rows]; NaN for rows with too few keys.
+        By name, [..., heads, rows]; NaN for rows with too few keys, as `sparsity.stream` has it.
 
     Raises:
         InputError: tensors of PyTorch, or as `sparsity.stream`.
@@ -157,7 +158,7 @@ def monitor(
     def pass_by(q: Any, k: Any) -> dict[str, jax.Array]:
         # Both branches of `cond` must return the same shapes and types.
         like = jax.eval_shape(look, q, k)
-        empty = {name: -1 if x.dtype.kind in "iu" else jnp.nan for name, x in like.items()}
+        empty = {name: -1 if x.dtype.kind in "iu" else no_value() for name, x in like.items()}
         return {name: jnp.full(x.shape, empty[name], x.dtype) for name, x in like.items()}
 
     if isinstance(when, bool):

@@ -41,6 +41,7 @@ from sparsity.attention.streaming.sums import (
     evaluate_statistics,
     merge,
     needed_sums,
+    no_value,
     relative,
     statistic_named,
 )
@@ -113,7 +114,8 @@ def stream(
         precision: of the products, as JAX names it.
 
     Returns:
-        By name, [..., heads, rows], float32 or wider; NaN for rows with too few keys.
+        By name, [..., heads, rows], float32 or wider; NaN for rows with too few keys. Where
+        `jax_debug_nans` is on, which ends a program at a NaN, it is −infinity.
 
     Raises:
         InputError: arrays that do not fit, or an unknown statistic.
@@ -167,7 +169,7 @@ def stream(
         needed = needed - {"sink"} | (frozenset() if sink_keys else {"first", "opening"})
     plan = PassPlan(rule, needed, max(each.most for each in wanted), given["block"])
     fixed = (plan, tuple(each.name for each in wanted), sink_keys, axis_name)
-    found = _stream_compiled(*fixed, own, k, first, given["sink_logits"])
+    found = _stream_compiled(*fixed, own, k, first, given["sink_logits"], no_value())
     return {each.name: found[each.name] for each in wanted}
 
 
@@ -181,6 +183,7 @@ def _stream_compiled(
     k: Any,
     first: Any,
     learned_sinks: Any,
+    missing: Any,
 ) -> dict[str, jax.Array]:
     """Return the statistics by name, [..., heads, rows], in one program: it copies no array.
 
@@ -193,6 +196,7 @@ def _stream_compiled(
         k: the keys.
         first: the position of the first key.
         learned_sinks: the sink logits, as `stream` takes them.
+        missing: what rows with too few keys have.
     """
     if rows.text is not None and rows.text.ndim > 1:  # of each text: mapped over them
         lead, own_fields = rows.q.shape[:-3], ("q", "at", "text", "texts")
@@ -203,8 +207,8 @@ def _stream_compiled(
 
         axes = rows._replace(scale=None, slopes=None, **dict.fromkeys(own_fields, 0))
         own = rows._replace(**{x: flat(getattr(rows, x)) for x in own_fields})
-        each_text = jax.vmap(one_text, in_axes=(axes, 0, None, None))
-        found = each_text(own, flat(k), first, learned_sinks)
+        each_text = jax.vmap(one_text, in_axes=(axes, 0, None, None, None))
+        found = each_text(own, flat(k), first, learned_sinks, missing)
         return {name: x.reshape(*lead, *x.shape[1:]) for name, x in found.items()}
     lead, heads, groups = rows.q.shape[:-3], rows.q.shape[-3], k.shape[-3]
     wide = jnp.promote_types(rows.q.dtype, "float32")
@@ -223,7 +227,7 @@ def _stream_compiled(
         every, of_sinks = merged(every, axis_name), of_sinks and merged(of_sinks, axis_name)
     wanted = [statistic_named(name) for name in names]
     learned = None if learned_sinks is None else by_group(learned_sinks)[..., None]
-    found = evaluate_statistics(wanted, _finish_rows(every, of_sinks, learned))
+    found = evaluate_statistics(wanted, _finish_rows(every, of_sinks, learned), missing)
     return {name: x.reshape(*lead, heads, -1) for name, x in found.items()}
 
 

@@ -18,6 +18,7 @@ from sparsity.checks import (
     check_choice,
     check_flag,
     check_function,
+    check_layout,
     check_number,
     check_positions,
     check_reals,
@@ -125,6 +126,7 @@ def check_arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
     if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in (q, k)):
         raise InputError("queries and keys", f"{q.dtype} and {k.dtype}", "give floating numbers")
+    check_layout(k)
     wide = jnp.promote_types(q.dtype, k.dtype)
     return q.astype(wide), k.astype(wide)
 

@@ -311,12 +311,19 @@ def needed_sums(wanted: Iterable[Statistic]) -> frozenset[str]:
     return frozenset(needed | ({"z"} if "w" in needed else set()))
 
 
-def evaluate_statistics(wanted: Iterable[Statistic], rows: FinishedRows) -> dict[str, Any]:
-    """Return statistics by name; NaN for rows with too few keys to have them, −1 for positions."""
+def no_value() -> float:
+    """Return what stands for no value: NaN, unless JAX is to end at the first NaN that it sees."""
+    return -np.inf if jax.config.jax_debug_nans else np.nan
+
+
+def evaluate_statistics(
+    wanted: Iterable[Statistic], rows: FinishedRows, missing: Any
+) -> dict[str, Any]:
+    """Return statistics by name; `missing` for rows with too few keys, −1 for positions."""
     found = {}
     for each in wanted:
         value = each.value(rows)
         if not np.issubdtype(value.dtype, np.integer):
-            value = jnp.where(rows.sums.count >= each.least, value, jnp.nan)
+            value = jnp.where(rows.sums.count >= each.least, value, missing)
         found[each.name] = value
     return found

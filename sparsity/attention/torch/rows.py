@@ -25,6 +25,7 @@ from sparsity.attention.torch.call import (
     logits,
     over_axes,
 )
+from sparsity.checks import check_layout
 from sparsity.errors import InputError
 
 # Rows are taken a few at a time, of so many logits in all: 16 MiB in single precision, for each of
@@ -237,6 +238,7 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
         shapes = f"tensors of shape {tuple(queries.shape)} and {tuple(keys.shape)}"
         fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
         raise InputError("queries and keys", shapes, fix)
+    check_layout(keys)
     return Call(queries, keys, causal=causal, **given)
 
 
