@@ -533,6 +533,22 @@ def test_jumps_narrower_than_float32_are_drawn(formula):
     assert abs(planted).min() > 4
 
 
+def test_a_weight_that_underflows_is_a_weight():
+    """`support` counts it: of softmax every key, of topk:8 eight, whatever the spread."""
+    for name, n in (("exp", 64), ("softmax", 64), ("topk:8", 8)):
+        for x64 in (False, True):
+            with jax.enable_x64(x64):
+                sampled = estimate(name, gamma=500.0, length=64, of="support", rel_error=1e-2)
+            assert sampled.value == pytest.approx(n, rel=1e-9)
+    relu = estimate("relu", beta=0.0, gamma=500.0, length=64, of="support", rel_error=1e-2)
+    assert abs(relu.value - 32) < 4.5 * relu.stderr  # whose other half is 0 indeed
+
+
+def test_without_programs_nothing_is_sampled():
+    with jax.disable_jit(), pytest.raises(InputError, match="JAX_DISABLE_JIT"):
+        estimate("exp", gamma=1.0)
+
+
 BAD_KERNELS = {
     "second moment infinite": (sympy.exp(s**2 / 3), "is infinite"),
     "mass out of reach": (sympy.exp(sympy.Abs(s) ** sympy.Rational(19, 10) / 2), "lies beyond"),

@@ -269,7 +269,7 @@ def test_sampled_rows_are_those_of_the_text_alone():
     assert unsampled["all/n_eff"] != pytest.approx(
         log({n: x[0] for n, x in seen.items()})["all/n_eff"], rel=1e-2
     )
-    assert compared == 2 * 10 * (HEADS + 2)
+    assert compared == 2 * 11 * (HEADS + 2)
     text = np.arange(300) >= np.arange(300)[:, None]  # of 300 … 1 tokens, on the right
     for count in (5, 16):
         for own, found in enumerate(np.asarray(spaced_each(text, count))):

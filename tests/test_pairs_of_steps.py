@@ -16,7 +16,7 @@ import pytest
 
 import sparsity
 from sparsity import InputError, Row
-from sparsity.rows.steps import ALL, Rope, Yarn
+from sparsity.rows.steps import ALL, Coca, Rope, Yarn
 
 N, ROWS, BETA, GAMMA = 12, 40_000, 0.6, 0.8
 LIMIT = 4.8  # standard errors, of some three thousand cells
@@ -30,9 +30,9 @@ WEIGHTS = {
 class Drawn:
     """Rows as they are drawn: s = shift + factor·x, a weight factor, and what is not a token."""
 
-    def __init__(self, rng):
+    def __init__(self, rng, gamma):
         self.rng, self.distance = rng, np.arange(N - 1, -1, -1.0)
-        self.shift, self.factor, self.w = np.full(N, BETA), np.full(N, GAMMA), np.ones(N)
+        self.shift, self.factor, self.w = np.full(N, BETA), np.full(N, gamma), np.ones(N)
         self.x = rng.standard_normal((ROWS, N))
         self.normed, self.means, self.spreads = False, np.zeros(N), np.ones(N)  # of x
         self.normal = rng.standard_normal((ROWS, N))  # of sinks and needles
@@ -152,7 +152,9 @@ def quantities(a, unit):
 def checked(first, second):
     """Outcome of each cell of a pair: its distance from the definition, or the refusal."""
     steps = (first(*first.example), second(*second.example))
-    row = Drawn(np.random.default_rng(zlib.crc32(f"{first.name} {second.name}".encode())))
+    gamma = 1.0 if {first, second} & {Rope, Coca} else GAMMA  # which these set
+    rng = np.random.default_rng(zlib.crc32(f"{first.name} {second.name}".encode()))
+    row = Drawn(rng, gamma)
     for step in steps:
         DEFINED[step.name](row, *type(step).example)
     scores = row.scores()
@@ -164,7 +166,7 @@ def checked(first, second):
                 continue
             try:
                 law = sparsity.exact(
-                    Row(kernel, beta=BETA, gamma=GAMMA, steps=steps), length=N, of=of
+                    Row(kernel, beta=BETA, gamma=gamma, steps=steps), length=N, of=of
                 )
             except InputError as refusal:
                 yield kernel, of, str(refusal)

@@ -126,18 +126,14 @@ def test_a_part_of_the_tokens_does_not_set_a_dynamic_scale(step):
         rotary_scores(step, near, Sampling(seed=1))
 
 
-@pytest.mark.parametrize(
-    "given", [{"gamma": 1.7}, {"steps": (Yarn(16.0),)}, {"steps": (Decay(1.0),)}]
-)
-def test_what_multiplied_the_scores_before_multiplies_them(given):
-    """The row's own γ, and a temperature that stands before; sampled from rotated keys."""
-    row = Row("exp", **given | {"steps": (*given.get("steps", ()), Rope(Q, MU, 0.3))})
-    law = exact(row, length=12)
-    drawn = estimate(row, length=12, of="n_eff", rel_error=2e-3, seed=4)
-    assert abs(drawn.value - float(law)) < 4.5 * drawn.stderr
-    plain = exact(Row("exp", steps=(Rope(Q, MU, 0.3),)), length=12)
-    unchanged = given == {"steps": (Decay(1.0),)}
-    assert (abs(float(plain) / float(law) - 1) < 1e-12) == unchanged
+@pytest.mark.parametrize("before", [Yarn(16.0), Decay(1.0)])
+def test_what_multiplied_the_scores_before_multiplies_them(before):
+    """A temperature that stands before RoPE was without effect."""
+    rope = Rope(Q, MU, 0.3)
+    laws = [float(exact(Row("exp", steps=steps), length=12)) for steps in ((before, rope), (rope,))]
+    after = float(exact(Row("exp", steps=(rope, before)), length=12))
+    assert laws[0] == pytest.approx(after, rel=1e-12)
+    assert (abs(laws[0] / laws[1] - 1) < 1e-12) == (before == Decay(1.0))
 
 
 def test_errors():
@@ -149,6 +145,10 @@ def test_errors():
         (lambda: Rope(Q, MU, 0.3, scaling="yarn"), "scaling = yarn"),
         (lambda: Rope(Q, MU, 0.3, turned=3), "turned = 3"),
         (lambda: Rope(Q, MU, 0.3, turned=10), "turned = 10"),
+        (
+            lambda: Row("exp", gamma=1.5, steps=(Rope(Q, MU, 0.3),)),
+            "gamma = 1.5: RoPE and CoCA set",
+        ),
     ):
         with pytest.raises(InputError, match=match):
             make()

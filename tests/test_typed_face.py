@@ -84,7 +84,7 @@ def pyright(script):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("checker", [mypy, pyright])
+@pytest.mark.parametrize("checker", [pytest.param(mypy, marks=pytest.mark.slow), pyright])
 def test_a_type_checker_finds_planted_mistakes_and_no_others(checker, tmp_path):
     if importlib.util.find_spec(checker.__name__) is None:
         pytest.skip(f"no {checker.__name__} here: it is in the extra `dev`")

@@ -165,6 +165,7 @@ def _one(rng: np.random.Generator, seed: int) -> Cell:
     steps = [_step(str(name), rng) for name in rng.choice(names, rng.integers(0, 4), p=weights)]
     if rng.random() < 0.07:
         steps.insert(0, _step("rope", rng))
+        own["gamma"] = 1.0  # the step sets it
     scores = None if kind == "sinks" and rng.random() < 0.5 else _law(rng)
     kernel = str(rng.choice(list(KERNELS)))
     if rng.random() < 0.35:
@@ -174,6 +175,8 @@ def _one(rng: np.random.Generator, seed: int) -> Cell:
         steps.append(_step(str(rng.choice(["sink-logit", "sink"])), rng))
         if of.startswith("sink_mass_above"):  # its law is of softmax with normal scores
             kernel, scores = "exp", None
+    sinks = [i for i, (name, _) in enumerate(steps) if name == "sink"]
+    steps = [step for i, step in enumerate(steps) if i not in sinks[1:]]  # of one first token
     return Cell(kernel, own, tuple(steps), scores, n, of, seed)
 
 

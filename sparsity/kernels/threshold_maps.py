@@ -131,7 +131,9 @@ class TopK:
             return xp.where(full | (down == xp.inf), tau, down)
 
         kept = below <= newton_from_below(step, below.min(-1, keepdims=True))
-        a = xp.exp(-below) * kept
+        # What is kept stays a weight where it underflows: k are counted, whatever the spread.
+        smallest = 2 * self.k * xp.finfo(scores.dtype).tiny
+        a = xp.maximum(xp.exp(-below), smallest) * kept
         return a / a.sum(-1, keepdims=True)
 
 

@@ -148,8 +148,8 @@ support = Quantity(
     name="support",
     symbol="E K",
     title="support size, the number of nonzero weights",
-    average="E #{j: a_j ≠ 0} over rows that are not all zero; sampled, a weight below e^−708 times "
-    "the largest (float32: e^−87) counts as zero",
+    average="E #{j: a_j ≠ 0} over rows that are not all zero; of sampled maps, a weight that their "
+    "own arithmetic rounds to 0 counts as zero",
     unit="tokens",
     of=lambda row: (row.weights > 0).astype(row.weights.dtype).sum(-1),
     whole=True,

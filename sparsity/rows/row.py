@@ -41,8 +41,8 @@ class Row:
             Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
-            CoCA needs no `gamma`: it is 1, and one that is given multiplies their scores. With a
-            sample of scores, those not given are the sample's.
+            CoCA takes no `gamma`: the step sets it. With a sample of scores, those not given are
+            the sample's.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -89,6 +89,9 @@ class Row:
                 if mapped:
                     why = "takes steps that change the law of its scores or set a needle"
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
+        if any(isinstance(step, RotaryStep) for step in steps) and dict(own)["gamma"] != 1:
+            fix = "RoPE and CoCA set the spread of the scores; leave it out, or add a temperature"
+            raise InputError("gamma", dict(own)["gamma"], fix)
         object.__setattr__(self, "kernel", cap.capped(record) if cap else record)
         object.__setattr__(self, "parameters", tuple(own))
         object.__setattr__(self, "steps", steps)

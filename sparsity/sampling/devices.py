@@ -24,8 +24,11 @@ def resolve_dtype(dtype: Any) -> np.dtype:
     """Return the sampling precision: the one given, else float64 where JAX has it enabled.
 
     Raises:
-        InputError: not a float dtype, or float64 asked for while JAX has it disabled.
+        InputError: not a float dtype, float64 asked for while JAX has it disabled, or no programs.
     """
+    if jax.config.jax_disable_jit:
+        fix = "samplers are programs, which take hours one operation at a time; unset it"
+        raise InputError("JAX_DISABLE_JIT", True, fix)
     available = jax.dtypes.canonicalize_dtype(np.float64)
     if dtype is None:
         return np.dtype(available)

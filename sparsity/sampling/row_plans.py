@@ -91,9 +91,9 @@ def plan_rows(row: Row, n: int, dim: int, seed: int) -> RowPlan:
         step: Any = steps[0]
         _refuse_long(n, step.query.size)
         distance = np.arange(n)
-        source, numbers = rotary_tokens(step, distance, n, beta=row.beta, gamma=row.gamma)
-        ends = row.beta + row.gamma * step.beta(distance, n), row.gamma * step.gamma(distance, n)
-        scale = _log_scale(row.function, *ends)
+        source, numbers = rotary_tokens(step, distance, n, beta=row.beta)
+        mean, spread = row.beta + step.beta(distance, n), step.gamma(distance, n)
+        scale = _log_scale(row.function, mean, spread)
         return RowPlan(source, numbers, scale, f"rows-{source.form}")
     return _plan_distinct_tokens(row, n)
 

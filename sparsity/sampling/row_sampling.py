@@ -135,6 +135,8 @@ class RowSampler:
             )
             if self.needle:  # such rows are one block: there is nothing to shrink
                 grown = grown._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
+            if whole:  # what is not zero stays so where it underflows: `support` counts it
+                a = jnp.where(log_a > -jnp.inf, jnp.maximum(a, jnp.finfo(a.dtype).tiny), 0)
             return grown, (a if whole else None, log_left, top)
 
         zero = jnp.zeros(self.size, self.dtype)

@@ -210,8 +210,8 @@ class RotaryTokens(Source):
         return self.dim
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
-        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β, γ)."""
-        query, mean, spread, beta, gamma = law
+        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β to add)."""
+        query, mean, spread, beta = law
         # Positions are absolute here, so that the rotation itself is what is tested.
         keys = self.position - np.asarray(self.distances)
         width = self.dim if self.form == "rope" else self.dim // 2
@@ -222,7 +222,7 @@ class RotaryTokens(Source):
             drawn = jnp.maximum(drawn, 0)
         options: Any = {"theta": self.theta, "m": [self.position], "n": keys}
         scores = _ROTARY_FORMS[self.form](query[None, :], drawn, self.pairing, **options)
-        return TokenBlock(beta + gamma * scores[..., 0, :], 0.0)
+        return TokenBlock(beta + scores[..., 0, :], 0.0)
 
 
 def rotary_tokens(
@@ -231,7 +231,6 @@ def rotary_tokens(
     length: int | None,
     *,
     beta: float = 0.0,
-    gamma: float = 1.0,
     shared: bool = False,
 ) -> tuple[RotaryTokens, tuple[Any, ...]]:
     """Return the source of rotary scores, and the numbers of its law.
@@ -241,7 +240,6 @@ def rotary_tokens(
         distances: m, whole numbers ≥ 0.
         length: of the row, which a dynamic scaling goes by.
         beta: added to every score.
-        gamma: what every score is multiplied by.
         shared: one key for all distances.
     """
     distances = tuple(int(m) for m in distances)
@@ -257,7 +255,7 @@ def rotary_tokens(
     source = RotaryTokens(
         len(distances), form, step.pairing, theta, position, distances, step.query.size, shared
     )
-    return source, (step.query, mean, step.spread, beta, gamma)
+    return source, (step.query, mean, step.spread, beta)
 
 
 @dataclass(frozen=True)
