@@ -102,3 +102,62 @@ def test_each_text_of_a_batch_has_its_own_mask():
     segments = np.array([[1] * T, [1] * 5 + [2] * (T - 5)])
     data = measure(queries=[q], keys=[k], segments=segments)
     assert data.length.max(("layer", "head", "row")).values.tolist() == [T, T - 5]
+
+
+def dropped(a, rate):
+    """What dropout leaves of weights in training."""
+    return a * (RANDOM.random(a.shape) >= rate) / (1 - rate)
+
+
+BELOW = np.tril(np.ones((48, 48), bool))
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.5])
+@pytest.mark.parametrize("causal", [True, False])
+def test_weights_after_dropout_are_said(rate, causal):
+    a = weights(2, 4, 48, 48, seen=BELOW if causal else None)
+    whole = measure(attention=a, causal=causal)  # a warning would be an error
+    with pytest.warns(UserWarning, match=r"% of the weights are 0.* after dropout.*model.eval\(\)"):
+        found = measure(attention=dropped(a, rate), causal=causal)
+    assert "after dropout" in found.attrs["note"]
+    assert "note" not in whole.attrs
+    assert found.n_eff.mean() < whole.n_eff.mean()  # which nothing else would tell
+
+
+def test_rows_of_zeros_and_other_sums_are_no_dropout():
+    """Sparse maps sum to 1, ungated ones to anything, sinks take from the sum, padding sees none."""
+    scores = RANDOM.normal(size=(4, 48, 48))
+    relu, a = np.maximum(scores, 0), weights(4, 48, 48, seen=BELOW)
+    top = np.where(scores > 0.5, np.exp(scores), 0) + np.eye(48)
+    tokens = np.arange(48) < 30
+    cases = {
+        "ReLU": (relu * BELOW, {}),
+        "ReLU over n": (relu / 48, {"causal": False}),
+        "signed": (scores, {"causal": False}),
+        "top keys": (top / top.sum(-1, keepdims=True), {"causal": False}),
+        "half precision": (a.astype(np.float16), {}),
+        "a sink": (0.7 * a, {}),
+        "padding": (a * tokens[:, None] * tokens, {"segments": tokens}),
+    }
+    for case, (given, how) in cases.items():
+        assert "note" not in measure(attention=given, **how).attrs, case
+
+
+def test_heads_that_are_all_alike_are_said():
+    mean = weights(2, 4, 20, 20).mean(1, keepdims=True)
+    with pytest.warns(UserWarning, match="measure: all 4 heads have the same weights"):
+        found = measure(attention=np.repeat(mean, 4, 1), causal=False)
+    assert found.attrs["note"].startswith("all 4 heads")
+    assert "note" not in measure(attention=weights(2, 4, 20, 20), causal=False).attrs
+
+
+def test_layers_that_differ_and_steps_name_the_way():
+    one, other = weights(4, 12, 12), weights(2, 6, 6)
+    with pytest.raises(InputError, match=r"at a time, as attention=\[layer\]"):
+        measure(attention=[one, other], causal=False)
+    assert measure(attention=[other], causal=False).sizes["head"] == 2
+    step = (weights(1, 4, 12, 12, seen=np.tril(np.ones((12, 12), bool))),) * 2
+    for steps in ((step, (weights(1, 4, 1, 13),) * 2), [[one, other]]):
+        with pytest.raises(InputError, match=r"generate\(\) has them.*attentions\[0\]"):
+            measure(attention=steps)
+    assert measure(attention=step).sizes["layer"] == 2

@@ -253,7 +253,9 @@ def test_a_function_that_does_something_else_than_it_was_given_is_refused(monkey
 
 def test_an_attention_that_calls_no_function_is_refused_with_the_way_out():
     model, _ = build("bloom")
-    with pytest.raises(InputError, match=r"made no call.*measure\(attention=…\), or q and k"):
+    with pytest.raises(
+        InputError, match=r"made no call.*measure\(attention=…\), or its queries and keys"
+    ):
         measure_transformers(model, IDS)
     assert measure(weights(model, IDS)).sizes["layer"] == 2
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,11 @@ import numpy as np
 
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
-from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
+from sparsity.attention.measurement.layer_inputs import (
+    layer_of_queries,
+    layer_of_weights,
+    notes_of,
+)
 from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.checks import check_choice, check_flag, check_progress, check_whole
@@ -108,7 +113,8 @@ def measure(
 
     Returns:
         A dataset over layer, head and row, each variable with its meaning as `long_name`; sinks by
-        layer, head and context. `sparsity.attention.measurement.save` writes it as netCDF.
+        layer, head and context. Weights after dropout, and heads that are all alike, are said in
+        `attrs["note"]` and by a warning. `sparsity.attention.measurement.save` writes it as netCDF.
 
     Raises:
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
@@ -138,7 +144,7 @@ def measure(
             _split_layers("queries", queries), _split_layers("keys", keys)
         )
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
-    numbers, done = [], []
+    numbers, done, notes = [], [], {}
     # Layers are taken, measured and let go one by one: an iterable may make each when asked for it.
     one_layer = getattr(main, "ndim", None) == 3
     total = 1 if one_layer else len(main) if hasattr(main, "__len__") else 0
@@ -146,6 +152,8 @@ def measure(
     for number, texts in layers:
         if isinstance(texts[0], LogitLayer):
             how["scale"] = texts[0].scale
+        else:
+            notes |= dict.fromkeys(x for each in texts for x in notes_of(each))
         numbers.append(number)
         done.append([measure_with_laws(text, sink, also) for text in texts])
         if progress is not None:
@@ -153,6 +161,9 @@ def measure(
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
     how["sink"] = None if sink is None else int(sink)
     how |= {"title": "attention measured", "causal": int(causal)}
+    if notes:
+        how["note"] = next(iter(notes))
+        warnings.warn(f"measure: {how['note']}", stacklevel=2)
     # `done` has texts by layer; a dataset is of all layers of one text.
     found = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
     if len(found) == 1:
@@ -218,10 +229,12 @@ def _check_alike(
         first = first or (shape, len(texts))
         if (shape, len(texts)) != first:
             fix = "every layer must have as many texts, heads and tokens as the first, "
-            raise InputError("layers", shape, fix + f"{first[1]} of {first[0]}")
+            fix += f"{first[1]} of {first[0]}; measure layers of one shape at a time, as attention="
+            raise InputError("layers", shape, f"{fix}[layer]")
         yield number, texts
     if first is None:
-        raise InputError("layers", kind, "has no layer; give at least one")
+        fix = "has no layer; give at least one (of transformers: set_attn_implementation('eager'))"
+        raise InputError("layers", kind, fix)
 
 
 def __dir__() -> list[str]:

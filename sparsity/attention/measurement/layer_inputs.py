@@ -17,6 +17,8 @@ from sparsity.checks import check_choice, check_layout, check_number, check_real
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
+_ROWS_LOOKED_AT = 64  # of each head, for signs of dropout: more tell no more
+
 
 def _as_array(name: str, value: Any) -> Any:
     """Return a NumPy array, or a JAX array where it lies on an accelerator, in float32 or float64.
@@ -102,6 +104,9 @@ def layer_of_weights(
     Raises:
         InputError: not such arrays.
     """
+    if isinstance(weights, tuple | list) and any(getattr(x, "ndim", 0) > 2 for x in weights):
+        fix = "is layers again; of steps, as generate() has them, give one: attention=attentions[0]"
+        raise InputError("attention", f"{len(weights)} arrays for one layer", fix)
     x = _as_array("attention", weights)
     if x.ndim != 3 or 0 in x.shape:
         fix = "give [heads, queries, keys] in each layer"
@@ -116,6 +121,27 @@ def layer_of_weights(
         raise InputError("attention", f"array of shape {x.shape}", fix)
     mask, segments = _check_mask(mask, *x.shape), _check_segments(segments, x.shape[1])
     return find_padding(WeightLayer(weights=x, causal=causal, mask=mask, segments=segments))
+
+
+def notes_of(layer: WeightLayer) -> list[str]:
+    """Return what the last rows of weights show of how they were made, a line each."""
+    heads, queries = layer.shape
+    rows, seen = layer.block(max(0, queries - _ROWS_LOOKED_AT), queries, layer.key_count)
+    rows = np.asarray(rows, np.float64)
+    seen = np.broadcast_to(np.asarray(seen), rows.shape)
+    notes, some = [], seen.any(-1)
+    uniform = rows.max(-1) == np.where(seen, rows, np.inf).min(-1)
+    if heads > 1 and np.all(rows == rows[:1]) and not uniform[some].all():
+        notes.append(f"all {heads} heads have the same weights: of one, or of their mean, repeated")
+    sums, zeros = rows.sum(-1)[some], np.mean(rows[seen] == 0)
+    # Dropout at a rate p leaves 1 on average, and at most 1/(1 − p) where nothing is dropped.
+    mean_is_one = abs(sums.mean() - 1) < 4 * sums.std() / np.sqrt(len(sums)) + 0.01
+    bounded = rows.min() >= 0 and 1.01 < sums.max() < 1.25 / (1 - zeros)
+    if mean_is_one and bounded and sums.std() > 0.01 and 0 < zeros < 1:
+        shares = f"{100 * zeros:.0f} % of the weights are 0, rows sum to {sums.min():.2f} … "
+        fix = f"{sums.max():.2f}: as after dropout, which sharpens rows; call model.eval() first"
+        notes.append(shares + fix)
+    return notes
 
 
 def layer_of_queries(

@@ -45,7 +45,10 @@ from sparsity.attention.torch.modules import (
 from sparsity.attention.torch.reading import read_interface, read_sdpa
 from sparsity.errors import InputError
 
-_NO_CALL = "made no call of attention that is seen"
+_NO_CALL = (
+    "made no call of attention that is seen: give its weights, of output_attentions=True, to "
+    "sparsity.measure(attention=…), or its queries and keys to sparsity.monitoring.torch_monitor"
+)
 _MULTI_HEAD = (
     "is PyTorch's own attention of many heads, whose inside is not read: give its queries and keys "
     "to sparsity.monitoring.torch_monitor, or call scaled_dot_product_attention"

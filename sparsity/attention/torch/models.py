@@ -196,10 +196,12 @@ def measure_transformers(
     calls.note_silent_modules()
     if calls.unseen:
         path, reason = next(iter(calls.unseen.items()))
-        raise InputError("model", name, f"{path} {reason}; {_OWN_WAY}")
+        way = "" if "measure(" in reason else f"; {_OWN_WAY}"
+        raise InputError("model", name, f"{path} {reason}{way}")
     paths, found = zip(*calls.clear(), strict=True)
     if len({(x["S"].shape, x["importance"].shape, causal) for x, causal in found}) > 1:
-        fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
+        fix = "has layers of several kinds or sizes; "
+        fix += f"run it with {_GIVE_WEIGHTS}, of one kind at a time"
         raise InputError("model", name, fix)
     causal, measured = found[0][1], [x for x, _ in found]
     # Models with learned sinks in some layers only: the others have a sink of weight 0.
