@@ -125,7 +125,7 @@ def test_weights_after_dropout_are_said(rate, causal):
 
 
 def test_rows_of_zeros_and_other_sums_are_no_dropout():
-    """Sparse maps sum to 1, ungated ones to anything, sinks take from the sum, padding sees none."""
+    """Sparse maps sum to 1, others to anything, sinks take from the sum, padding sees none."""
     scores = RANDOM.normal(size=(4, 48, 48))
     relu, a = np.maximum(scores, 0), weights(4, 48, 48, seen=BELOW)
     top = np.where(scores > 0.5, np.exp(scores), 0) + np.eye(48)
