@@ -1,0 +1,253 @@
+"""What must hold for every step, quantity and map, each with a planted error that it rejects."""
+
+import math
+import random
+import zlib
+
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity import Row, kernels, quantities
+from sparsity.quantities import RowSums
+from sparsity.rows import steps as of_rows
+
+STEP = {step.name: step for step in of_rows.ALL}
+EXAMPLE = {name: step(*step.example) for name, step in STEP.items()}
+Q, ZERO = (1.0, 0.5, -0.3, 0.2), (0.0,) * 4
+
+
+def row(gamma, *given, kernel="exp"):
+    """A row with these steps; of RoPE and CoCA without a γ, and of another kernel about 1."""
+    rotary = any(step.name in ("rope", "coca") for step in given)
+    beta = 0.0 if kernel == "exp" else 1.0
+    return Row(kernel, steps=given, beta=beta, gamma=1.0 if rotary else gamma)
+
+
+def n_eff(of, length):
+    return float(sparsity.exact(of, length=length))
+
+
+# Of each step two rows that are the same row: mostly its own where it does nothing, and none.
+SAME = {
+    "decay": lambda g, n: (row(g, STEP["decay"](1.0)), row(g)),
+    "alibi": lambda g, n: (row(g, STEP["alibi"](0.0)), row(g)),
+    "window": lambda g, n: (row(g, STEP["window"](n)), row(g)),
+    "chunk": lambda g, n: (row(g, STEP["chunk"](n)), row(g)),
+    "scalable-softmax": lambda g, n: (row(g, STEP["scalable-softmax"](1 / math.log(n))), row(g)),
+    "floor-log": lambda g, n: (row(g, STEP["floor-log"](0.1, n + 1, 1)), row(g)),
+    "log-n": lambda g, n: (row(g, STEP["log-n"](n)), row(g)),
+    "yarn": lambda g, n: (row(g, STEP["yarn"](1.0)), row(g)),
+    "scale-invariant": lambda g, n: (row(g, STEP["scale-invariant"](1e15)), row(g)),
+    "length-bias": lambda g, n: (row(g, STEP["length-bias"](-1.0)), row(g)),
+    "soft-cap": lambda g, n: (row(g, STEP["soft-cap"](1e9)), row(g)),
+    "sink-logit": lambda g, n: (row(g, STEP["sink-logit"](3.0)), row(g)),
+    "sink": lambda g, n: (row(g, STEP["sink"](0.0, g)), row(g)),
+    "needle": lambda g, n: (row(g, STEP["needle"](0.0, g)), row(g)),
+    "needle-above": lambda g, n: (row(g, STEP["needle-above"](0.0, g)), row(g)),
+    "gate": lambda g, n: (row(g, STEP["gate"](0.1)), row(g)),
+    "qk-norm": lambda g, n: (row(0.1, STEP["qk-norm"](10**8)), row(0.1)),
+    "rope": lambda g, n: (row(g, STEP["rope"](Q, ZERO, g)), row(g * math.hypot(*Q))),
+    "coca": lambda g, n: tuple(
+        row(g, STEP["coca"](q, 0.9, 0.1)) for q in (Q, tuple(-x for x in Q))
+    ),
+}
+# Of each step that changes n_eff two rows of which the first reads from fewer tokens.
+FEWER = {
+    "decay": lambda g, n: (row(g, STEP["decay"](0.5)), row(g, STEP["decay"](0.9))),
+    "alibi": lambda g, n: (row(g, STEP["alibi"](0.3)), row(g, STEP["alibi"](0.1))),
+    "window": lambda g, n: (row(g, STEP["window"](2)), row(g, STEP["window"](3))),
+    "chunk": lambda g, n: (row(g, STEP["chunk"](n - 1)), row(g, STEP["chunk"](n))),
+    "scalable-softmax": lambda g, n: (
+        row(g, STEP["scalable-softmax"](0.9)),
+        row(g, STEP["scalable-softmax"](0.4)),
+    ),
+    "floor-log": lambda g, n: (
+        row(g, STEP["floor-log"](0.5, 2, 1)),
+        row(g, STEP["floor-log"](0.1, 2, 1)),
+    ),
+    "log-n": lambda g, n: (row(g, STEP["log-n"](2)), row(g, STEP["log-n"](3))),
+    "yarn": lambda g, n: (row(g, STEP["yarn"](16.0)), row(g, STEP["yarn"](4.0))),
+    "scale-invariant": lambda g, n: (
+        row(g, STEP["scale-invariant"](1.0)),
+        row(g, STEP["scale-invariant"](9.0)),
+    ),
+    "length-bias": lambda g, n: tuple(
+        row(g, STEP["length-bias"](x), kernel="relu2") for x in (-0.5, 0.5)
+    ),
+    "soft-cap": lambda g, n: (row(g, STEP["soft-cap"](3.0)), row(g, STEP["soft-cap"](0.5))),
+    "sink": lambda g, n: (row(0.3, STEP["sink"](6.0)), row(0.3, STEP["sink"](3.0))),
+    "needle": lambda g, n: (row(0.3, STEP["needle"](6.0)), row(0.3, STEP["needle"](3.0))),
+    "needle-above": lambda g, n: (
+        row(0.3, STEP["needle-above"](6.0)),
+        row(0.3, STEP["needle-above"](3.0)),
+    ),
+    "qk-norm": lambda g, n: (row(2.0, STEP["qk-norm"](64)), row(2.0, STEP["qk-norm"](4))),
+    "rope": lambda g, n: (row(g, STEP["rope"](Q, ZERO, 2 * g)), row(g, STEP["rope"](Q, ZERO, g))),
+    "coca": lambda g, n: (row(g, STEP["coca"](Q, 3.0, 0.1)), row(g, STEP["coca"](Q, 1.0, 0.1))),
+}
+NO_RATIO = {"sink-logit", "gate"}  # which change no weight over another
+
+
+def same(law, name, g, n):
+    one, other = SAME[name](g, n)
+    assert law(one, n) == pytest.approx(law(other, n), rel=1e-7)
+
+
+def fewer(law, name, g, n):
+    one, other = FEWER[name](g, n)
+    assert law(one, n) < law(other, n) * (1 - 1e-6)
+
+
+def alone(law, name, g, n):
+    assert law(row(g, EXAMPLE[name]), 1) == pytest.approx(1, rel=1e-12)
+
+
+def within(law, name, g, n):
+    assert 1 <= law(row(g, EXAMPLE[name]), n) * (1 + 1e-9) <= n * (1 + 2e-9)
+
+
+def off_by_a_thousandth(of, length):
+    """Another error for each row, and none of them 0."""
+    return n_eff(of, length) * (1 + 1e-3 * (1 + zlib.crc32(repr(of).encode()) % 97) / 97)
+
+
+OF_STEPS = {
+    same: off_by_a_thousandth,
+    alone: off_by_a_thousandth,
+    fewer: lambda of, n: 1 / n_eff(of, n),
+    within: lambda of, n: n + n_eff(of, n),
+}
+
+
+@pytest.mark.parametrize("name", STEP)
+@pytest.mark.parametrize("check", OF_STEPS)
+def test_steps(check, name):
+    if check is fewer and name in NO_RATIO:
+        assert name not in FEWER
+        return
+    drawn = random.Random(f"{check.__name__} {name}")
+    for _ in range(4):
+        check(n_eff, name, 10 ** drawn.uniform(-0.5, 0.3), drawn.randint(4, 40))
+    with pytest.raises(AssertionError):
+        check(OF_STEPS[check], name, 1.0, 12)
+
+
+N = 8
+OF = [*quantities.ALL, *(quantities.named(f"{x.name}:{x.example}") for x in quantities.FAMILIES),
+      *quantities.OF_MAPS]  # fmt: skip
+
+
+def sums(a):
+    """Rows of weights whose first token is a sink, and the next one the needle."""
+    a = np.asarray(a, float)
+    others = np.delete(a, 1, -1)
+    return RowSums(
+        a.shape[-1], a.sum(-1), (a * a).sum(-1), a[..., 0], np.zeros(a.shape[:-1]), a, a.sum(-1),
+        np.ones(a.shape[:-1]), a[..., 1], others.sum(-1), (others**2).sum(-1),
+    )  # fmt: skip
+
+
+# Of a row that reads the needle alone, and of one that reads all N tokens alike.
+VALUES = {
+    "S": (N**-0.5, 1), "n_eff": (1, N), "participation": (1, 1 / N), "entropy": (0, math.log(N)),
+    "max_weight": (1, 1 / N), "gini": (1 - 1 / N, 0), "hoyer": (1, 0), "sink_mass": (0, 1 / N),
+    "support": (1, N), "needle_mass": (1, 1 / N), "needle_signal": (1, 1 / N),
+    "needle_largest": (1, 1), "top_k_mass": (1, None), "keys_for_mass": (1, None),
+    "power_sum": (1, None), "sink_mass_above": (0, None), "needle_odds_above": (1, 0),
+    "needle_snr_above": (1, 0), "needle_recall": (1, None), "square_sum": (1, 1 / N),
+    "abs_sum": (1, 1), "recall": (1, 1),
+}  # fmt: skip
+
+
+def value(of, name):
+    hot = np.eye(N)[1]
+    for a, known in zip((hot, np.ones(N)), VALUES[name.partition(":")[0]], strict=True):
+        if known is not None:
+            assert of(sums(a)) == pytest.approx(known, abs=1e-12)
+
+
+def scale_free(of, name):
+    a = np.random.default_rng(1).exponential(size=(50, N)) ** 3
+    np.testing.assert_allclose(of(sums(7 * a)), of(sums(a)), rtol=1e-12)
+
+
+def orderless(of, name):
+    a = np.random.default_rng(2).exponential(size=(50, N)) ** 3
+    b = a[:, [0, 1, *range(N - 1, 1, -1)]]  # a sink and a needle stay what they are
+    np.testing.assert_allclose(of(sums(a)), of(sums(b)), rtol=1e-12)
+
+
+def in_range(of, name):
+    """Between what one token and all tokens have, but for what goes by the number of tokens."""
+    a = np.random.default_rng(3).exponential(size=(200, N)) ** 3
+    most = (
+        N if name in ("n_eff", "support") or "keys" in name else math.log(N) * (name == "entropy")
+    )
+    assert np.all((of(sums(a)) >= 0) & (of(sums(a)) <= max(most, 1) * (1 + 1e-12)))
+
+
+OF_QUANTITIES = {
+    value: lambda of, x: of(x) * 1.001 + 0.001,
+    scale_free: lambda of, x: of(x) + 1e-3 * x.l1,
+    orderless: lambda of, x: of(x) + 1e-3 * x.weights[..., -1],
+    in_range: lambda of, x: of(x) + N,
+}
+
+
+@pytest.mark.parametrize("quantity", OF, ids=lambda quantity: quantity.name)
+@pytest.mark.parametrize("check", OF_QUANTITIES)
+def test_quantities(check, quantity):
+    check(quantity.of, quantity.name)
+    with pytest.raises(AssertionError):
+        check(lambda x: OF_QUANTITIES[check](quantity.of, x), quantity.name)
+
+
+OF_SCORES = [kernel for kernel in kernels.MAPS if kernel.drawn is None]
+ORDERED = {"stick-breaking"}  # a key takes of what later keys have left
+
+
+def adds_up(weigh, kernel, s):
+    left = 0 if kernel.residual_mass is None else kernel.residual_mass(s)
+    assert np.all(weigh(s) >= 0)
+    np.testing.assert_allclose(weigh(s).sum(-1) + left, 1, rtol=1e-12)
+
+
+def keeps_order(weigh, kernel, s):
+    """A key with a larger score has no smaller weight; where keys stand does not matter."""
+    if kernel.name in ORDERED:
+        return adds_up(weigh, kernel, s)
+    p = weigh(s)
+    np.testing.assert_allclose(weigh(s[:, ::-1])[:, ::-1], p, rtol=1e-9, atol=1e-15)
+    assert np.all(np.diff(np.take_along_axis(p, np.argsort(s, -1), -1)) >= -1e-12)
+    return None
+
+
+def sharpens(weigh, kernel, s):
+    """Σp² grows with the spread; without one all keys are alike, but for those in order."""
+    focus = [float((weigh(c * s) ** 2).sum(-1).mean()) for c in (0.0, 0.5, 1.0, 2.0, 4.0)]
+    assert np.all(np.diff(focus) > 0)
+    if kernel.name not in ORDERED:
+        assert focus[0] == pytest.approx(1 / s.shape[-1], rel=1e-12)
+
+
+OF_MAPS = {
+    adds_up: lambda p: p * 1.001,
+    keeps_order: lambda p: p * (1.001 - np.arange(p.shape[-1]) * 0.1),
+    sharpens: np.ones_like,
+}
+
+
+@pytest.mark.parametrize("kernel", OF_SCORES, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("check", OF_MAPS)
+def test_maps(check, kernel):
+    s = np.random.default_rng(4).normal(size=(200, 12))
+    check(kernel.weights, kernel, s)
+    with pytest.raises(AssertionError):
+        check(lambda x: OF_MAPS[check](kernel.weights(x)), kernel, s)
+
+
+def test_every_member_has_properties():
+    assert {*SAME} == {*STEP}
+    assert {*FEWER} == {*STEP} - NO_RATIO
+    assert {*VALUES} == {quantity.name.partition(":")[0] for quantity in OF}
