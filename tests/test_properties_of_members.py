@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import Row, kernels, quantities
+from sparsity import InputError, Row, kernels, quantities
 from sparsity.quantities import RowSums
 from sparsity.rows import steps as of_rows
 
@@ -133,6 +133,28 @@ def test_steps(check, name):
         check(OF_STEPS[check], name, 1.0, 12)
 
 
+# Numbers at the edge of each domain: the first beyond it, the second on it.
+EDGES = {
+    "decay": ((0.0,), (1.0,)), "alibi": ((-1e-9,), (0.0,)), "window": ((0,), (1,)),
+    "chunk": ((0,), (1,)), "scalable-softmax": ((0.0,), (1e-9, 0.0)),
+    "floor-log": ((0.0,), (1e-9, 1, 0)), "log-n": ((1,), (2,)), "yarn": ((1 - 1e-9,), (1.0, 0.0)),
+    "scale-invariant": ((0.0,), (1e-9,)), "length-bias": ((math.inf,), (-1e9,)),
+    "soft-cap": ((0.0,), (1e-3,)), "sink-logit": ((math.inf,), (-1e9,)),
+    "sink": ((0.0, -1e-9), (0.0, 0.0)), "needle": ((0.0, -1e-9), (0.0, 0.0, 0)),
+    "needle-above": ((0.0, 0.0, -1), (0.0, 0.0, 0)), "gate": ((0.0,), (1.0,)),
+    "qk-norm": ((1,), (2,)), "rope": ((Q, Q, 0.0), (Q, Q, 1e-9)),
+    "coca": ((Q, 0.5, 0.0), (Q, -0.8, 0.1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(name):
+    beyond, on = EDGES[name]
+    with pytest.raises(InputError):
+        STEP[name](*beyond)
+    STEP[name](*on)
+
+
 N = 8
 OF = [*quantities.ALL, *(quantities.named(f"{x.name}:{x.example}") for x in quantities.FAMILIES),
       *quantities.OF_MAPS]  # fmt: skip
@@ -203,6 +225,20 @@ def test_quantities(check, quantity):
         check(lambda x: OF_QUANTITIES[check](quantity.of, x), quantity.name)
 
 
+# What a weight beside the tokens, as large as all of theirs, leaves of each.
+BESIDE = {"participation": 1 / 4, "max_weight": 1 / 2, "top_k_mass": 1 / 2, "needle_mass": 1 / 2,
+          "n_eff": 1, "S": 1, "gini": 1, "needle_signal": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_weight_beside_the_tokens_takes_its_share(name):
+    (quantity,) = (x for x in OF if x.name.partition(":")[0] == name)
+    row = sums(np.random.default_rng(5).exponential(size=(50, N)))
+    beside = row._replace(unit=row.l1) if quantity.units else row
+    np.testing.assert_allclose(quantity.of(beside), BESIDE[name] * quantity.of(row), rtol=1e-12)
+    assert quantity.units == (BESIDE[name] < 1)
+
+
 OF_SCORES = [kernel for kernel in kernels.MAPS if kernel.drawn is None]
 ORDERED = {"stick-breaking"}  # a key takes of what later keys have left
 
@@ -249,5 +285,6 @@ def test_maps(check, kernel):
 
 def test_every_member_has_properties():
     assert {*SAME} == {*STEP}
+    assert {*EDGES} == {*STEP}
     assert {*FEWER} == {*STEP} - NO_RATIO
     assert {*VALUES} == {quantity.name.partition(":")[0] for quantity in OF}

@@ -28,6 +28,7 @@ DOCUMENTED = {  # dimension of a head, base, length of the row, the rule and its
     "code NTK": (128, 1e4, 16384, NtkScaling(4.0), ntk, (4,)),
     "internlm2, dynamic": (128, 1e6, 65536, DynamicNtkScaling(2.0, 32768), dynamic, (2, 32768)),
     "qwen2.5, yarn": (128, 1e6, 131072, YarnScaling(4.0, 32768), yarn, (4, 32768)),
+    "a ramp from before the first plane": (64, 1e4, 256, YarnScaling(4.0, 64), yarn, (4, 64)),
     "deepseek-v3, yarn": (64, 1e4, 163840, YarnScaling(40.0, 4096), yarn, (40, 4096)),
     "llama 3.1": (128, 5e5, 131072, Llama3Scaling(8.0, 8192), llama3, (8, 8192)),
     "llama 3.2 1B": (64, 5e5, 131072, Llama3Scaling(32.0, 8192), llama3, (32, 8192)),

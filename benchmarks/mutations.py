@@ -1,0 +1,102 @@
+"""Which planted mistakes the README's tests let through: `python -m benchmarks.mutations 40`.
+
+Each mutant of a module of the theory has one operator or number changed, at a place drawn from the
+seed. The tests of that module run on a copy; what none of them sees is printed as a survivor.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# Folders and files of the theory, and words of the names of the tests that are to see a mistake.
+MUTATED = {
+    "kernels": ("kernels", "zoo", "text", "row_maps", "map_", "numeric"),
+    "limit": ("properties", "finite", "quadrature", "closed_form", "hard_kernels", "kernels"),
+    "rows": ("rows", "rope", "rotary", "pairs", "members", "steps", "scores", "row_"),
+    "quantities": ("members", "ranks", "measured_quantities", "rows", "needle", "entropy"),
+    "metric.py": ("metric", "members", "entropy"),
+    "exact_law": ("finite", "rows", "ranks", "entropy", "needle", "map_", "router", "sink"),
+    "attention/measurement": ("measurement", "measured", "padding", "sinks"),
+}
+OTHER = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult},
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
+    **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And},
+}
+MOST_SECONDS = 300  # a mutant that runs longer is seen: it would be in CI
+
+
+def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """The nodes inside functions that can be changed, and what is said of each."""
+    for function in ast.walk(tree):
+        for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
+            if (isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in OTHER) or (
+                isinstance(node, ast.Compare) and type(node.ops[0]) in OTHER
+            ):
+                yield node, ast.unparse(node)
+            elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+                yield node, f"the number {node.value}"
+
+
+def change(node: ast.AST) -> None:
+    """Plant the mistake."""
+    if isinstance(node, ast.Constant):
+        node.value += 1  # pyright: ignore
+    elif isinstance(node, ast.Compare):
+        node.ops[0] = OTHER[type(node.ops[0])]()
+    else:
+        node.op = OTHER[type(node.op)]()  # pyright: ignore
+
+
+def main(count: int, seed: int = 0) -> None:
+    """Draw mutants, run their tests, and print those that survive."""
+    drawn, killed = random.Random(seed), 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
+        for number in range(count):
+            name = drawn.choice([*MUTATED])
+            home = copy / "sparsity" / name
+            path = drawn.choice(sorted(home.rglob("*.py")) if home.is_dir() else [home])
+            text = path.read_text("utf-8")
+            tree = ast.parse(text)
+            if not (known := list(places(tree))):
+                continue
+            node, said = drawn.choice(known)
+            line = node.lineno  # pyright: ignore
+            change(node)
+            path.write_text(ast.unparse(tree), "utf-8")
+            tests = sorted(
+                x for word in MUTATED[name] for x in copy.glob(f"tests/test_*{word}*.py")
+            )
+            words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+            try:
+                done = subprocess.run(
+                    [*words, *dict.fromkeys(map(str, tests))],
+                    cwd=copy,
+                    capture_output=True,
+                    timeout=MOST_SECONDS,
+                    check=False,
+                    env={**os.environ, "PYTHONPATH": str(copy)},
+                )
+                survived = done.returncode == 0
+            except subprocess.TimeoutExpired:
+                survived = False
+            path.write_text(text, "utf-8")
+            killed += not survived
+            where = f"{path.relative_to(copy)}:{line}"
+            print("survived" if survived else "killed  ", where, said, flush=True)
+            print(f"{killed} of {number + 1}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
