@@ -1,7 +1,6 @@
 """The door: what a caller gives is checked here, once, before any work.
 
-Names, domains, shapes and what is not a number are refused in one line. Of an object of a stranger
-NumPy may say itself that it makes no array.
+Names, domains, shapes and what is not a number are refused in one line.
 """
 
 from __future__ import annotations
@@ -50,7 +49,14 @@ def _array(argument: str, value: Any, fix: str) -> np.ndarray:
     """Return the array that NumPy makes of a value, none with masked entries."""
     if np.ma.is_masked(value):
         raise InputError(argument, "masked array", f"has masked entries: leave these out; {fix}")
-    return np.asarray(value)
+    try:
+        if hasattr(type(value), "detach"):  # a tensor of PyTorch
+            # NumPy has no bfloat16: half precisions become float32, which holds their numbers.
+            value = value.detach().cpu()
+            value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):  # ragged, or without numbers to be had
+        raise InputError(argument, f"of type {type(value).__name__}", fix) from None
 
 
 def _is_real(dtype: np.dtype) -> bool:
@@ -106,7 +112,7 @@ def check_number(name: str, value: Any, fix: str, holds: Check = lambda x: True)
     if found.ndim or not (np.isfinite(found) and holds(float(found))):
         raise InputError(name, value if found.ndim == 0 else f"array of {found.shape}", fix)
     # Up to 2^53 float64 holds every whole number.
-    whole = np.asarray(value).dtype.kind in "iu" and abs(found) <= 2**53
+    whole = _array(name, value, fix).dtype.kind in "iu" and abs(found) <= 2**53
     return int(found) if whole else float(found)
 
 
@@ -224,10 +230,6 @@ def check_reals(
     Raises:
         InputError: anything else.
     """
-    if hasattr(type(value), "detach"):  # a tensor of PyTorch
-        # NumPy has no bfloat16: half precisions become float32, which holds each of their numbers.
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
     if not traced and is_traced(value):
         raise InputError(name, "traced array", f"must be known before the program runs; {fix}")
     found = value if is_jax(value) else _array(name, value, fix)
@@ -245,10 +247,8 @@ def check_layout(keys: Any) -> None:
     """Warn of keys [..., heads, tokens, dim] that are likely to have these axes exchanged."""
     heads, tokens, _ = keys.shape[-3:]
     if tokens < heads:
-        said = f"{tokens} tokens of {heads} heads: are keys [..., tokens, heads, dim]? "
-        warnings.warn(
-            f"{said}Then exchange these axes: give [..., heads, tokens, dim]", stacklevel=4
-        )
+        fix = "if they are [..., tokens, heads, dim], exchange these axes"
+        warnings.warn(f"keys have {tokens} tokens of {heads} heads: {fix}", stacklevel=4)
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -317,6 +317,7 @@ def check_several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
         InputError: anything else.
     """
     no_list = isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable)
+    no_list = no_list or getattr(value, "ndim", 1) == 0
     return tuple(_require(not no_list, name, value, fix))
 
 

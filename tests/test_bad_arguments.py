@@ -15,7 +15,19 @@ from sparsity import Alibi, InputError, Row, checks
 from sparsity.tasks import process_pool
 
 QUERIES = np.linspace(-1, 1, 32, dtype=np.float32).reshape(1, 8, 4)
-NUMBER = (np.nan, np.inf, None, "x", True, 1j, [1.0, np.nan], np.datetime64("2026-01-01"))
+RAGGED = [[1.0, 2.0], [3.0]]
+NUMBER = (
+    np.nan,
+    np.inf,
+    None,
+    "x",
+    True,
+    1j,
+    RAGGED,
+    jax.random.key(0),
+    [1.0, np.nan],
+    np.datetime64("2026-01-01"),
+)
 POSITIVE = (*NUMBER, 0, -1.0)
 WHOLE = (*NUMBER, 0, 2.5, 2**60)
 NAME = ("sofmax", "", None, 3)
@@ -31,7 +43,16 @@ def fused(**given):
     return sparsity.fused_rows(given.pop("attend", attend), q, k, **given)
 
 
-NO_ARRAY = (QUERIES.tolist(), None, "x", 3, 1j * QUERIES, QUERIES > 0, QUERIES.astype(object))
+NO_ARRAY = (
+    QUERIES.tolist(),
+    RAGGED,
+    None,
+    "x",
+    3,
+    1j * QUERIES,
+    QUERIES > 0,
+    QUERIES.astype(object),
+)
 NO_QUERIES = (*NO_ARRAY, QUERIES[0], QUERIES[:, :0], QUERIES[:0], QUERIES[..., :0])
 CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: sparsity.evaluate("exp", gamma=x), "gamma", POSITIVE),
@@ -67,10 +88,14 @@ CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: fused(causal=x), "causal", ("no", None, 2, 0.5, [True])),
     (lambda x: fused(cu_seqlens=x), "cu_seqlens",
      (5, [0, 3.7, 8], [0], [], [0, 9], [-1, 8], [0, 4, 4], [0, np.nan], "08", [[0, 8]], True)),
-    (lambda x: fused(of=x), "of", (*NAME, ["neff"], 3.5, {"lse": 1})),
+    (lambda x: fused(of=x), "of", (*NAME, ["neff"], 3.5, {"lse": 1}, np.array(3.0))),
     (lambda x: fused(attend=x), "attend",
      (3, None, "x", lambda *given: given[0], lambda *given: (given[0],), lambda *given: None,
       lambda *given: (given[0], given[0]), lambda *given: (LSE, LSE), lambda *given: given)),
+    (sparsity.gini, "weights", (RAGGED, jax.random.key(0), object(), 1j)),
+    (lambda x: sparsity.entropy([1.0, 2.0], x), "unit", (RAGGED, "x", -1.0, np.nan, [1.0, 2.0])),
+    (lambda x: sparsity.monitoring.log({"n_eff": x}), "layer0/n_eff", (np.ones((1, 0, 4)), 3.0)),
+    (lambda x: sparsity.monitoring.alert({"a": x}, "*", below=2), "a", (LSE, "x", 1j, object())),
     (lambda x: sparsity.from_lse(x, LSE), "lse", NO_ARRAY),
     (lambda x: sparsity.from_lse(LSE, x), "lse2", (*NO_ARRAY, LSE[:, :5], np.float32(1))),
     (process_pool, "workers", (0, -1, 2.5, np.nan)),
@@ -104,7 +129,7 @@ TAKERS = {
 @pytest.mark.parametrize("taker", TAKERS)
 def test_tokens_and_heads_exchanged_are_said(taker):
     x = np.ones((2, 8, 4, 4), np.float32)  # [batch, tokens, heads, dim], as of a model before it
-    with pytest.warns(UserWarning, match=r"4 tokens of 8 heads: are keys \[\.\.\., tokens"):
+    with pytest.warns(UserWarning, match=r"4 tokens of 8 heads: if they are \[\.\.\., tokens"):
         TAKERS[taker](x, x)
     TAKERS[taker](x.swapaxes(1, 2), x.swapaxes(1, 2))  # a warning would be an error
     TAKERS[taker](x, x[:, :4])  # of as many key heads as tokens it may be right

@@ -156,6 +156,23 @@ def test_of_pytorch(half):
         compared(found, wanted, 1e-5, 1e-5)
 
 
+@pytest.mark.model
+def test_tensors_that_are_no_arrays_are_refused_and_those_with_a_gradient_are_numbers():
+    torch = library("torch", "torch")
+    x = torch.ones(1, 8, 4)
+    whole = fused_rows(torch_attend, x[None].int(), x[None].int())
+    np.testing.assert_allclose(whole.n_eff, np.arange(1.0, 9.0)[None, None], rtol=1e-6)
+    for bad in (x.bool(), x.to(torch.complex64), x.to_sparse(), np.ones((1, 8, 4)), [x]):
+        with pytest.raises(InputError, match=r"^k = "):
+            fused_rows(torch_attend, x, bad)
+    assert sparsity.gini(torch.tensor([1.0, 1.0], requires_grad=True)) == 0
+    scale = torch.tensor(0.5, requires_grad=True)
+    assert sparsity.evaluate("exp", gamma=scale).value == sparsity.evaluate("exp", gamma=0.5).value
+    for gone in (x.to("meta"), x.to_sparse()):
+        with pytest.raises(InputError, match="of type Tensor"):
+            sparsity.gini(gone)
+
+
 def test_only_what_is_asked_for_is_called_for():
     q, k = drawn()
     calls = []

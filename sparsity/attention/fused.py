@@ -16,19 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsity import checks
 from sparsity.attention.library import library
-from sparsity.checks import (
-    check_choice,
-    check_flag,
-    check_function,
-    check_instance,
-    check_layout,
-    check_number,
-    check_positions,
-    check_reals,
-    check_several,
-    is_jax,
-)
 from sparsity.errors import InputError
 
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
@@ -83,13 +72,13 @@ def _check_floats(what: str, **arrays: Any) -> list[Any]:
     found = []
     for name, x in arrays.items():
         fix, of_torch = f"give {what} of NumPy, JAX or PyTorch", hasattr(type(x), "detach")
-        if not (of_torch or is_jax(x)):
-            check_instance(name, x, (np.ndarray, np.generic), fix)
+        if not (of_torch or checks.is_jax(x)):
+            checks.check_instance(name, x, (np.ndarray, np.generic), fix)
         if found and of_torch != hasattr(type(found[0]), "detach"):
             raise InputError(name, f"of type {type(x).__name__}", "give all of one library")
-        if of_torch and (x.is_complex() or str(x.dtype) == "torch.bool"):
+        if of_torch and (x.is_complex() or x.is_sparse or str(x.dtype) == "torch.bool"):
             raise InputError(name, f"tensor of {x.dtype}", f"{fix}, real numbers")
-        x = x if of_torch else check_reals(name, x, f"{fix}, real numbers", traced=True)
+        x = x if of_torch else checks.check_reals(name, x, f"{fix}, real numbers", traced=True)
         whole = not x.is_floating_point() if of_torch else x.dtype.kind in "iu"
         found.append(_cast(x, float) if whole else x)
     return found
@@ -152,11 +141,11 @@ def fused_rows(
         InputError: no arrays of real numbers, shapes that do not fit, ends that do not ascend, an
             unknown field, or an `attend` that returns something else.
     """
-    of = (of,) if isinstance(of, str) else check_several("of", of, "give names of fields")
+    of = (of,) if isinstance(of, str) else checks.check_several("of", of, "give names of fields")
     for name in of:
-        check_choice("of", name, FusedRows._fields)
-    check_function("attend", attend, "give a function of (q, k, v, scale, causal)")
-    causal = check_flag("causal", causal)
+        checks.check_choice("of", name, FusedRows._fields)
+    checks.check_function("attend", attend, "give a function of (q, k, v, scale, causal)")
+    causal = checks.check_flag("causal", causal)
     what = "arrays [..., heads, tokens, dim]"
     q, k = _check_floats(what, q=q, k=k)
     if q.ndim < 3 or 0 in q.shape:
@@ -165,10 +154,10 @@ def fused_rows(
     if not fits or not k.shape[-3] or q.shape[-3] % k.shape[-3]:
         fix = f"give as many keys, of heads that divide those of queries {tuple(q.shape)}"
         raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
-    check_layout(k)
+    checks.check_layout(k)
     default = float(q.shape[-1]) ** -0.5
     fix = "give a number other than 0"
-    given = default if scale is None else check_number("scale", scale, fix, lambda x: x != 0)
+    given = default if scale is None else checks.check_number("scale", scale, fix, lambda x: x != 0)
     k = _repeat_keys(k, q.shape[-3] // k.shape[-3])
     attend = functools.partial(_call_kernel, attend)
     if cu_seqlens is None:
@@ -176,8 +165,8 @@ def fused_rows(
     # Texts of a packed row are called for one by one: kernels for packed rows each have an
     # interface of their own, and `attend` is any kernel.
     fix = f"give ascending places from 0 to {q.shape[-2]}"
-    places = check_reals("cu_seqlens", cu_seqlens, fix)
-    ends = check_positions("cu_seqlens", places, fix, 0, q.shape[-2]).tolist()
+    places = checks.check_reals("cu_seqlens", cu_seqlens, fix)
+    ends = checks.check_positions("cu_seqlens", places, fix, 0, q.shape[-2]).tolist()
     if len(ends) < 2 or np.any(np.diff(ends) <= 0):
         raise InputError("cu_seqlens", ends, fix)
     texts = [
@@ -276,7 +265,7 @@ def _round_to(x: Any, dtype: Any) -> Any:
     XLA may drop a conversion there and back, which leaves nothing for the next piece: 0.04 of the
     received mass on a GPU.
     """
-    if is_jax(x):
+    if checks.is_jax(x):
         import jax
 
         kind = jax.numpy.finfo(dtype)

@@ -97,7 +97,7 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
         return float(_log_chance_below(np.array([x]), n, beta, gamma)[0]) - log_chance
 
     with np.errstate(over="ignore"):
-        low, high = (float(x) for x in _find_ends(n, beta, gamma, FINE[0]))
+        low, high = _find_ends(n, beta, gamma, FINE[0]).max(-1).tolist()
     if not np.isfinite([low, high]).all():
         raise InputError("gamma", float(gamma.max()), "is too large: the largest score overflows")
     tail = (1 - _CHANCE) / 2
@@ -126,9 +126,9 @@ def expected_largest(
     the rounding of the ends.
     """
     depth, parts, share = rule
-    ends = _ends_of_laws(length, beta, gamma, depth)
-    low, high = (float(x) for x in _find_ends(length, beta, gamma, depth))
-    at = np.quantile(np.clip(ends, low, high), np.linspace(0, 1, _EDGES), method="nearest")
+    ends = _find_ends(length, beta, gamma, depth)
+    low, high = ends.max(-1)
+    at = np.quantile(ends.clip(low), np.linspace(0, 1, _EDGES), method="nearest")
     edges = np.unique([low, *at, high])
     start, stop = edges[:-1], edges[1:]
     x, fine, coarse = _nested_rule(parts)
@@ -224,24 +224,16 @@ def _check_rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndar
     return n.ravel(), spread.ravel(), mean.ravel()
 
 
-def _find_ends(
-    n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return x where P(max ≤ x) is below e^−depth, and x where it is above 1 − e^−depth.
+def _find_ends(n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float) -> np.ndarray:
+    """Return for each row x where Φ^n is e^−depth, and x where it is all but 1, [2, rows].
 
-    That all rows lie below x is no more likely than that one does, Φ^n = e^−depth at the first end;
-    that any score lies above x is no more likely than the sum of the chances of each, which at the
-    second end are e^−depth/(n·rows). A row without spread bounds the maximum from below by its β.
+    That all rows lie below x is no more likely than that one does, so that P(max ≤ x) is below
+    e^−depth at the largest of the first. That any score lies above x is no more likely than the sum
+    of the chances of each, e^−depth/(n·rows) at the second. A row without spread bounds the maximum
+    from below by its β.
     """
-    low, _ = _ends_of_laws(n, beta, gamma, depth)
-    high = beta - gamma * ndtri_exp(-depth - np.log(n * n.shape[-1]))
-    return low.max(-1), np.maximum(high.max(-1), low.max(-1))
-
-
-def _ends_of_laws(n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float) -> np.ndarray:
-    """Return where Φ^n of each row is e^−depth, and where about 1 − e^−depth, [2, rows]."""
-    below, above = ndtri_exp(-depth / n), -ndtri_exp(-depth - np.log(n))
-    return np.stack([beta + gamma * below, beta + gamma * above])
+    below, above = ndtri_exp(-depth / n), -ndtri_exp(-depth - np.log(n * len(n)))
+    return beta + gamma * np.stack([below, above])
 
 
 def _log_chance_below(

@@ -32,11 +32,7 @@ import numpy as np
 
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
-from sparsity.attention.measurement.layer_inputs import (
-    layer_of_queries,
-    layer_of_weights,
-    notes_of,
-)
+from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, notes_of
 from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.checks import check_choice, check_flag, check_progress, check_whole

@@ -166,30 +166,30 @@ def _by_head(
         wanted: the statistics to return, where they are there.
         last: whether to return only rows that see as many keys as any.
     """
-    rows, absent = {}, {}
+    rows: dict[str, np.ndarray] = {}
     for statistic, x in values.items():
         x = np.asarray(check_reals(f"{name}/{statistic}", x))
-        if x.ndim < 2 or (x.dtype.kind not in "fiu" and str(x.dtype) != "bfloat16"):
+        if x.ndim < 2 or not x.size or (x.dtype.kind not in "fiu" and str(x.dtype) != "bfloat16"):
             fix = "must be numbers [..., heads, rows]"
             raise InputError(f"{name}/{statistic}", f"array of {x.dtype}, shape {x.shape}", fix)
         wide = np.where(x < 0, np.nan, x) if x.dtype.kind in "iu" else x.astype(np.float64)
         rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
+    if len({x.shape for x in rows.values()}) > 1:
+        raise InputError(name, [x.shape for x in rows.values()], "give statistics of one shape")
     length = rows.get("length")
-    for statistic, x in rows.items():
-        unknown = np.broadcast_to((np.isnan(x) | (x == -np.inf)).all(0), x.shape)
-        if length is not None and length.shape == x.shape:
-            unknown = ~(length >= _LEAST_KEYS.get(statistic, 1))
-        absent[statistic] = unknown
+    absent = {
+        statistic: (np.isnan(x) | (x == -np.inf)).all(0) | np.zeros_like(x, bool)
+        if length is None
+        else ~(length >= _LEAST_KEYS.get(statistic, 1))
+        for statistic, x in rows.items()
+    }
     if last:
         if length is None:
             raise InputError("last", True, f"{name} has no length; let it be measured as well")
         full = length == np.nanmax(length, initial=0.0)
         absent = {statistic: x | ~full for statistic, x in absent.items()}
-    shape = next(iter(rows.values())).shape
-    like = [statistic for statistic, x in rows.items() if x.shape == shape]
-    bad = [~absent[statistic] & ~np.isfinite(rows[statistic]) for statistic in like]
-    nowhere = np.all([absent[statistic] for statistic in like], axis=0)
-    rows[_BAD], absent[_BAD] = np.any(bad, axis=0).astype(np.float64), nowhere
+    bad = [~absent[statistic] & ~np.isfinite(x) for statistic, x in rows.items()]
+    rows[_BAD], absent[_BAD] = np.any(bad, 0).astype(np.float64), np.all([*absent.values()], 0)
     # Laws that nobody asks for are not computed: that of the largest logit takes the longest.
     laws = wanted & set(_statistics(values))
     if "n_eff_exact" in laws:
@@ -197,9 +197,9 @@ def _by_head(
         beyond = np.isnan(law) & np.isfinite(rows["gamma"])  # of the table, and no NaN of the row
         rows["n_eff_exact"], absent["n_eff_exact"] = law, absent["length"] | beyond
     if "max_logit_exact" in laws:
-        none = absent["length"].all(-1, keepdims=True)
-        law = _expected_largest(absent["length"], rows["length"], rows["gamma"], rows["beta"])
-        rows["max_logit_exact"], absent["max_logit_exact"] = law, none
+        absent["max_logit_exact"] = absent["length"].all(-1, keepdims=True)
+        given = absent["length"], rows["length"], rows["gamma"], rows["beta"]
+        rows["max_logit_exact"] = _expected_largest(*given)
     return {x: np.ma.array(rows[x], mask=absent[x]) for x in rows if x in wanted}
 
 
@@ -309,6 +309,10 @@ def alert(
         warnings.warn(f"alert: no name is like {names!r}; one is {first!r}", stacklevel=2)
     found = []
     for name, value in chosen.items():
+        given = as_float64(value, name, "give a number", texts=False)
+        if given.ndim:
+            raise InputError(name, f"array of shape {given.shape}", "give a number")
+        value = float(given)
         if value != value:
             bound = low if high is None else high
             found.append(Crossing(name, value, bound, "beyond", step))  # pyright: ignore
