@@ -109,7 +109,7 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
             root: Any = brentq(below, low, high, args=(np.log(chance),))
             found.append(float(root))
     mean, error = expected_largest(n, gamma, beta)
-    return LargestLogit(mean, *found, error)
+    return LargestLogit(mean, found[0], found[1], error)
 
 
 def expected_largest(

@@ -26,7 +26,7 @@ def resolve_dtype(dtype: Any) -> np.dtype:
     Raises:
         InputError: not a float dtype, float64 asked for while JAX has it disabled, or no programs.
     """
-    if jax.config.jax_disable_jit:
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         fix = "samplers are programs, which take hours one operation at a time; unset it"
         raise InputError("JAX_DISABLE_JIT", True, fix)
     available = jax.dtypes.canonicalize_dtype(np.float64)

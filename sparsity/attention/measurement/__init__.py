@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
+from sparsity.attention.measurement.attention_layers import Layer, LogitLayer, WeightLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, notes_of
 from sparsity.attention.measurement.requested import SHAPE, requested_names
@@ -148,8 +148,9 @@ def measure(
     for number, texts in layers:
         if isinstance(texts[0], LogitLayer):
             how["scale"] = texts[0].scale
-        else:
-            notes |= dict.fromkeys(x for each in texts for x in notes_of(each))
+        notes |= dict.fromkeys(
+            note for text in texts if isinstance(text, WeightLayer) for note in notes_of(text)
+        )
         numbers.append(number)
         done.append([measure_with_laws(text, sink, also) for text in texts])
         if progress is not None:

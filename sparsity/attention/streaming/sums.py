@@ -313,7 +313,8 @@ def needed_sums(wanted: Iterable[Statistic]) -> frozenset[str]:
 
 def no_value() -> float:
     """Return what stands for no value: NaN, unless JAX is to end at the first NaN that it sees."""
-    return -np.inf if jax.config.jax_debug_nans else np.nan
+    debug: Any = jax.config
+    return -np.inf if debug.jax_debug_nans else np.nan
 
 
 def evaluate_statistics(
