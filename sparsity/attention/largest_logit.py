@@ -24,10 +24,8 @@ from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
 # −ln of the chances that are left out on either side; parts of a panel in the coarser of two rules,
 # the finer has twice as many; and how far apart both may be, of the whole range.
-FINE, COARSE = (37.0, 12, 1e-15), (20.0, 6, 1e-8)
-_EDGES = (
-    13  # of panels at first, at most, among the ends of the laws; more serve three laws no better
-)
+FINE, COARSE = (37.0, 12, 1e-15), (20.0, 6, 1e-6)
+_EDGES = 13  # of panels at first, among the ends of the laws; fewer were halved as often
 _ROUNDS = 60  # of halving panels, down to the rounding of the range
 # Deviations: below, Φ(−z) nears 1 and ln(1 − Φ(−z)) loses digits; log_ndtr does not.
 _MIN_COMPLEMENT = -1.0
