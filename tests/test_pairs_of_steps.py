@@ -178,7 +178,7 @@ def checked(first, second):
 
 
 PAIRS = list(itertools.product(ALL, repeat=2))
-SOME = random.Random(0).sample(PAIRS, 24)
+SOME = random.Random(0).sample(PAIRS, 10)
 
 
 def check(pairs):
@@ -200,7 +200,7 @@ def check(pairs):
 
 def test_some_pairs_are_what_is_drawn():
     counts = check(SOME)
-    assert counts["agree"] > 100
+    assert counts["agree"] > 50
 
 
 @pytest.mark.slow

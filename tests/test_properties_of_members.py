@@ -127,7 +127,7 @@ def test_steps(check, name):
         assert name not in FEWER
         return
     drawn = random.Random(f"{check.__name__} {name}")
-    for _ in range(4):
+    for _ in range(2):
         check(n_eff, name, 10 ** drawn.uniform(-0.5, 0.3), drawn.randint(4, 40))
     with pytest.raises(AssertionError):
         check(OF_STEPS[check], name, 1.0, 12)
