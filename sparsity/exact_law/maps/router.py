@@ -43,15 +43,15 @@ _POINTS_OF_PANEL = 16  # of ε
 
 
 class Kinds(NamedTuple):
-    """Transforms of the tokens above t, at t and below, each [u, t]."""
+    """Transforms of the tokens above t and at t, and 1 − φ of those below, each [u, t]."""
 
     above: list[np.ndarray]
     at: list[np.ndarray]
-    below: list[np.ndarray]
+    below: np.ndarray | None
 
 
 def _transforms(
-    scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int
+    scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int, moments: bool = True
 ) -> list[np.ndarray]:
     """Return 1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of x = e^(u + power·s), [u, t].
 
@@ -60,13 +60,16 @@ def _transforms(
         share: probabilities of them, [points, t].
         u: [u].
         power: of e^s in x.
+        moments: whether more than 1 − φ is wanted.
     """
     blocks = []
     for block in np.array_split(u, math.ceil(len(u) * len(scores) / _POINTS)):
         with np.errstate(over="ignore", under="ignore"):
-            x = np.exp(np.minimum(block[:, None] + power * scores, 700.0))
-            fading = np.exp(-x)
-            parts = (-np.expm1(-x), np.sqrt(x) * fading, x * fading, x * x * fading)
+            x = np.exp(np.minimum(block[:, None] + power * scores, 300.0))  # x² is finite
+            parts = [-np.expm1(-x)]
+            if moments:
+                fading = np.exp(-x)
+                parts += [np.sqrt(x) * fading, x * fading, x * x * fading]
         blocks.append([part @ share for part in parts])
     return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
@@ -89,9 +92,9 @@ def _transforms_at(
 
 
 def _kinds(
-    gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float
+    gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float, unread: bool
 ) -> Kinds:
-    """Return the transforms of the three kinds by the trapezoidal rule of a step in ε."""
+    """Return the transforms by the trapezoidal rule of a step in ε; of those unread if wanted."""
     rest = math.sqrt((1 - rho) * (1 + rho))
     e = np.arange(LOW, HIGH, step)
     density = np.exp(-0.5 * e * e)[:, None]
@@ -103,7 +106,7 @@ def _kinds(
     return Kinds(
         _transforms(gamma * e, above, u, power),
         _transforms_at(gamma, rho, t, u, power, step),
-        _transforms(gamma * e, below, u, power),
+        _transforms(gamma * e, below, u, power, moments=False)[0] if unread else None,
     )
 
 
@@ -114,7 +117,7 @@ def _log_rest(missing: np.ndarray) -> np.ndarray:
 
 def captured(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """Return the integrand of the captured mass, [u, t]."""
-    (above, _, more, _), (at, _, one, _), (below, *_) = kinds
+    (above, _, more, _), (at, _, one, _), below = kinds
     with np.errstate(under="ignore"):
         others = np.exp((k - 2) * _log_rest(above) + (n - k) * _log_rest(below))
         return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
@@ -183,12 +186,13 @@ def _mean(
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
     start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
     u = integration.spaced(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
-    if len(u) * (HIGH - LOW) / step > 7.5e7:
+    if len(u) * (HIGH - LOW) / step > 2e7:  # 10 s of one core
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)
 
     fine, coarse = (
-        integrand(_kinds(gamma, rho, t, u, power, width), k, n) for width in (step, 1.5 * step)
+        integrand(_kinds(gamma, rho, t, u, power, width, integrand is captured), k, n)
+        for width in (step, 1.5 * step)
     )
     value, *others = mean_and_coarser(fine, coarse, share)
     gap = sum(abs(other - value) for other in others)
