@@ -28,6 +28,7 @@ from sympy import (
     tanh,
 )
 
+import sparsity
 from sparsity import (
     Alibi,
     Decay,
@@ -217,6 +218,22 @@ def test_rows_of_deep_tails_and_combs():
 def test_refusals_give_the_reason(weight, beta, gamma, message):
     with pytest.raises(InputError, match=message):
         evaluate(score_kernel("own", weight), beta=beta, gamma=gamma)
+
+
+def test_hyperbolic_terms_that_cancel_are_exponentials():
+    for text, plain in (("cosh(s) - sinh(s)", exp(-s)), ("cosh(s)**2 - sinh(s)**2", 1)):
+        assert score_kernel("own", sympy.sympify(text)).weight == plain
+    both = sympy.sinh(s) + 2 * sympy.cosh(s)
+    assert score_kernel("own", both).weight == both
+
+
+def test_a_huge_spread_is_the_reason_not_the_growth():
+    for refused in (
+        lambda: sparsity.needle_capacity("exp", dim=16, query=1e200),
+        lambda: evaluate("sinh(s)", beta=0.0, gamma=1e200),
+    ):
+        with pytest.raises(InputError, match=r"no digit .* at the spread 1e\+200; lower it"):
+            refused()
 
 
 def test_too_fine_a_structure_is_refused(monkeypatch):

@@ -91,6 +91,14 @@ def test_what_is_refused(arguments, length, says):
         Row("exp", gamma=1, steps=(Needle(*arguments),)).tokens(length)
 
 
+def test_extreme_spreads_are_refused_before_memory_or_float64_end():
+    row = Row("exp", gamma=1e-8, steps=(Needle(4.0, 1.0),))
+    with pytest.raises(InputError, match="takes too long"):
+        exact(row, length=9, of="needle_largest")
+    with pytest.raises(InputError, match="participation: its limit is beyond float64"):
+        sparsity.evaluate("exp", gamma=30.0, length=2, of="participation")
+
+
 def test_rows_without_a_needle_are_refused():
     bare = Row("exp", gamma=1, steps=(Sink(3.0), SinkLogit(1.0)))
     for of in (*OF, *CHANCES):

@@ -209,8 +209,7 @@ def test_errors_of_blocks():
 def test_a_large_spread_is_a_number_or_a_line_at_once():
     """x² of e^(−x) overflowed from γ = 17 on; there the law takes seconds, and soon too many."""
     mean, error = rows_of(17.0, 0.5, 3, 4, 200_000)["abs_sum"]
-    assert abs(float(exact(Row("router:3", gamma=17.0, rho=0.5), length=4, of="abs_sum")) - mean) < (
-        4.5 * error
-    )
+    law = exact(Row("router:3", gamma=17.0, rho=0.5), length=4, of="abs_sum")
+    assert abs(float(law) - mean) < 4.5 * error
     with pytest.raises(InputError, match=r"gamma = 24.*more than seconds"):
         exact(Row("router:3", gamma=24.0, rho=0.5), length=4)

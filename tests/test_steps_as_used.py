@@ -113,6 +113,7 @@ def test_nothing_changes_scores_after_a_cap():
         Sink(1.0),
         ScaleInvariant(),
         sparsity.LengthBias(),
+        sparsity.Needle(4.0, 0.0, 5),  # "a row of 2 tokens has distances 0 to 1"
     ):
         with pytest.raises(InputError, match="after the soft cap"):
             Row("exp", gamma=1.0, steps=(SoftCap(5.0), step))
@@ -122,6 +123,15 @@ def test_nothing_changes_scores_after_a_cap():
         assert Row("exp", gamma=1.0, steps=(SoftCap(5.0), step)).steps[1] == step
     with pytest.raises(InputError, match="one soft cap"):
         Row("exp", gamma=1.0, steps=(SoftCap(5.0), SoftCap(4.0)))
+
+
+@pytest.mark.parametrize("cap", [0.05, 1e-20])
+def test_a_small_cap_is_no_wide_range(cap):
+    """An interval across 0 took tanh(s/c) for unbounded, and the law was refused."""
+    law = exact(Row("exp", gamma=1.0, steps=(SoftCap(cap),)), length=16)
+    a = np.exp(cap * np.tanh(np.random.default_rng(2).standard_normal((100_000, 16)) / cap))
+    rows = a.sum(1) ** 2 / (a * a).sum(1)
+    assert abs(float(law) - rows.mean()) < 4.5 * rows.std() / np.sqrt(len(a)) + 1e-11
 
 
 def test_a_capped_row_is_that_of_the_typed_kernel():

@@ -17,7 +17,7 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.limit import map_limits
 from sparsity.limit.long_rows import limit_needs_length
 from sparsity.quantities import Quantity
-from sparsity.rows.classes import ANY_LENGTH, classed, identical_tokens, same_at_any_length
+from sparsity.rows.classes import ANY_LENGTH, alike_in_sight, classed, same_at_any_length
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Needle, QKNorm
@@ -122,7 +122,7 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     gaussian = not any(isinstance(step, Scores) for step in row.steps)
     exact = engine.has_law(row.function, quantity)
     if of.rank_law is not None:
-        exact &= gaussian and (length is None or identical_tokens(row, length, units=True))
+        exact &= gaussian and (length is None or alike_in_sight(given))
     elif of.integral is None:
         exact &= gaussian
     there = quantity.needs is None or given.of(quantity.needs).any()

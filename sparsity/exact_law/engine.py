@@ -29,6 +29,7 @@ from sparsity.quantities import Integral, Quantity, RankLaw
 from sparsity.quantities.base import within
 from sparsity.rows.classes import (
     TokenClasses,
+    alike_in_sight,
     classed,
     identical_tokens,
     reduced,
@@ -196,14 +197,23 @@ def _of_ranks(row: Row, quantity: Quantity, of: RankLaw, n: np.ndarray) -> tuple
     if n.size > 1 and not identical_tokens(row, int(n.min()), int(n.max()), units=True):
         each = [_of_ranks(row, quantity, of, n[i : i + 1]) for i in range(n.size)]
         return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
-    kernel, beta, gamma, scores = classed(row, int(n.max())).classes[0]
-    if scores is not None or not identical_tokens(row, int(n.max()), units=True):
+    given = classed(row, int(n.max()))
+    kernel, beta, gamma, scores = given.classes[0]
+    if scores is not None or not alike_in_sight(given):
         fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
         raise InputError("of", quantity.name, fix)
+    seen = float(given.count.sum())
+    share = seen / given.n  # below 1 only where there is one length
+    m = n if share == 1 else np.array([seen])
     if gamma == 0:  # all weights are the same
-        least = np.array([of.ends(m)[0] for m in n.tolist()])
-        return least, np.ones(n.shape), np.zeros(n.shape)
-    return ranked(kernel, beta, gamma, n, of)
+        least = np.array([of.ends(x)[0] for x in m.tolist()])
+        value, p_row, error = least, np.ones(n.shape), np.zeros(n.shape)
+    else:
+        value, p_row, error = ranked(kernel, beta, gamma, m, of)
+    if share == 1:
+        return value, p_row, error
+    of_all = of.beside_hidden(value, share)
+    return of_all, p_row, of.beside_hidden(value * (1 + error), share) / of_all - 1
 
 
 def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray]:

@@ -133,13 +133,14 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         log_value = float(log_chance(log_f(np.array([m]))[0] + log_w))
         return math.exp(log_value), p_row, _ULP * (16 - scale * max(log_value, -750.0))
     width = _PANEL * float(min(gamma[gamma > 0].min(), spread))
-    edges = np.linspace(m - _FAR * spread, m + _FAR * spread, math.ceil(2 * _FAR * spread / width))
+    panels = math.ceil(2 * _FAR * spread / width)
+    refuse_slow("row", row, _PANEL_COST * panels * len(others))
+    edges = np.linspace(m - _FAR * spread, m + _FAR * spread, panels)
     # The chance jumps where f bends, and where the needle weighs as much as a fixed score.
     fixed = [(w, b) for w, b, g, _ in others if g == 0]
     jumps = [below(log_f(np.array([b]))[0] + w - log_w) for w, b in fixed]
     jumps = np.unique([0.0, *(float(x) for pair in jumps for x in pair)])
     edges = np.unique([*edges, *jumps[(edges[0] < jumps) & (jumps < edges[-1])]])
-    refuse_slow("row", row, _PANEL_COST * len(edges) * len(others))
     found = []
     for points in _POINTS:
         score, weight = gauss_panels(edges, points)

@@ -17,7 +17,7 @@ import numpy as np
 from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
-from sparsity.kernels.parameters import GAMMA, LENGTH
+from sparsity.kernels.parameters import GAMMA, LENGTH, with_own_errstate
 from sparsity.special import gammaln
 
 
@@ -42,7 +42,8 @@ def annealed_participation(length: Any, gamma: Any) -> np.ndarray:
         length: row lengths n ≥ 1.
         gamma: spreads γ > 0, broadcastable against `length`.
     """
-    return np.exp(GAMMA.check(gamma) ** 2 - np.log(LENGTH.check(length)))
+    with np.errstate(over="ignore", under="ignore"):
+        return np.exp(GAMMA.check(gamma) ** 2 - np.log(LENGTH.check(length)))
 
 
 def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
@@ -162,6 +163,7 @@ class Regime:
         return asdict(self)
 
 
+@with_own_errstate
 def regime(length: Any, gamma: Any) -> Regime:
     """Return the regime of a row length and spread, with the exact law beside those of the regimes.
 

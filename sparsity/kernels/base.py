@@ -214,6 +214,10 @@ def score_kernel(
             # An assumed sign would already have simplified Max(s, 0) to s.
             raise InputError("weight", weight, f"the score {own} takes both signs: use Symbol('s')")
         expression = expression.xreplace({own: symbols.s})
+    if expression.has(sympy.sinh) and expression.has(sympy.cosh):
+        # cosh s − sinh s is e^(−s): as two that cancel, no rule would resolve it far out.
+        plain = expression.rewrite(sympy.exp).expand()
+        expression = min(plain, expression, key=sympy.count_ops)
     return Kernel(
         name, name if title is None else title, Law.SCORE, expression, (BETA, GAMMA), source
     )

@@ -123,10 +123,18 @@ OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES, WITHIN)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def with_own_errstate(function: _Function) -> _Function:
+    """Give a public function NumPy's own settings: under a caller's `np.seterr(all="raise")` too.
+
+    An exponential that is 0 is the answer here, not an error.
+    """
+    return np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")(function)
+
+
 def names_parameters(*names: str) -> Callable[[_Function], _Function]:
     """Give a function that takes `**parameters` a signature with their names.
 
-    `help` then shows them and a shell completes them; what is called stays as it is.
+    `help` then shows them and a shell completes them. It runs `with_own_errstate`.
 
     Args:
         *names: of the parameters; none are those of all kernels and rows.
@@ -141,8 +149,9 @@ def names_parameters(*names: str) -> Callable[[_Function], _Function]:
             for name in every
             if name not in signature.parameters
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *more, rest])  # type: ignore
-        return function
+        called: Any = with_own_errstate(function)
+        called.__signature__ = signature.replace(parameters=[*own, *more, rest])
+        return called
 
     return named
 

@@ -28,7 +28,7 @@ from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.numeric.points import EPS
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import LENGTH, with_own_errstate
 from sparsity.limit.scores import log_moments
 from sparsity.quantities import Quantity
 from sparsity.rows import classes
@@ -36,6 +36,7 @@ from sparsity.rows.classes import ANY_LENGTH, Class, TokenClasses
 from sparsity.rows.row import Row
 
 _SLOPE_RULES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
+_MOST_LOG = 709.0  # of a float64
 _DEGREE_0 = 1e-12  # of a product: below it is 0, and rounding of powers such as 1/p
 _ORDER_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 
@@ -175,6 +176,9 @@ class TokenSums:
         log = sum(value * power for (value, _), power in parts)
         log += count * math.log(float(self.length or ANY_LENGTH))
         error = sum(off * abs(power) for (_, off), power in parts)
+        if log > _MOST_LOG:
+            name = self.quantity.name
+            raise InputError("of", name, "its limit is beyond float64; use exact or less gamma")
         value = math.exp(log)
         return value, value * (error + 4 * EPS * (1 + abs(log)))
 
@@ -289,6 +293,7 @@ class Capacity(NamedTuple):
     error_bound: float
 
 
+@with_own_errstate
 def needle_capacity(kernel: str | Kernel, *, dim: int, query: float = 1.0) -> Capacity:
     """Return the capacity of a kernel, n = f(t√d)²/E f(s)² with s ~ N(0, t²).
 

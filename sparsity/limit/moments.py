@@ -29,6 +29,7 @@ from sparsity.limit.panels import (
 from sparsity.limit.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
 
 _GROWTH_PLACES = np.array([1e3, 1e4, 1e8, 1e15, FAR])  # of t, at which growth is looked at
+_HUGE = 1e6  # spread; e^s, of exponents of γ², has 1 % of its S left there, and soon nothing
 _MOST_LOST = 1e-3  # share of a moment that may be left out
 _MOST_BLUR = 0.5  # relative rounding error that a moment may have: log of it is then known to ln 2
 # Logs of the error that a panel's rule may have: beside its own mass, or beside all mass. Both are
@@ -160,6 +161,8 @@ class Moments:
         return np.where(branch, np.inf, error)
 
     def _refuse(self, fix: str) -> None:
+        if self.axis.law.gamma > _HUGE:  # what a moment looks like there says little of f
+            fix = f"no digit is left in float64 at the spread {self.axis.law.gamma:g}; lower it"
         raise InputError("weight", self.axis.f.kernel.weight, fix)
 
     def _refuse_endless(self, power: float) -> None:

@@ -92,11 +92,14 @@ class RankLaw:
         keys: k, if g(N) is the same for all N ≥ k; 0 if there is no such k.
         ends: the least and the largest value, given n; the largest is that of rows of at most
             max(k, 1) tokens.
+        beside_hidden: the value among tokens out of sight as well, given that of those in sight and
+            their share.
     """
 
     mean: Callable[[float, Any], Any]
     keys: int
     ends: Callable[[float], tuple[float, float]]
+    beside_hidden: Callable[[Any, float], Any] = lambda value, share: value
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ gini = Quantity(
         mean=lambda n, log_rest: (1 - n) * np.expm1(log_rest) * np.exp(log_rest),
         keys=0,
         ends=lambda n: (0.0, 1 - 1 / n),
+        beside_hidden=lambda value, share: 1 - (1 - value) * share,
     ),
 )
 

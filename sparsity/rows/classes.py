@@ -170,6 +170,11 @@ def rescaled(given: TokenClasses, units: bool) -> TokenClasses:
     return given._replace(log_w=given.log_w - given.log_w.max())
 
 
+def alike_in_sight(given: TokenClasses) -> bool:
+    """Return whether all that is in sight are tokens of one law and one factor, and no unit."""
+    return len(given.classes) == 1 and not np.ptp(given.log_w) and bool(given.token.all())
+
+
 def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
     """Return whether all tokens are in sight, of one law, the same at these lengths.
 

@@ -197,7 +197,10 @@ class Split(NamedTuple):
         """
         x = self.whole()
         grown = x.times(2.0).expm1()
-        near = Split(0.0, grown * grown.plus(2.0).reciprocal())
+        near = grown * grown.plus(2.0).reciprocal()
+        # On a wide stretch across zero E must stand once, or its range is without bounds.
+        wide = grown.plus(2.0).reciprocal().times(-2.0).plus(1.0)
+        near = Split(0.0, type(x).where(x.magnitude() < 1, near, wide))
         side = _side(x, _TANH_FAR)
         fall = x.times(-2.0 * side).exp()
         drop = fall * fall.plus(1.0).reciprocal()

@@ -90,13 +90,16 @@ def refuse_after_cap(steps: tuple[Step, ...]) -> None:
 
 
 def _changes_scores(step: Step, length: int) -> bool:
-    """Return whether the first or the last token of a row has another β or γ after the step."""
+    """Return whether a token at an end, or where the step begins, has another β or γ after it."""
     # The step is tried rather than asked: users' own steps need not say what they change. Neither a
     # factor nor a shift leaves β = 0.3 and γ = 0.7 as they are.
-    one = np.ones(2)
-    ends = np.array([0.0, length - 1.0])
-    before = Tokens(ends, one, 0.3 * one, 0.7 * one, one, one == 0, one == 0)
-    after = step(before, length)
+    try:
+        tokens = np.unique([0.0, length - 1.0, *step.breaks(length)[:2]])
+        one = np.ones(len(tokens))
+        before = Tokens(tokens, one, 0.3 * one, 0.7 * one, one, one == 0, one == 0)
+        after = step(before, length)
+    except InputError:  # a row that the step is not for
+        return False
     return bool(np.any(after.beta != before.beta) or np.any(after.gamma != before.gamma))
 
 
