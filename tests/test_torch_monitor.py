@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sparsity import InputError, monitor
+from sparsity import InputError, monitor, monitoring
 from sparsity.attention.library import library
 from sparsity.attention.monitoring import OF, log, torch_monitor
 
@@ -79,3 +79,26 @@ def test_errors():
     ):
         with pytest.raises(InputError, match=match):
             make()
+
+
+def test_what_is_nan_hides_no_key_and_no_penalty():
+    """A bias, a score_mod or a head of NaN: the rows see as many keys as before, and are NaN."""
+    torch = library("torch", "torch")
+    q, k = torch.randn(2, 1, 4, 12, 8, generator=torch.Generator().manual_seed(0))
+    bias = torch.zeros(1, 4, 12, 12)
+    bias[:, 1, 5:] = torch.nan
+
+    def score_mod(s, b, h, i, j):
+        return torch.where((h == 1) & (i >= 5), torch.nan, s)
+
+    gone = q.clone()
+    gone[:, 1, 5:] = torch.nan
+    for queries, how in ((q, {"bias": bias}), (q, {"score_mod": score_mod}), (gone, {})):
+        found = monitoring.torch_monitor(queries, k, rows=None, **how)
+        assert found["length"].tolist() == [[[*range(1, 13)]] * 4]
+        bad = torch.isnan(found["n_eff"])
+        assert bad[0, 1, 5:].all()
+        assert bad.sum() == 7
+        assert monitoring.log({name: x.numpy() for name, x in found.items()})["all/bad_rows"] == 7
+        assert torch.isnan(monitoring.torch_penalty(queries, k, low=2, rows=None, **how))
+    assert torch.isfinite(monitoring.torch_penalty(q, k, "gamma", low=2, rows=None))
