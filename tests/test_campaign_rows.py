@@ -88,7 +88,7 @@ def test_what_is_no_answer_is_counted():
     assert judge(cell, (None, np.nan, "row: too long", "", 0.1)).outcome == "refused"
     assert judge(cell, (None, np.nan, "", "ValueError: x", 0.1)).outcome == "crashed"
     assert judge(cell, (1.0, 1e-12, "", "", rows.LIMIT + 1)).outcome == "late"
-    refused = ask(replace(cell, of="max_weight", steps=(("window", (2,)),)).key)
+    refused = ask(replace(cell, of="max_weight", steps=(("alibi", (0.1,)),)).key)
     assert refused[0] is None
     assert "use estimate" in refused[2]
 

@@ -121,6 +121,15 @@ def _step(name: str, rng: np.random.Generator) -> tuple[str, Any]:
             tuple(map(_digits, rng.normal(size=2))),
             _digits(rng.uniform(0.1, 2)),
         ),
+        "chunk": lambda: (int(rng.choice([1, 2, 3, 8, 64])),),
+        "floor-log": lambda: (
+            _digits(rng.uniform(0.05, 0.5)),
+            int(rng.choice([1, 2, 8, 100])),
+            int(rng.integers(2)),
+        ),
+        "log-n": lambda: (int(rng.choice([2, 4, 64])),),
+        "yarn": lambda: (_digits(math.exp(rng.uniform(0, 4))),),
+        "scale-invariant": lambda: (_digits(math.exp(rng.uniform(-1, 4))),),
     }
     return name, own[name]()
 
@@ -175,6 +184,9 @@ def _one(rng: np.random.Generator, seed: int) -> Cell:
         steps.append(_step(str(rng.choice(["sink-logit", "sink"])), rng))
         if of.startswith("sink_mass_above"):  # its law is of softmax with normal scores
             kernel, scores = "exp", None
+    if rng.random() < 0.35:
+        of_models = ("chunk", "floor-log", "log-n", "yarn", "scale-invariant")
+        steps.insert(rng.integers(len(steps) + 1), _step(str(rng.choice(of_models)), rng))
     sinks = [i for i, (name, _) in enumerate(steps) if name == "sink"]
     steps = [step for i, step in enumerate(steps) if i not in sinks[1:]]  # of one first token
     return Cell(kernel, own, tuple(steps), scores, n, of, seed)

@@ -114,6 +114,15 @@ def _rope(query: Sequence[float], mean: Sequence[float], distance: np.ndarray) -
     return (np.exp(1j * distance[:, None] * theta) * q * mu.conj()).sum(axis=1).real
 
 
+def _temperature(name: str, own: Sequence[float], n: int) -> float:
+    """What a rule of a model multiplies the scores of a row of n by."""
+    if name == "floor-log":
+        return 1 + own[0] * math.log(1 + (n - 1 + own[2]) // own[1])
+    if name == "log-n":
+        return max(1.0, math.log(n) / math.log(own[0]))
+    return (1 + 0.1 * math.log(own[0])) ** 2
+
+
 def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: int) -> Tokens:
     """The tokens of a row of n after the steps, in their order."""
     d = np.arange(n, dtype=float)  # the distance to the query
@@ -136,10 +145,18 @@ def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: in
         elif name == "sink":
             b, g = np.where(first, own[0], b), np.where(first, own[1], g)
             log_w, sink = np.where(first, 0.0, log_w), sink | first
+        elif name == "chunk":
+            log_w = np.where(d <= (n - 1) % own[0], log_w, -np.inf)
+        elif name == "scale-invariant":
+            square = 2 * np.log(d / own[0] + 1) + 1
+            b, g = np.sqrt(square) * b + 1 - square, np.sqrt(square) * g
+        elif name in ("floor-log", "log-n", "yarn"):
+            c = _temperature(name, own, n)
+            b, g = c * b, c * g
         elif name == "rope":
             spread = own[2] * math.hypot(*own[0])
-            b = np.where(sink, b, b + _rope(own[0], own[1], d))
-            g = np.where(sink, g, spread)
+            b = np.where(sink, b, b + g * _rope(own[0], own[1], d))
+            g = np.where(sink, g, g * spread)
         else:
             raise ValueError(name)
     seen = log_w > -np.inf
