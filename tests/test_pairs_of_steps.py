@@ -166,7 +166,7 @@ def checked(first, second):
                 continue
             try:
                 law = sparsity.exact(
-                    Row(kernel, beta=BETA, gamma=gamma, steps=steps), length=N, of=of
+                    Row(kernel, beta=BETA, gamma=GAMMA, steps=steps), length=N, of=of
                 )
             except InputError as refusal:
                 yield kernel, of, str(refusal)

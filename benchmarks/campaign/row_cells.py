@@ -174,7 +174,6 @@ def _one(rng: np.random.Generator, seed: int) -> Cell:
     steps = [_step(str(name), rng) for name in rng.choice(names, rng.integers(0, 4), p=weights)]
     if rng.random() < 0.07:
         steps.insert(0, _step("rope", rng))
-        own["gamma"] = 1.0  # the step sets it
     scores = None if kind == "sinks" and rng.random() < 0.5 else _law(rng)
     kernel = str(rng.choice(list(KERNELS)))
     if rng.random() < 0.35:

@@ -126,7 +126,8 @@ def _temperature(name: str, own: Sequence[float], n: int) -> float:
 def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: int) -> Tokens:
     """The tokens of a row of n after the steps, in their order."""
     d = np.arange(n, dtype=float)  # the distance to the query
-    b, g, log_w, sink = np.full(n, beta), np.full(n, gamma), np.zeros(n), np.zeros(n, dtype=bool)
+    spread = 1.0 if any(name == "rope" for name, _ in steps) else gamma  # which that step sets
+    b, g, log_w, sink = np.full(n, beta), np.full(n, spread), np.zeros(n), np.zeros(n, dtype=bool)
     units, first = [], d == n - 1
     for name, own in steps:
         if name == "decay":
@@ -154,9 +155,8 @@ def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: in
             c = _temperature(name, own, n)
             b, g = c * b, c * g
         elif name == "rope":
-            spread = own[2] * math.hypot(*own[0])
             b = np.where(sink, b, b + g * _rope(own[0], own[1], d))
-            g = np.where(sink, g, g * spread)
+            g = np.where(sink, g, g * own[2] * math.hypot(*own[0]))
         else:
             raise ValueError(name)
     seen = log_w > -np.inf

@@ -41,8 +41,8 @@ class Row:
             Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
-            CoCA takes no `gamma`: the step sets it. With a sample of scores, those not given are
-            the sample's.
+            CoCA needs no `gamma`: the step sets it, also where one is given. With a sample of
+            scores, those not given are the sample's.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -89,9 +89,6 @@ class Row:
                 if mapped:
                     why = "takes steps that change the law of its scores or set a needle"
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
-        if any(isinstance(step, RotaryStep) for step in steps) and dict(own)["gamma"] != 1:
-            fix = "RoPE and CoCA set the spread of the scores; leave it out, or add a temperature"
-            raise InputError("gamma", dict(own)["gamma"], fix)
         object.__setattr__(self, "kernel", cap.capped(record) if cap else record)
         object.__setattr__(self, "parameters", tuple(own))
         object.__setattr__(self, "steps", steps)
@@ -202,7 +199,9 @@ class Row:
         """Return tokens in groups between edges in the distance, changed by every step in turn."""
         distance = edge[:-1]
         same = np.ones_like(distance)
-        beta, gamma = self.beta * same, self.gamma * same
+        # RoPE and CoCA set γ: what they find is what steps before them multiply the scores by.
+        rotary = any(isinstance(step, RotaryStep) for step in self.steps)
+        beta, gamma = self.beta * same, (1.0 if rotary else self.gamma) * same
         tokens = Tokens(distance, np.diff(edge), beta, gamma, same, same == 0, same == 0)
         for step in self.steps:
             tokens = step(tokens, n)
