@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import multiprocessing
 import os
 import signal
@@ -16,13 +17,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sparsity.errors import InputError
 
 # Between looks at jobs that cannot be waited for: shorter asks a scheduler more often, longer
 # leaves workers idle.
 _POLL_SECONDS = 0.05
+_SILENCE_SECONDS = 120.0  # without an answer, after which the log says so: most tasks take seconds
+_LOG = logging.getLogger(__name__)
 
 
 class TaskExecutor(Protocol):
@@ -74,14 +77,20 @@ def _end_with_parent() -> None:
         os._exit(1)  # `sys.exit` in a thread ends the thread alone
 
 
-def _run_in_precision(work: Callable[[Any], Any], task: Any, float64: bool | None) -> Any:
+class _Answer(NamedTuple):
+    """What a task came to: an executor that returns anything else did not run it."""
+
+    value: Any
+
+
+def _run_in_precision(work: Callable[[Any], Any], task: Any, float64: bool | None) -> _Answer:
     """Run one task with JAX's float64 as it is in the process that gave it out."""
     if float64 is None or float64 == has_float64():
-        return work(task)
+        return _Answer(work(task))
     import jax
 
     with jax.enable_x64(float64):
-        return work(task)
+        return _Answer(work(task))
 
 
 def has_float64() -> bool:
@@ -103,7 +112,7 @@ def run_all_tasks(
             the other.
 
     Raises:
-        InputError: the executor lost its workers.
+        InputError: the executor takes no tasks, loses or cancels them, or answers something else.
         Exception: what `work` raises first.
     """
     if executor is None:
@@ -112,28 +121,60 @@ def run_all_tasks(
         return
     float64 = has_float64() if "jax" in sys.modules else None
     jobs: dict[Any, int] = {}
+    name = type(executor).__name__
     try:
         with _interrupts_held():
             for index, task in enumerate(tasks):
-                jobs[executor.submit(_run_in_precision, work, task, float64)] = index
+                jobs[_submitted(executor, work, task, float64)] = index
         for job in _as_completed(list(jobs)):
-            yield jobs[job], job.result()
+            answer = job.result()
+            if not isinstance(answer, _Answer):
+                fix = f"answers {type(answer).__name__}, not what the task returned"
+                raise InputError("executor", name, fix)
+            yield jobs[job], answer.value
     except futures.BrokenExecutor:
         fix = "lost its workers; use fewer, or give them more memory"
-        raise InputError("executor", type(executor).__name__, fix) from None
+        raise InputError("executor", name, fix) from None
+    except futures.CancelledError:
+        raise InputError("executor", name, "cancelled a task; give one that runs them") from None
     finally:
         for job in jobs:
             job.cancel()
 
 
+def _submitted(executor: TaskExecutor, work: Any, task: Any, float64: bool | None) -> Any:
+    """Return the job of a task."""
+    name = type(executor).__name__
+    try:
+        job = executor.submit(_run_in_precision, work, task, float64)
+    except futures.BrokenExecutor:
+        raise
+    except Exception as error:
+        fix = f"takes no task: {type(error).__name__}: {error}"
+        raise InputError("executor", name, fix) from error
+    if not all(hasattr(job, needed) for needed in ("done", "result", "cancel")):
+        fix = f"its submit returns {type(job).__name__}, not a job with done() and result()"
+        raise InputError("executor", name, fix)
+    return job
+
+
 def _as_completed(jobs: list[Any]) -> Iterator[Any]:
-    """Yield each job when it is done."""
-    if all(isinstance(job, futures.Future) for job in jobs):
-        yield from futures.as_completed(jobs)
-        return
-    waiting = jobs
+    """Yield each job when it is done; of a long silence the log has a line."""
+    waiting, silence = jobs, 0.0
     while waiting:
-        done = [job.done() for job in waiting]
-        yield from itertools.compress(waiting, done)
-        waiting = [job for job, ended in zip(waiting, done, strict=True) if not ended]
-        time.sleep(_POLL_SECONDS)
+        done = [job.done() for job in waiting]  # what was cancelled wakes nobody
+        if any(done):
+            yield from itertools.compress(waiting, done)
+            waiting = [job for job, ended in zip(waiting, done, strict=True) if not ended]
+            silence = 0.0
+            continue
+        if silence >= _SILENCE_SECONDS:
+            _LOG.warning("%d tasks wait, none has ended for a while: has it workers?", len(done))
+            silence = 0.0
+        futures_alone = all(isinstance(job, futures.Future) for job in waiting)
+        seconds = _SILENCE_SECONDS if futures_alone else _POLL_SECONDS
+        if futures_alone:
+            futures.wait(waiting, seconds, futures.FIRST_COMPLETED)
+        else:
+            time.sleep(seconds)
+        silence += seconds

@@ -544,6 +544,21 @@ def test_one_root_is_what_a_search_finds(name, monkeypatch):
     assert search.value == pytest.approx(root.value, rel=1e-9)
 
 
+@pytest.mark.thorough
+def test_a_temperature_only_sharpens(monkeypatch):
+    """The far end of the range, a factor of 800 on γ = 3, took ten seconds; it is not looked at."""
+    asked = count_laws(monkeypatch)
+    row = Row("exp", gamma=3.0, steps=(Yarn(16.0),))
+    ask = {"length": 131072, "free": "slope", "lengths": ()}
+    found = design(row, n_eff=38.03, **ask)
+    assert found.value == pytest.approx(0.0490439793662, rel=1e-10)
+    assert len(asked) < 20
+    start = found.reach.high  # at the least slope, where the search begins
+    assert design(row, n_eff=start, **ask).value == pytest.approx(1e-4)
+    with pytest.raises(InputError, match="impossible"):
+        design(row, n_eff=1.001 * start, **ask)
+
+
 def test_beyond_a_law_that_is_resolved():
     with pytest.raises(InputError, match="where the law is not looked at or not resolved"):
         design("exp", length=4096, of="top_k_mass:8", value=1 - 1e-9, lengths=())

@@ -19,7 +19,7 @@ from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger.findings import core
 from sparsity.report import figures
 from sparsity.series import Series
-from sparsity.tasks import has_float64, process_pool, run_all_tasks
+from sparsity.tasks import _Answer, has_float64, process_pool, run_all_tasks
 
 
 class Elsewhere(futures.Executor):
@@ -151,7 +151,7 @@ def test_what_is_not_waited_for_is_cancelled():
             return given[-1]
 
     tasks = run_all_tasks(str.upper, "abc", Idle())
-    threading.Timer(0.05, lambda: given[1].set_result("B")).start()
+    threading.Timer(0.05, lambda: given[1].set_result(_Answer("B"))).start()
     assert next(tasks) == (1, "B")
     tasks.close()
     assert [future.cancelled() for future in given] == [True, False, True]
@@ -176,3 +176,47 @@ class InThread(futures.Executor):
             future = pool.submit(fn, *args)
             futures.wait([future])
         return future
+
+
+class Wrong(futures.Executor):
+    """What does not run tasks."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def submit(self, fn, /, *args, **kwargs):
+        found = futures.Future()
+        if self.how == "raises":
+            raise ValueError("no room")
+        if self.how == "cancels":
+            found.cancel()
+        if self.how == "answers":
+            found.set_result(7)
+        return 7 if self.how == "returns" else found
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        *[("raises", "takes no task: ValueError: no room"), ("cancels", "cancelled a task")],
+        *[("answers", "answers int"), ("returns", "submit returns int")],
+    ],
+)
+def test_an_executor_that_runs_nothing_is_refused_in_a_line(how, says):
+    with pytest.raises(InputError, match=f"executor = Wrong: .*{says}"):
+        list(run_all_tasks(abs, [-1, -2], Wrong(how)))
+
+
+def test_a_long_silence_is_in_the_log(monkeypatch):
+    """As of a cluster that has lost all its workers; the task that ends at last is an answer."""
+    monkeypatch.setattr("sparsity.tasks._SILENCE_SECONDS", 0.01)
+    held, lines = threading.Event(), []
+
+    def note(*said):
+        lines.append(said)
+        held.set()
+
+    monkeypatch.setattr("sparsity.tasks._LOG.warning", note)
+    with futures.ThreadPoolExecutor(1) as pool:
+        assert list(run_all_tasks(lambda task: held.wait(30) and task, [5], pool)) == [(0, 5)]
+    assert "has it workers?" in lines[0][0]

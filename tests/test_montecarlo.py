@@ -17,6 +17,7 @@ from sparsity import (
     Coca,
     Decay,
     InputError,
+    LengthBias,
     QKNorm,
     Rope,
     Row,
@@ -728,3 +729,24 @@ def test_ascending_weights_are_sorted_weights():
         rows[0, :3], rows[1, 0], rows[2] = 0, np.inf, np.finfo(dtype).tiny
         for weights in (rows, jax.numpy.asarray(rows)):
             assert np.array_equal(metric.ascending(weights), np.sort(rows, axis=-1))
+
+
+def test_a_chance_that_no_row_has_is_zero_up_to_an_end():
+    row = Row("exp", gamma=1.0, steps=(Sink(-20.0),))
+    none = estimate(row, length=12, of="sink_mass_above:0.9", max_samples=1e5)
+    assert (none.value, none.ci95[0], none.rel_stderr) == (0.0, 0.0, np.inf)
+    assert none.ci95[1] == pytest.approx(1 - 0.025 ** (1 / none.samples))  # 3.7/N
+    assert none.ci95[1] < none.anytime95[1] < 1e-3
+    assert "only the upper end" in none.warning
+    some = estimate(row, length=12, of="sink_mass_above:1e-14", max_samples=1e4)
+    assert (some.value, some.warning) == (1.0, None)
+
+
+def test_rows_of_which_hardly_any_counts_end_by_a_number_of_scores(monkeypatch):
+    """1e9 rows were allowed, of a minute or so for each 1e8; now rows of so many scores in all."""
+    monkeypatch.setattr("sparsity.sampling._MOST_DRAWN", 1e5)
+    row = Row("relu2", beta=0.2, gamma=0.8, steps=(Alibi(0.1), LengthBias(-1.0)))
+    ended = estimate(row, length=12, of="entropy")
+    assert ended.stopped == "sample budget"
+    assert ended.samples < 3e5
+    assert ended.warning

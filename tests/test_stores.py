@@ -121,6 +121,15 @@ def test_estimates_do_not_depend_on_how_cells_are_cut_or_where_they_are_drawn(mo
         assert (again[name].values == whole[name].values).all()
 
 
+def test_a_pipe_in_the_place_of_a_chunk_is_refused(tmp_path):
+    sweep("exp", gamma=[1.0, 2.0], store=tmp_path / "at")
+    chunk = next(part for part in (tmp_path / "at" / "S").iterdir() if part.name[0] != ".")
+    chunk.unlink()
+    os.mkfifo(chunk)
+    with pytest.raises(InputError, match="is no file; remove it"):
+        sweep("exp", gamma=[1.0, 2.0], store=tmp_path / "at")
+
+
 @pytest.mark.parametrize("more", [{}, pytest.param(SAMPLED, marks=pytest.mark.thorough)])
 def test_a_run_that_was_ended_goes_on(more, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "CELLS_OF_ROWS", 2)

@@ -21,7 +21,7 @@ from sparsity.output import refuse_missing, refuse_unwritable_folder
 @common.option(
     "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
 )
-@common.option("--max-samples", "N", "Stop after N draws", default="1e9", kind=float)
+@common.option("--max-samples", "N", "Stop after N draws (default: 1e9 scores).", kind=float)
 @common.option(
     "--max-seconds", "T", "Stop after T seconds (default: never).", default="inf", kind=float
 )

@@ -72,6 +72,7 @@ class FreeNumber:
         number: x -> the number, rising.
         ends: (row, n) -> the range of x that is looked at.
         whole: whether it is a whole number, x its logarithm.
+        looks: points of the grid.
     """
 
     name: str
@@ -80,6 +81,7 @@ class FreeNumber:
     number: Callable[[float], float]
     ends: Callable[[Row, int], tuple[float, float]]
     whole: bool = False
+    looks: int = GRID_POINTS
 
     def step_index(self, row: Row) -> int | None:
         """Return the index of the one such step in the row; None for a parameter of the kernel.
@@ -118,7 +120,7 @@ class FreeNumber:
 
     def grid(self, ends: tuple[float, float]) -> np.ndarray:
         """Return where a range is looked at, ascending in x."""
-        x = np.linspace(*ends, GRID_POINTS)
+        x = np.linspace(*ends, self.looks)
         return np.log(np.unique(np.round(np.exp(x)))) if self.whole else x
 
 
@@ -160,7 +162,14 @@ TRAINED = FreeNumber(
     ends=lambda row, n: (math.log(2), math.log(max(n, 2))),
     whole=True,
 )
-DISTANCE_SCALE = FreeNumber("scale", "scale", ScaleInvariant, math.exp, _log_range(1e-2, 1e6))
+# Every token has its own law, so that a look takes up to seconds; the curve is a slow one.
+DISTANCE_SCALE = FreeNumber(
+    *("scale", "scale", ScaleInvariant, math.exp, _log_range(0.1, 1e6)), looks=15
+)
+
+# What multiplies all scores of a row by a factor that rises in it.
+_SHARPENING = (SCALE, FLOOR_SLOPE, YARN_SLOPE)
+_ALIKE_TEMPERATURES = (FloorLog, LogLength, ScalableSoftmax, Yarn)
 
 FREE_NUMBERS = (
     *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),
@@ -229,6 +238,8 @@ def sharpness(quantity: Quantity) -> int:
 def known_trend(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend | None:
     """Return how the quantity goes with what is free; None where it may turn."""
     kernel, ends = row.kernel, free.ends(row, n)
+    if kernel is exp and free in _SHARPENING and sharpness(quantity):
+        return _trend_of_temperature(row, free, quantity, n)
     if row.steps or not isinstance(kernel, Kernel):
         return None
     if kernel is exp and free is GAMMA and sharpness(quantity):
@@ -261,6 +272,23 @@ def known_trend(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend
         return Trend(1, Reach(1.0, centre, False, False, why), ends)
     why = floor if kernel is identity else f"without a negative bias a floor of {centre:.7g} tokens"
     return Trend(-1, Reach(centre, n, False, False, why), ends)
+
+
+def _trend_of_temperature(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend | None:
+    """Return how the quantity goes with the slope or the scale of a temperature.
+
+    The far end of its range is a row of one token, whose law takes seconds: it is not looked at.
+    """
+    ends = free.ends(row, n)
+    low, high = (free.set_in(row, free.value(row, x)) for x in ends)
+    factors = [low.tokens(n).gamma[0], high.tokens(n).gamma[0]]
+    alike = all(isinstance(step, _ALIKE_TEMPERATURES) for step in row.steps)
+    if not alike or factors[0] == factors[1]:  # a FloorLog changes nothing in short rows
+        return None
+    sign, (least, most) = sharpness(quantity), quantity.ends(n)
+    start, one_hot = float(exact(low, length=n, of=quantity).value), most if sign > 0 else least
+    why = f"{one_hot:.6g} for {free.name} → ∞, {start:.6g} at {free.value(row, ends[0]):.3g}"
+    return Trend(sign, Reach(*sorted((start, one_hot)), sign > 0, sign < 0, why), ends)
 
 
 def solve_lengths(
@@ -362,7 +390,7 @@ class _Search:
         if self.wanted not in reach:
             return Solutions((), reach, 0)
         if self.wanted in (reach.low, reach.high):  # which is attained, at an end of the grid
-            end = grid[0 if self.wanted == reach.low else -1]
+            end = grid[0 if (self.wanted == reach.low) == (trend.sign > 0) else -1]
             return Solutions((self.looks.value(end),), reach, 0)
         low, high = 0, len(grid) - 1
         while high - low > 1:

@@ -42,6 +42,7 @@ from sparsity.sampling.samplers import LONGEST, keys_at
 __all__ = ["METHODS", "Sampling", "draw", "draw_each", "estimate", "estimators", "sample_rows"]
 
 METHODS = ("stratified", "plain")
+_MOST_DRAWN = 1e9  # scores, where nothing is said: of rows a minute or two of one core
 _CALM = 8  # power of |a| whose mean exists where the scatter of Σa² can be believed
 _MAX_QUERIES = 64  # that share the noise of their keys, where whole keys are drawn
 
@@ -53,7 +54,7 @@ def estimate(
     length: Any = None,
     of: str | Quantity | None = None,
     rel_error: float = 1e-3,
-    max_samples: float = 1e9,
+    max_samples: float | None = None,
     seed: int = 0,
     dtype: Any = None,
     method: str | None = None,
@@ -78,7 +79,7 @@ def estimate(
             `sparsity.quantities`. None is n_eff of rows of n, as in `exact`, and S without a length
             or where nothing is random.
         rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
-        max_samples: the most keys or rows to draw.
+        max_samples: the most keys or rows to draw; None is 10⁹ keys, or rows of 10⁹ in all.
         seed: 0 … 2³²−1.
         dtype: float32 or float64; None takes float64 where JAX has it enabled, but float32 for
             n_eff, S or entropy of 65,536 to 1,048,576 tokens to a `rel_error` of 1e-3 or more.
@@ -96,6 +97,11 @@ def estimate(
         InputError: an unknown name, a value outside its domain, a length that is missing, or
             options that do not go together.
     """
+    if max_samples is None:
+        # Where hardly any row counts no error bar is small enough: 10⁹ rows would take hours.
+        record = kernel.kernel if isinstance(kernel, Row) else kernels.named(kernel)
+        of_rows = isinstance(length, (int, float, np.number)) and record.law is not Law.POSITION
+        max_samples = max(1.0, _MOST_DRAWN / max(length if of_rows else 1.0, 1.0))
     sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
     return draw(kernel, sampling, length=length, of=of, method=method, **parameters)
 

@@ -11,6 +11,7 @@ Rows of one law, up to `iid_rows.MOST_TOKENS` tokens, have the `IidRowSampler` t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
-from sparsity.results import Estimate
+from sparsity.results import ESTIMATED, Estimate
 from sparsity.rows.classes import refuse_without
 from sparsity.rows.row import Row
 from sparsity.sampling import proposals
@@ -199,6 +200,21 @@ def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[flo
     return tuple(powers)
 
 
+def _without_a_hit(estimate: Estimate, rows: float) -> Estimate:
+    """Return the estimate of a chance that none of the rows that count has hit: 0, and its ends.
+
+    Chances p beyond the upper end have (1 − p)^N < 0.025. Whenever it is stopped, they have less
+    than 0.05 of ∫(1 − q)^N dq = 1/(N + 1), a mixture's likelihood.
+    """
+    high, wide = (-math.expm1(math.log(x) / rows) for x in (0.025, 0.05 / (rows + 1)))
+    return replace(
+        estimate,
+        **{"value": 0.0, "log_value": -math.inf, "rel_stderr": math.inf, "stderr": 1 / rows},
+        **{"ci95": (0.0, high), "anytime95": (0.0, wide), "error_kind": ESTIMATED},
+        warning=f"none of {rows:.0f} rows has it: of the chance only the upper end is known",
+    )
+
+
 class DrawnRows(NamedTuple):
     """Rows that were drawn, and what can be said of them.
 
@@ -228,6 +244,10 @@ class DrawnRows(NamedTuple):
         powers = _powers(self.known, quantity)
         estimate = conclude(self.done, powers, method=self.method, sampling=self.sampling)
         name = "S" if quantity is None else quantity.name
+        means = self.done.batches[:, 0].mean(axis=0)
+        if quantity is not None and quantity.chance and not means[self.known.index(quantity)]:
+            rows = estimate.samples * float(means[len(self.known) + quantity.units])
+            estimate = _without_a_hit(estimate, rows) if rows else estimate
         return replace(estimate, quantity=name, length=self.length)
 
 

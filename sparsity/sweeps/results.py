@@ -85,6 +85,9 @@ class StoredResults(Results):
             if any(path.iterdir()) and not (path / "sweep").is_dir():
                 fix = "holds something that is no sweep; give a new folder"
                 raise InputError("store", path, fix)
+            for part in path.rglob("*"):  # a named pipe would be read for ever
+                if not (part.is_file() or part.is_dir()):
+                    raise InputError("store", part, "is no file; remove it")
             self._state = zarr.open_group(path, path="sweep", mode="a", zarr_format=2)
             if "request" not in self._state.attrs:
                 self._state.attrs["request"] = request.describe()

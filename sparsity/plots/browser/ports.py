@@ -179,7 +179,7 @@ def _kinks(kernel: Kernel, known: tuple[float, ...]) -> tuple[float, ...]:
         with np.errstate(all="ignore"):
             sign = np.sign(f(_LOOKED_AT) + 0.0 * _LOOKED_AT)
             for k in np.flatnonzero(sign[:-1] * sign[1:] < 0).tolist():
-                at = float(brentq(f, *_LOOKED_AT[k : k + 2], xtol=1e-15))  # type: ignore[arg-type]
+                at = float(brentq(f, *_LOOKED_AT[k : k + 2], xtol=1e-15, maxiter=1000))  # type: ignore[arg-type]
                 if min(abs(at - other) for other in found) > 1e-9:
                     found.append(at)
                 if len(found) > _MOST_KINKS:

@@ -227,7 +227,8 @@ class ScaleInvariant(Temperature):
     scale: float = 10.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "scale", check_number, "give one number > 0", lambda x: x > 0)
+        fix = "give one number >= 1e-290"  # t/τ is finite
+        keep_checked(self, "scale", check_number, fix, lambda x: x >= 1e-290)
 
     def breaks(self, length: int) -> np.ndarray:
         """Return every distance."""
