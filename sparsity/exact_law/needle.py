@@ -45,6 +45,8 @@ _NOTHING = 1e-11  # a chance or a √V·SNR that counts for nothing
 _EDGE = 0.25  # of ln c: how well the two places are known between which its chance falls
 _MOST_GROUPS = 40  # of tokens that differ: 9 s of work for the 270 chances of one recall
 _SCORE_STEP = 0.1  # of the rule for the needle's score; half of where recall rises, in ln c
+_SCORE_COST = 3e-8  # seconds of a score of the needle at which recall does not change; measured
+_CHANGES = (-28.0, 3.7)  # of ln c: below it recall is 1/V to 1e-12, above it 1, up to V = 10⁶
 _ULP = 4e-16  # of a value, with the operations that led to it
 
 
@@ -184,9 +186,16 @@ def _mean_over_score(
     half = math.ceil(_FAR / min(_SCORE_STEP, _SCORE_STEP / spread))
     y = np.linspace(-_FAR, _FAR, 2 * half + 1)
     density = np.exp(-0.5 * y * y)
-    # Point by point: `function` holds a rule of its own for each number.
-    found = np.array([density * function(np.exp(x + spread * y)) for x in log_c.tolist()])
-    return np.stack([found.sum(1) / density.sum(), found[:, ::2].sum(1) / density[::2].sum()])
+
+    # Point by point, as `function` holds a rule of its own for each number; of a wide spread most
+    # are where it is one number.
+    def means(x: float) -> tuple[float, float]:
+        log = (x + spread * y).clip(*_CHANGES)
+        places, place = np.unique(log, return_inverse=True) if spread > 1 else (log, slice(None))
+        found = density * function(np.exp(places))[place]
+        return found.sum() / density.sum(), found[::2].sum() / density[::2].sum()
+
+    return np.transpose([means(x) for x in log_c.tolist()])
 
 
 def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
@@ -207,6 +216,8 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
     if moving:
         ((log_weight, twice),) = moving
         spread = 0.5 * twice
+
+    refuse_slow("row", row, _SCORE_COST * 2 * _FAR * spread / _SCORE_STEP * 2 * _NODES)
 
     @functools.cache  # nodes of a rule are among those of the next
     def chance(log_c: float) -> tuple[float, float]:
