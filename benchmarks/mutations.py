@@ -59,11 +59,11 @@ def change(node: ast.AST) -> None:
 
 def main(count: int, seed: int = 0) -> None:
     """Draw mutants, run their tests, and print those that survive."""
-    drawn, killed = random.Random(seed), 0
+    drawn, killed, made = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
-        for number in range(count):
+        while made < count:
             name = drawn.choice([*MUTATED])
             home = copy / "sparsity" / name
             path = drawn.choice(sorted(home.rglob("*.py")) if home.is_dir() else [home])
@@ -92,10 +92,10 @@ def main(count: int, seed: int = 0) -> None:
             except subprocess.TimeoutExpired:
                 survived = False
             path.write_text(text, "utf-8")
-            killed += not survived
+            killed, made = killed + (not survived), made + 1
             where = f"{path.relative_to(copy)}:{line}"
             print("survived" if survived else "killed  ", where, said, flush=True)
-            print(f"{killed} of {number + 1}", file=sys.stderr)
+            print(f"{killed} of {made}", file=sys.stderr)
 
 
 if __name__ == "__main__":
