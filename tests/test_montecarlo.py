@@ -737,7 +737,7 @@ def test_a_chance_that_no_row_has_is_zero_up_to_an_end():
     assert (none.value, none.ci95[0], none.rel_stderr) == (0.0, 0.0, np.inf)
     assert none.ci95[1] == pytest.approx(1 - 0.025 ** (1 / none.samples))  # 3.7/N
     assert none.ci95[1] < none.anytime95[1] < 1e-3
-    assert "only the upper end" in none.warning
+    assert "only the upper end" in str(none.warning)
     some = estimate(row, length=12, of="sink_mass_above:1e-14", max_samples=1e4)
     assert (some.value, some.warning) == (1.0, None)
 

@@ -216,7 +216,7 @@ def score_kernel(
         expression = expression.xreplace({own: symbols.s})
     if expression.has(sympy.sinh) and expression.has(sympy.cosh):
         # cosh s − sinh s is e^(−s): as two that cancel, no rule would resolve it far out.
-        plain = expression.rewrite(sympy.exp).expand()
+        plain = sympy.expand(expression.rewrite(sympy.exp))
         expression = min(plain, expression, key=sympy.count_ops)
     return Kernel(
         name, name if title is None else title, Law.SCORE, expression, (BETA, GAMMA), source

@@ -118,6 +118,7 @@ def _log_rest(missing: np.ndarray) -> np.ndarray:
 def captured(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """Return the integrand of the captured mass, [u, t]."""
     (above, _, more, _), (at, _, one, _), below = kinds
+    assert below is not None
     with np.errstate(under="ignore"):
         others = np.exp((k - 2) * _log_rest(above) + (n - k) * _log_rest(below))
         return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
