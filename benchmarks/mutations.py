@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +34,7 @@ OTHER = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
     **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And},
 }
-MOST_SECONDS = 300  # a mutant that runs longer is seen: it would be in CI
+TIMES = 5  # as long as without a mistake, a mutant may run until it is ended; it counts by itself
 
 
 def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
@@ -57,13 +59,31 @@ def change(node: ast.AST) -> None:
         node.op = OTHER[type(node.op)]()  # pyright: ignore
 
 
+def run_tests(copy: Path, name: str, seconds: float | None = None) -> str:
+    """Run the tests of a folder of the theory: "survived", "killed", or "ended" after a time."""
+    tests = {str(x) for word in MUTATED[name] for x in copy.glob(f"tests/test_*{word}*.py")}
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *sorted(tests)]
+    env = {**os.environ, "PYTHONPATH": str(copy)}
+    try:
+        done = subprocess.run(
+            words, cwd=copy, env=env, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "ended"
+    return "killed" if done.returncode else "survived"
+
+
 def main(count: int, seed: int = 0) -> None:
-    """Draw mutants, run their tests, and print those that survive."""
-    drawn, killed, made = random.Random(seed), 0, 0
+    """Draw mutants, run their tests, and print those that survive.
+
+    Where tests fail without a mistake nothing is learned: they run so once, and have to pass.
+    """
+    drawn, counts = random.Random(seed), Counter[str]()
+    seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
-        while made < count:
+        while counts.total() < count:
             name = drawn.choice([*MUTATED])
             home = copy / "sparsity" / name
             path = drawn.choice(sorted(home.rglob("*.py")) if home.is_dir() else [home])
@@ -71,31 +91,19 @@ def main(count: int, seed: int = 0) -> None:
             tree = ast.parse(text)
             if not (known := list(places(tree))):
                 continue
+            if name not in seconds:
+                start = time.perf_counter()
+                if run_tests(copy, name) != "survived":
+                    raise SystemExit(f"the tests of {name} fail without a mistake")
+                seconds[name] = time.perf_counter() - start
             node, said = drawn.choice(known)
             line = node.lineno  # pyright: ignore
             change(node)
             path.write_text(ast.unparse(tree), "utf-8")
-            tests = sorted(
-                x for word in MUTATED[name] for x in copy.glob(f"tests/test_*{word}*.py")
-            )
-            words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-            try:
-                done = subprocess.run(
-                    [*words, *dict.fromkeys(map(str, tests))],
-                    cwd=copy,
-                    capture_output=True,
-                    timeout=MOST_SECONDS,
-                    check=False,
-                    env={**os.environ, "PYTHONPATH": str(copy)},
-                )
-                survived = done.returncode == 0
-            except subprocess.TimeoutExpired:
-                survived = False
+            outcome = run_tests(copy, name, TIMES * seconds[name])
             path.write_text(text, "utf-8")
-            killed, made = killed + (not survived), made + 1
-            where = f"{path.relative_to(copy)}:{line}"
-            print("survived" if survived else "killed  ", where, said, flush=True)
-            print(f"{killed} of {made}", file=sys.stderr)
+            counts[outcome] += 1
+            print(outcome, f"{path.relative_to(copy)}:{line}", said, dict(counts), flush=True)
 
 
 if __name__ == "__main__":

@@ -288,8 +288,8 @@ def _trend_of_temperature(row: Row, free: FreeNumber, quantity: Quantity, n: int
     sign, (least, most) = sharpness(quantity), quantity.ends(n)
     start, one_hot = float(exact(low, length=n, of=quantity).value), most if sign > 0 else least
     why = f"{one_hot:.6g} for {free.name} → ∞, {start:.6g} at {free.value(row, ends[0]):.3g}"
-    least, most = sorted((start, one_hot))
-    return Trend(sign, Reach(least, most, sign > 0, sign < 0, why), ends)
+    bottom, top = sorted((start, one_hot))
+    return Trend(sign, Reach(bottom, top, sign > 0, sign < 0, why), ends)
 
 
 def solve_lengths(
