@@ -7,13 +7,15 @@ seed. The tests of that module run on a copy; what none of them sees is printed 
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import random
+import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +26,7 @@ MUTATED = {
     "kernels": ("kernels", "zoo", "text", "row_maps", "map_", "numeric"),
     "limit": ("properties", "finite", "quadrature", "closed_form", "hard_kernels", "kernels"),
     "rows": ("rows", "rope", "rotary", "pairs", "members", "steps", "scores", "row_"),
-    "quantities": ("members", "ranks", "measured_quantities", "rows", "needle", "entropy"),
+    "quantities": ("members", "ranks", "measure", "rows", "needle", "entropy", "extremes", "ends"),
     "metric.py": ("metric", "members", "entropy"),
     "exact_law": ("finite", "rows", "ranks", "entropy", "needle", "map_", "router", "sink"),
     "attention/measurement": ("measurement", "measured", "padding", "sinks"),
@@ -34,7 +36,7 @@ OTHER = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
     **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And},
 }
-TIMES = 5  # as long as without a mistake, a mutant may run until it is ended; it counts by itself
+SECONDS = 600  # of a processor, until a mutant is ended; it counts by itself
 
 
 def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
@@ -59,27 +61,34 @@ def change(node: ast.AST) -> None:
         node.op = OTHER[type(node.op)]()  # pyright: ignore
 
 
-def run_tests(copy: Path, name: str, seconds: float | None = None) -> str:
-    """Run the tests of a folder of the theory: "survived", "killed", or "ended" after a time."""
-    tests = {str(x) for word in MUTATED[name] for x in copy.glob(f"tests/test_*{word}*.py")}
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *sorted(tests)]
+def run_pytest(copy: Path, *given: str) -> str:
+    """Return the test that fails first, "" if none does, "ended" where processor time ran out."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *given]
     env = {**os.environ, "PYTHONPATH": str(copy)}
-    try:
-        done = subprocess.run(
-            words, cwd=copy, env=env, capture_output=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired:
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    done = subprocess.run(
+        words, cwd=copy, env=env, capture_output=True, text=True, preexec_fn=limit, check=False
+    )
+    if done.returncode < 0:
         return "ended"
-    return "killed" if done.returncode else "survived"
+    failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", done.stdout, re.MULTILINE)
+    return (failed[1] if failed else "no test") if done.returncode else ""
+
+
+def tests_of(copy: Path, name: str, stem: str) -> list[str]:
+    """Return the files of tests of a room; first those, of any room, that import the module."""
+    by_word = {x for word in MUTATED[name] for x in copy.glob(f"tests/test_*{word}*.py")}
+    imported = re.compile(rf"^(from|import) .*\b{stem}\b", re.MULTILINE)
+    first = [x for x in copy.glob("tests/test_*.py") if imported.search(x.read_text("utf-8"))]
+    return [str(x) for x in (*sorted(first), *sorted(by_word.difference(first)))]
 
 
 def main(count: int, seed: int = 0) -> None:
     """Draw mutants, run their tests, and print those that survive.
 
-    Where tests fail without a mistake nothing is learned: they run so once, and have to pass.
+    A test that fails without the mistake as well tells nothing: then all stops.
     """
     drawn, counts = random.Random(seed), Counter[str]()
-    seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
@@ -91,19 +100,17 @@ def main(count: int, seed: int = 0) -> None:
             tree = ast.parse(text)
             if not (known := list(places(tree))):
                 continue
-            if name not in seconds:
-                start = time.perf_counter()
-                if run_tests(copy, name) != "survived":
-                    raise SystemExit(f"the tests of {name} fail without a mistake")
-                seconds[name] = time.perf_counter() - start
             node, said = drawn.choice(known)
             line = node.lineno  # pyright: ignore
             change(node)
             path.write_text(ast.unparse(tree), "utf-8")
-            outcome = run_tests(copy, name, TIMES * seconds[name])
+            failed = run_pytest(copy, *tests_of(copy, name, path.stem))
             path.write_text(text, "utf-8")
-            counts[outcome] += 1
-            print(outcome, f"{path.relative_to(copy)}:{line}", said, dict(counts), flush=True)
+            if failed not in ("", "ended") and run_pytest(copy, failed) == failed:
+                raise SystemExit(f"{failed} fails without a mistake")
+            counts[failed if failed == "ended" else "killed" if failed else "survived"] += 1
+            place = f"{path.relative_to(copy)}:{line}"
+            print(failed or "survived", place, said, dict(counts), flush=True)
 
 
 if __name__ == "__main__":

@@ -139,3 +139,16 @@ def test_a_sample_whose_mean_a_few_rows_make_says_nothing():
     assert mean is not None
     assert mean.error == np.inf
     assert judge(cell, ask(cell.key)).outcome == "unjudged"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell("1/abs(s)**0.4", {"beta": 5.3, "gamma": 1.0}, (("sink-logit", (10.0,)),), None, 2,
+             "power_sum:2", 1),
+        Cell("sparsemax", {"gamma": 0.08}, (), None, 3, "support", 1),
+    ],
+)  # fmt: skip
+def test_a_reference_knows_what_it_may_have_missed(cell):
+    """The pole of f², with a part in a million of its mean; rows of a support that none had."""
+    assert judge(cell, ask(cell.key)).outcome == "agreed"

@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy
+from scipy import stats
 from sympy import Abs, Max, Min, Piecewise, exp, log, tanh
 
 import sparsity
@@ -20,7 +21,7 @@ from sparsity import (
     kernels,
     score_kernel,
 )
-from sparsity.kernels import ALL, Law, named, symbols
+from sparsity.kernels import ALL, Law, named, queries, symbols
 from sparsity.kernels.lowering import (
     distance,
     jax_log_abs,
@@ -422,6 +423,19 @@ def test_the_definition_holds_its_error_bound_where_float64_cancels_or_overflows
         exact = exact_log(kernel, score)
         assert value == exact or abs(value - exact) <= error
         assert error <= 1e-12 * (1 + abs(value)) or value == -math.inf
+
+
+@pytest.mark.parametrize("dim", [1, 4, 7])
+def test_queries_are_what_their_names_say(dim):
+    own = {
+        "uniform": np.ones(dim),
+        "one-hot": np.eye(dim)[0],
+        "half-normal": stats.halfnorm.ppf((np.arange(dim) + 0.5) / dim),
+    }
+    for query in queries.ALL:
+        np.testing.assert_allclose(query.vector(dim), own[query.name], rtol=1e-14)
+        ratio = np.linalg.norm(own[query.name]) / own[query.name].sum()
+        np.testing.assert_allclose(queries.norm_ratio(query.name, dim), ratio, rtol=1e-14)
 
 
 def test_log_abs_cannot_overflow():

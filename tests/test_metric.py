@@ -61,7 +61,7 @@ def test_whole_number_and_single_precision_rows():
         assert a.dtype == metric.S(a).dtype == np.float32
 
 
-AXES = (0, 1, 2, -1)
+AXES = (0, 1, 2, -2)
 METRICS = (metric.S, metric.n_eff, hoyer, gini, entropy)
 
 

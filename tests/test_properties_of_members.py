@@ -225,6 +225,25 @@ def test_quantities(check, quantity):
         check(lambda x: OF_QUANTITIES[check](quantity.of, x), quantity.name)
 
 
+@pytest.mark.parametrize("quantity", [x for x in OF if x.integral], ids=lambda x: x.name)
+@pytest.mark.parametrize("n", [2, 6])
+def test_rows_reach_the_ends_of_an_integral_and_none_goes_beyond(quantity, n):
+    a = np.array([np.roll(np.arange(n) < k, by) for k in range(1, n + 1) for by in (0, 1)])
+    for units in (np.zeros(1), np.geomspace(1e-9, 1e9, 4000)):
+        rows = sums(np.repeat(a, len(units), 0))
+        found = quantity.of(rows._replace(unit=np.tile(units, len(a)) * rows.l1))
+        ends = quantity.integral.ends(n, n, len(units) > 1)
+        np.testing.assert_allclose([found.min(), found.max()], ends, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("steps", [(), (of_rows.SinkLogit(2.0), of_rows.Alibi(0.1))])
+def test_quantities_that_are_the_same_have_the_same_law(steps):
+    given = Row("relu2", beta=0.5, gamma=1.0, steps=steps)
+    one, other = (sparsity.exact(given, length=9, of=x) for x in ("power_sum:2", "participation"))
+    assert float(one) == pytest.approx(float(other), rel=1e-10)
+    assert float(sparsity.exact(given, length=9, of="power_sum:3")) < 0.99 * float(other)
+
+
 # What a weight beside the tokens, as large as all of theirs, leaves of each.
 BESIDE = {"participation": 1 / 4, "max_weight": 1 / 2, "top_k_mass": 1 / 2, "needle_mass": 1 / 2,
           "n_eff": 1, "S": 1, "gini": 1, "needle_signal": 1}  # fmt: skip
@@ -284,7 +303,73 @@ def test_maps(check, kernel):
         check(lambda x: OF_MAPS[check](kernel.weights(x)), kernel, s)
 
 
+# Maps that draw their own tokens: numbers with which the map is the softmax of the scores beside
+# them, which are made of the normals of tokens z and of rows w; and others, with Σ of the weights.
+OF_TOKENS = {
+    "differential": (
+        {"gamma": 2.0, "gamma2": 1.0, "rho": 0.3, "mix": 0.0}, lambda z, w: 2 * z[..., 0],
+        {"gamma": 2.0, "gamma2": 1.0, "rho": 0.3, "mix": 0.4}, 0.6,
+    ),
+    "forgetting": (
+        {"gamma": 2.0, "gate": 50.0, "gate_spread": 0.0}, lambda z, w: 2 * z[..., 0],
+        {"gamma": 2.0, "gate": 1.0, "gate_spread": 1.0}, 1,
+    ),
+    "performer": (
+        {"gamma": 0.5, "sigma": 0.3, "features": 1, "dim": 4},
+        lambda z, w: 0.3 * np.einsum("rnd,rd->rn", z, w) - 0.045 * (z**2).sum(-1),
+        {"gamma": 0.5, "sigma": 0.3, "features": 3, "dim": 4}, 1,
+    ),
+    "router:64": ({"gamma": 2.0, "rho": 1.0}, lambda z, w: 2 * z[..., 0],
+                  {"gamma": 2.0, "rho": 0.5}, 1),
+    "block-router:4,16": ({"gamma": 2.0, "within": 0.0}, lambda z, w: 2 * z[..., 0],
+                          {"gamma": 2.0, "within": 0.5}, 1),
+}  # fmt: skip
+
+
+def weights_of(weigh, kernel, own, z):
+    w = np.random.default_rng(7).normal(size=(len(z), kernel.drawn.row(own)))
+    return weigh(kernel.drawn.read(z, w, **own)), w
+
+
+def is_softmax(weigh, kernel, z):
+    own, scores, _, _ = OF_TOKENS[kernel.name]
+    p, w = weights_of(weigh, kernel, own, z)
+    a = np.exp(scores(z, w))
+    np.testing.assert_allclose(p, a / a.sum(-1, keepdims=True), rtol=1e-12)
+
+
+def has_its_total(weigh, kernel, z):
+    _, _, own, total = OF_TOKENS[kernel.name]
+    p, _ = weights_of(weigh, kernel, own, z)
+    np.testing.assert_allclose(p.sum(-1), total, rtol=1e-12)
+
+
+def moves_with_its_tokens(weigh, kernel, z):
+    """But for gates, which close on the tokens before: there with all of them open."""
+    own = OF_TOKENS[kernel.name][0 if kernel.name == "forgetting" else 2]
+    p, back = (weights_of(weigh, kernel, own, x)[0] for x in (z, z[:, ::-1]))
+    np.testing.assert_allclose(back[:, ::-1], p, rtol=1e-9)
+
+
+OF_DRAWN = {
+    is_softmax: lambda p: p * 1.001,
+    has_its_total: lambda p: p * 1.001,
+    moves_with_its_tokens: lambda p: p * (1.001 - np.arange(p.shape[-1]) * 0.1),
+}
+
+
+@pytest.mark.parametrize("kernel", [x for x in kernels.MAPS if x.drawn], ids=lambda x: x.name)
+@pytest.mark.parametrize("check", OF_DRAWN)
+def test_maps_of_their_own_tokens(check, kernel):
+    own = OF_TOKENS[kernel.name][0]
+    z = np.random.default_rng(6).normal(size=(50, 12, kernel.drawn.token(own)))
+    check(kernel.weights, kernel, z)
+    with pytest.raises(AssertionError):
+        check(lambda x: OF_DRAWN[check](kernel.weights(x)), kernel, z)
+
+
 def test_every_member_has_properties():
+    assert {*OF_TOKENS} == {kernel.name for kernel in kernels.MAPS if kernel.drawn}
     assert {*SAME} == {*STEP}
     assert {*EDGES} == {*STEP}
     assert {*FEWER} == {*STEP} - NO_RATIO

@@ -190,6 +190,7 @@ def test_a_row_whose_last_block_is_short_can_be_sampled():
 
 
 def test_errors_of_blocks():
+    assert [correlation_of_blocks(c, 4) for c in (0, 1)] == [0.5, 1]
     for make, match in (
         (lambda: exact(Row("block-router:2,8", gamma=1.0, within=0.1), length=32, of="abs_sum"),
          "of = abs_sum: block-router:2,8 has no exact law; estimate samples it"),

@@ -86,4 +86,4 @@ def by_sampling(name: str, own: dict[str, float], n: int, of: str, seed: int, ti
     for start in range(0, rows, step):
         z = rng.standard_normal((min(step, rows - start), n))
         found.append(_value(of, _weights(name, own["gamma"], z)))
-    return spread(np.concatenate(found), chance=False)
+    return spread(np.concatenate(found), whole=of == "support")

@@ -337,8 +337,9 @@ def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
     if moving > 3 or of.startswith(CHANCE):
         return None
     steep = max(float(tokens.gamma.max(initial=0.0)), 1e-9)
-    light = min(tokens.units, default=0.0) < -15  # next to a zero of f it is all there is
-    fine = max(min(0.4, 4 / steep), 0.15), 30 if light else 8
+    # Next to a zero of f a light unit is all there is, and at a pole is much of f².
+    near = min(tokens.units, default=0.0) < -15 or kernel.startswith("1/abs")
+    fine = max(min(0.4, 4 / steep), 0.12), 30 if near else 8
     width, deep = {0: (1.0, 0), 1: (0.1, 30), 2: fine}.get(moving, (2.2, 1))
     found = []
     for points in RULES[moving > 2]:
@@ -383,21 +384,21 @@ def _tensor(laws: list[tuple[np.ndarray, np.ndarray]], tokens: Tokens, of: str) 
     return total / mass if mass > 0 else math.nan
 
 
-def spread(q: np.ndarray, chance: bool) -> Mean:
+def spread(q: np.ndarray, whole: bool) -> Mean:
     """The mean of a sample of rows; those of zeros do not count.
 
     Args:
         q: the quantity of each row.
-        chance: whether it is 0 or 1.
+        whole: whether it is a whole number, such as 0 or 1.
     """
     q = q[~np.isnan(q)]
     if len(q) < 200:
         return Mean(math.nan, math.inf, True)
     off = np.abs(q - np.median(q))
-    if not chance and off.max() > RARE * off.sum():  # a few rare rows make the mean
+    if not whole and off.max() > RARE * off.sum():  # a few rare rows make the mean
         return Mean(float(q.mean()), math.inf, True)
     # A sample that missed the rare rows does not know it: one row more, at the far end of it.
-    unseen = (1.0 if chance else q.max() - q.min()) / len(q)
+    unseen = (1.0 if whole else q.max() - q.min()) / len(q)
     return Mean(float(q.mean()), math.hypot(q.std() / math.sqrt(len(q)), unseen), True)
 
 
