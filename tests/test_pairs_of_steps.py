@@ -36,14 +36,15 @@ class Drawn:
         self.x = rng.standard_normal((ROWS, N))
         self.normed, self.means, self.spreads = False, np.zeros(N), np.ones(N)  # of x
         self.normal = rng.standard_normal((ROWS, N))  # of sinks and needles
-        self.own = np.zeros(N, bool)
+        self.own, self.sinks = np.zeros(N, bool), np.zeros(N, bool)
         self.unit, self.cap = 0.0, math.inf
 
     def scale(self, factor, shift=0.0):
         self.shift, self.factor = factor * self.shift + shift, factor * self.factor
 
-    def set(self, at, mean, spread):
+    def set(self, at, mean, spread, sink=False):
         self.shift[at], self.factor[at], self.w[at], self.own[at] = mean, spread, 1.0, True
+        self.sinks[at] |= sink
 
     def scores(self):
         s = self.shift + self.factor * np.where(self.own, self.normal, self.x)
@@ -116,7 +117,7 @@ DEFINED = {
     "length-bias": lambda row, x: row.scale(1.0, x * math.log(N)),
     "soft-cap": lambda row, c: row.__setattr__("cap", c),
     "sink-logit": lambda row, b: row.__setattr__("unit", row.unit + math.exp(b)),
-    "sink": lambda row, b: row.set(0, b, 0.0),
+    "sink": lambda row, b: row.set(np.argmin(row.sinks), b, 0.0, sink=True),
     "needle": needle,
     "needle-above": lambda row, m: needle(row, m, above=True),
     "gate": lambda row, g: None,  # on what is read out: no ratio of weights changes
@@ -134,7 +135,6 @@ REFUSED = {
     **dict.fromkeys(itertools.product(("needle", "needle-above"), repeat=2), "the same token"),
     **{("soft-cap", name): "after the soft cap" for name in AFTER_A_CAP},
     ("soft-cap", "soft-cap"): "one soft cap",
-    ("sink", "sink"): "one first token",
     ("qk-norm", "qk-norm"): "scores of one law",
 }
 

@@ -224,3 +224,19 @@ def test_steps_refuse_bad_numbers():
     ):
         with pytest.raises(InputError, match=match):
             make()
+
+
+def test_each_sink_is_a_token_of_its_own():
+    """The k-th sink is the k-th token, behind a window too: rows drawn without the package."""
+    sinks, n = np.array([(2.0, 1.0), (1.0, 0.0), (0.5, 0.5)]), 12
+    row = Row("exp", gamma=1.5, steps=(Window(6), *(Sink(*sink) for sink in sinks)))
+    a = np.random.default_rng(56).standard_normal((400_000, n))
+    a = np.exp(np.append(sinks[:, 0] + sinks[:, 1] * a[:, :3], 1.5 * a[:, -6:], 1))
+    share = a[:, :3].sum(1) / a.sum(1)
+    law = exact(row, length=n, of="sink_mass")
+    assert abs(share.mean() - float(law.value)) < 4.8 * share.std() / len(share) ** 0.5
+    drawn = sparsity.estimate(row, length=n, of="sink_mass", rel_error=1e-2)
+    assert abs(drawn.value - float(law.value)) < 4.8 * drawn.stderr
+    assert exact(row, length=3, of="sink_mass").value == pytest.approx(1, rel=1e-12)
+    with pytest.raises(InputError, match="too short for 3 sinks"):
+        exact(row, length=2)

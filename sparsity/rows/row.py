@@ -181,9 +181,10 @@ class Row:
         n = int(LENGTH.one(length))
         # A step says at which distances its effect changes. Between two such distances tokens are
         # equals, so that 10¹² tokens in a window are two groups, and not 10¹² numbers.
+        sinks = sum(isinstance(step, Sink) for step in self.steps)  # of the first tokens
         edges = [np.array([0.0, n])]
-        for step in self.steps:
-            new = np.asarray(step.breaks(n), dtype=np.float64)
+        for breaks in (n - np.arange(1.0, sinks + 1), *(step.breaks(n) for step in self.steps)):
+            new = np.asarray(breaks, dtype=np.float64)
             edges.append(new[(new > 0) & (new < n)])
         return self._stepped(np.unique(np.concatenate(edges)), n)
 
@@ -235,7 +236,6 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
 # Of which kinds a second step would be without effect, or would take the effect of the first.
 _ONE_EACH = (
     (Scores, "scores", "a row has scores of one law"),
-    (Sink, "steps", "a row has one first token, the sink"),
     (RotaryStep, "steps", "RoPE and CoCA say how keys score, and a row has one of them"),
     (SoftCap, "steps", "a row has one soft cap"),
 )

@@ -1,8 +1,8 @@
 """Steps that set tokens apart: sinks, the gate that stands in for them, and a needle.
 
-A sink is the first token with a score of its own, or a weight that is no token. A gate on what a
-head puts out does what a sink is for: to read out little. A needle is the one key that the query
-looks for.
+A sink is one of the first tokens with a score of its own, or a weight that is no token. A gate on
+what a head puts out does what a sink is for: to read out little. A needle is the one key that the
+query looks for.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def _mark(tokens: Tokens, here: np.ndarray, step: Step) -> np.ndarray:
 class Sink:
     """Sink: the first token has its own score, and no earlier step hides it.
 
+    Several are several tokens: the second one is the second token, and so on.
+
     Args:
         beta: its bias, for exp its logit.
         gamma: its spread ≥ 0; 0 is a fixed score.
@@ -49,17 +51,21 @@ class Sink:
         keep_checked(self, "gamma", check_number, "give one number >= 0", lambda x: x >= 0)
 
     def breaks(self, length: int) -> np.ndarray:
-        """Return the break behind the first token, which is the sink."""
+        """Return the break behind the first token; `Row` sets those of more sinks apart."""
         return np.array([length - 1.0])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        first = _mark(tokens, tokens.distance == length - 1, self)
+        before = int(tokens.count[tokens.sink].sum())
+        here = _mark(tokens, tokens.distance == length - 1 - before, self)
+        if not np.any(here):
+            fix = f"is too short for {before + 1} sinks; give a longer row, or fewer of them"
+            raise InputError("length", length, fix)
         return replace(
             tokens,
-            beta=np.where(first, self.beta, tokens.beta),
-            gamma=np.where(first, self.gamma, tokens.gamma),
-            w=np.where(first, 1.0, tokens.w),
-            sink=tokens.sink | first,
+            beta=np.where(here, self.beta, tokens.beta),
+            gamma=np.where(here, self.gamma, tokens.gamma),
+            w=np.where(here, 1.0, tokens.w),
+            sink=tokens.sink | here,
         )
 
 
