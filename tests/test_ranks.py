@@ -9,6 +9,7 @@ import xarray
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
+from scipy.stats import binom
 
 import sparsity
 from sparsity import Alibi, InputError, Row, ScalableSoftmax, SinkLogit, quantities
@@ -256,6 +257,43 @@ def test_long_rows_reach_the_limits_of_softmax(gamma):
     assert abs(gini - (2 * ndtr(gamma / math.sqrt(2)) - 1)) < tolerance
     top = sparsity.exact("exp", length=n, gamma=gamma, of="top_k_mass:256").value
     assert abs(top - ndtr(gamma + ndtri(256 / n))) < max(tolerance, 0.01)
+
+
+@pytest.mark.parametrize(("k", "n"), [(65, 300), (256, 300), (4096, 131072), (2999, 3000)])
+def test_so_many_of_a_binomial_number_count(k, n):
+    """E min(k, N) as a sum, about k and far from it; k of 256 once lost its terms at n = 300."""
+    counts = np.arange(n + 1)
+    for mean in (0.01, k / 2, k - math.sqrt(k), k, min(k + math.sqrt(k), n - 0.1), n - 1e-3):
+        log_rest = np.log1p(np.array([-mean / n]))
+        true = np.minimum(counts, k) @ binom.pmf(counts, n, mean / n)
+        assert_allclose(quantities.largest.largest(k).mean(n, log_rest), true, rtol=3e-12)
+
+
+MANY = [("exp", 0.0, 1.0, 2048, 4097), ("exp", 0.0, 2.0, 512, 4097), ("relu2", 0.5, 1.0, 600, 4096),
+        ("identity", 1.0, 1.0, 4000, 4097)]  # fmt: skip
+WEIGHTS = {"exp": np.exp, "relu2": lambda s: np.maximum(s, 0) ** 2, "identity": np.abs}
+
+
+@pytest.mark.parametrize(("kernel", "beta", "gamma", "k", "n"), MANY)
+def test_the_mass_of_thousands_of_keys_is_that_of_drawn_rows(kernel, beta, gamma, k, n):
+    scores = beta + gamma * np.random.default_rng(8).standard_normal((300, n))
+    held = np.sort(WEIGHTS[kernel](scores))[:, ::-1].cumsum(1)
+    mass = held[:, k - 1] / held[:, -1]
+    row = Row(kernel, gamma=gamma, **{} if kernel == "exp" else {"beta": beta})
+    names = (f"top_k_mass:{k}", f"top_k_mass:{k + k // 50 + 20}")
+    found, more = (sparsity.exact(row, length=n, of=name) for name in names)
+    bar = 4.5 * mass.std(ddof=1) / math.sqrt(len(mass))
+    assert abs(found.value - mass.mean()) < bar < more.value - mass.mean()
+    assert found.error_bound < 2e-12
+
+
+def test_the_mass_of_thousands_in_the_longest_rows():
+    """In a row of 10⁷ the top fraction q hold Φ(γ + Φ⁻¹(q)), and all but one all but the least."""
+    n, ks = 10**7, (4096, 10**6, 9 * 10**6)
+    for k in ks:
+        found = sparsity.exact("exp", length=n, gamma=1.0, of=f"top_k_mass:{k}")
+        assert abs(found.value - ndtr(1 + ndtri(k / n))) < 1e-6
+        assert found.error_bound < 2e-12
 
 
 # --- families ------------------------------------------------------------------------------------

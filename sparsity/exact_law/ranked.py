@@ -8,7 +8,8 @@ weight e^(−tZ): in u = ln t and v = ln a
     mean = ∫∫ e^(u+v) φ(u)^n E g(Bin(n, 1 − B/φ)) du dv / P(the row is not all zero).
 
 The rule over u is trapezoidal, as in `engine`. The axis of v has Gauss–Legendre panels, in which B
-is the integral of the polynomial through their nodes. It takes the law of v = ln|f| of one score,
+is the integral of the polynomial through their nodes; where k is large they are narrow about the
+k-th largest weight, which rows hardly differ in. It takes the law of v = ln|f| of one score,
 which softmax and the powers of |s| or max(s, 0) have in closed form. The bound holds a coarser rule
 in both.
 """
@@ -47,7 +48,9 @@ _MOST_NUMBERS = 6e7  # of a table: seconds
 _LOST = 1e-9  # of the mass of a law of weights, beyond which its panels are wrong
 _AT_ONCE = 16  # points of u of a table held at once: they stay in the cache
 _GONE = 7.0  # u + v beyond which e^(−tz) is nothing, not even a denormal
-_MOST_KEYS = 256  # k; far beyond, P(N = 0) leaves the range of float64
+_MANY = 64  # k beyond which the k-th largest weight is known so closely that it has own panels
+_FAR = 10.0  # standard deviations of N beyond which it is not k; and e^(−100) of rows
+_WIDEST_Z = 2.0  # panel of v about the k-th largest weight, in standard deviations of N
 
 
 class LogWeightLaw(NamedTuple):
@@ -77,6 +80,24 @@ class LogWeightLaw(NamedTuple):
         coarse = np.linspace(self.low, below, math.ceil((below - self.low) / self.width) + 1)
         above = np.linspace(below, self.high, math.ceil(4 * (self.high - below) / self.width) + 1)
         return np.concatenate([coarse, above[1:]])
+
+    def edges_about(self, keys: int, n: np.ndarray) -> np.ndarray:
+        """Return the edges of panels; many where the k-th largest weight of rows of n falls."""
+        edges = self.edges(fine=keys != 1)
+        if keys <= _MANY:
+            return edges
+        # N(a) is as good as normal. Under e^(−tZ) it is less by −n ln φ, about, and where that is
+        # above 100 no row is left.
+        spread = np.sqrt(keys * (1 - keys / n) + 1)[:, None]
+        while True:
+            v, weights = gauss_panels(edges, _POINTS[1])
+            mass = (self.density(v) * weights).sum(axis=1)
+            over = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+            z = np.clip((n[:, None] * over - keys) / spread, -_FAR, _FAR + 100 / spread)
+            wide = (-np.diff(z) > _WIDEST_Z).any(axis=0)
+            if not wide.any():
+                return edges
+            edges = np.sort(np.append(edges, (edges[:-1] + edges[1:])[wide] / 2))
 
     def surely_full(self, n: Any, keys: int) -> np.ndarray:
         """Return whether rows of n have so many weights above 0, or whether it does not matter."""
@@ -163,9 +184,11 @@ class _Table:
     Both parts are summed from their own end: their differences would have no digits left.
     """
 
-    def __init__(self, law: LogWeightLaw, keys: int, points: int, u: np.ndarray) -> None:
+    def __init__(
+        self, law: LogWeightLaw, keys: int, n: np.ndarray, points: int, u: np.ndarray
+    ) -> None:
         """Integrate the law over v, from both ends."""
-        self.edges = law.edges(fine=keys != 1)
+        self.edges = law.edges_about(keys, n)
         count = len(self.edges) - 1
         if count * points * max(len(u), 100) > _MOST_NUMBERS:
             fix = f"its law of weights takes {count} panels at these parameters; use estimate"
@@ -228,25 +251,26 @@ class _Table:
             yield part, slice(begin, high), _log_share(phi, missing), log_none, log_b
 
 
-def _lowest(law: LogWeightLaw, n: float, keys: int) -> float:
+def _lowest(law: LogWeightLaw, n: np.ndarray, keys: int) -> float:
     """Return the v under which the weights that count, if they are not 0, hardly ever are."""
     # A lower end of v saves panels of all u. Where P(N < k) matters there is no such end.
-    if not law.surely_full(n, keys):
+    shortest = float(n.min())
+    if not law.surely_full(shortest, keys):
         return law.low
     # The k largest weights are all above v, unless fewer than k are; the largest is, unless all are
     # below. Down from there g(N) is that of many, and the integral over v is known at once.
-    table = _Table(law, keys, _POINTS[1], np.empty(0))
+    table = _Table(law, keys, n, _POINTS[1], np.empty(0))
     below, above = table.parts(table.density)
     share = np.maximum(below, 0.0)  # of the weights between 0 and v
     with np.errstate(divide="ignore"):
         if keys > 1:
-            under = np.log(bdtr(keys - 1, int(n), np.clip(above, 0.0, 1.0)))
+            under = np.log(bdtr(keys - 1, int(shortest), np.clip(above, 0.0, 1.0)))
         elif table.zero:  # (share + zero)^n − zero^n
             ratio = np.log1p(share / table.zero)
-            under = n * law.log_zero + np.log(np.expm1(np.minimum(n * ratio, 700.0)))
+            under = shortest * law.log_zero + np.log(np.expm1(np.minimum(shortest * ratio, 700.0)))
         else:
-            under = n * np.log(share)
-    rare = (under < _LOG_TAIL + math.log(-np.expm1(n * law.log_zero))).all(axis=1)
+            under = shortest * np.log(share)
+    rare = (under < _LOG_TAIL + math.log(-np.expm1(shortest * law.log_zero))).all(axis=1)
     count = int(np.argmin(rare)) if not rare.all() else 0
     return float(table.v[max(count - 1, 0), 0])
 
@@ -255,9 +279,9 @@ def _by_rule(
     law: LogWeightLaw, n: np.ndarray, of: RankLaw, points: int, step: float
 ) -> tuple[np.ndarray, float]:
     """Return E[value; row ≠ 0] at each length by one rule, and the share of the mass it lost."""
-    lowest = _lowest(law, float(n.min()), of.keys)
+    lowest = _lowest(law, n, of.keys)
     u = spaced(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
-    table = _Table(law, of.keys, points, u)
+    table = _Table(law, of.keys, n, points, u)
     start = int(np.searchsorted(table.v[:, -1], lowest))
     begin = float(table.edges[start])
     rare = _LOG_TAIL - 10 - math.log(n.max())
@@ -291,15 +315,12 @@ def ranked(
         of: what the quantity is of N(a).
 
     Raises:
-        InputError: another kernel, or more keys than `_MOST_KEYS`.
+        InputError: another kernel.
         TooFine: a law of weights that takes more than seconds.
     """
     if kernel.weight not in LAWS:
         fix = "no exact law of ranks but for exp and powers of |s| or max(s, 0); use estimate"
         raise InputError("kernel", kernel.name, fix)
-    if of.keys > _MOST_KEYS:
-        fix = f"the exact law of top_k_mass is known up to k = {_MOST_KEYS}; use estimate"
-        raise InputError("k", of.keys, fix)
     if kernel.weight == kernels.exp.weight:
         beta = 0.0  # a factor on every weight
     n = np.asarray(length, dtype=np.float64)

@@ -28,7 +28,6 @@ from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 
 _POWERS_OF_S = {"S": 1.0, "n_eff": 2.0, "participation": 2.0}  # n_eff = n·S², and one over it
-_MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick: its cost grows with the keys
 
 
 @dataclass(frozen=True)
@@ -345,9 +344,6 @@ def why_no_law(spec: Spec) -> str:
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
     if isinstance(spec.kernel, RowMap) and map_laws.slow(spec.kernel, quantity):
         return "the exact law takes seconds a point: sampled instead"
-    if quantity.rank_law is not None and quantity.rank_law.keys > _MOST_QUICK_KEYS:
-        most = _MOST_QUICK_KEYS
-        return f"the exact law takes seconds a point beyond {most} keys: sampled instead"
     if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):
         if spec.law.kernels and spec.kernel not in spec.law.kernels:
             return f"the exact law of {spec.law.title} takes seconds a point here: sampled instead"

@@ -5,6 +5,7 @@ Most come from N(a), how many weights are above a: the k largest add up to ∫ m
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -12,6 +13,37 @@ import numpy as np
 
 from sparsity import metric
 from sparsity.quantities.base import Family, Quantity, RankLaw, RowSums
+from sparsity.special import betainc
+
+# k up to which sums of probabilities are taken: far beyond, P(N = 0) leaves the range of float64,
+# and far below, SciPy's incomplete beta function has ten digits only.
+_SUMMED = 64
+
+
+@functools.lru_cache(maxsize=64)
+def _excess_of_many(k: int, n: float) -> tuple[float, Any]:
+    """Return how far from k a mean of N says it all, and E max(N − k, 0) within that, a spline.
+
+    E max(N − k, 0) = nq·P(N′ ≥ k − 1) − k·P(N ≥ k), N ~ Bin(n, q) and N′ ~ Bin(n − 1, q). The
+    spline has 40 points or so in a standard deviation of N.
+    """
+    from scipy.interpolate import make_interp_spline  # slow to import
+
+    far = 10 * math.sqrt(k * (1 - k / n) + 1) + 40
+    mean = np.linspace(max(k - far, 0.0), min(k + far, n), 801)
+    q = mean / n
+    excess = mean * betainc(k - 1, n - k + 1, q) - k * betainc(k, n - k + 1, q)
+    return far, make_interp_spline(mean, excess, k=7)
+
+
+def _held_of_many(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
+    """Return E min(k, N) = E N − E max(N − k, 0)."""
+    mean = -n * np.expm1(log_rest)
+    far, excess = _excess_of_many(k, n)
+    near = np.abs(mean - k) < far
+    found = np.minimum(mean, k)
+    found[near] = mean[near] - excess(mean[near])
+    return found
 
 
 def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
@@ -23,6 +55,8 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     smaller the mean, the fewer. Where more than k are hardly ever there, it is the mean itself,
     and far above k, all rows have k weights there.
     """
+    if k > _SUMMED:
+        return _held_of_many(k, n, log_rest)
     if k == 1:  # P(N ≥ 1) = 1 − (1 − q)^n
         return -np.expm1(n * log_rest)
     q = -np.expm1(log_rest)
