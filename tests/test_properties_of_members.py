@@ -178,7 +178,7 @@ VALUES = {
     "needle_largest": (1, 1), "top_k_mass": (1, None), "keys_for_mass": (1, None),
     "power_sum": (1, None), "sink_mass_above": (0, None), "needle_odds_above": (1, 0),
     "needle_snr_above": (1, 0), "needle_recall": (1, None), "square_sum": (1, 1 / N),
-    "abs_sum": (1, 1), "recall": (1, 1),
+    "abs_sum": (1, 1), "recall": (1, 1), "weight": (0, 1 / N),
 }  # fmt: skip
 
 

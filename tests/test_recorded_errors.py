@@ -88,6 +88,7 @@ WITHOUT = {
         for kernel in kernels.MAPS
         if map_laws.has(kernel, quantities.S)
     },
+    "exact law: weight of exp": "the law of needle_mass, at another token",
     "exact law: support of topk": "a number of keys, which no integral is needed for",
 }
 

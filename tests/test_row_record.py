@@ -128,7 +128,7 @@ def test_replace_and_then():
         (lambda: Row("expp", gamma=1), "^kernel = expp: "),
         (lambda: Row("exp"), "^gamma is missing: "),
         (lambda: Row("exp", gamma=0), "^gamma = 0"),
-        (lambda: Row("exp", gamma=[1, 2]), "^gamma = .*: give one value; use sweep"),
+        (lambda: sparsity.exact("exp", gamma=[1, 2]), "^gamma = .*: give one value; use sweep"),
         (lambda: Row("exp", gamma=1, decay=0.5), "^decay = 0.5"),
         (lambda: Row("nonnegative", ratio=1, dim=2, query="unifrom"), "^query = unifrom"),
         (lambda: Row("decayed", decay=0.5, steps=(Decay(0.5),)), "^steps = .*no scores"),

@@ -243,6 +243,7 @@ def _choose_cells(
             fix = "give one row, or one kernel with its parameters"
             raise InputError("rows", ", ".join(map(str, given)) or None, fix)
         row = row_of(given[0], parameters)
+        length = row.length if length is None else length
         return applicable_pairs(row, length, STDERR_SHARE * detectable), True
     names = tuple(kernels.named(k).name for k in given if not isinstance(k, Row))
     cells = reference_grid.reference_grid(names)

@@ -85,7 +85,7 @@ def capabilities(
             limit=quantity.has_limit,
             limit_needs_length=limit_needs_length(quantity, units=False),
             sampling_needs_length=not is_S,
-            shares_nodes=quantity.integral is not None and quantity.needs is None,
+            shares_nodes=quantity.integral is not None and not (quantity.needs or quantity.token),
         )
     if not all(getattr(step, "normal", True) for step in steps):
         # Scores that are not normal are no tokens of a known law: they are drawn from CoCA itself.
@@ -114,7 +114,7 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     """Return what is known of a row whose steps change some of its tokens."""
     is_S = quantity is quantities.S
     of = quantity if quantity.linear is None else quantity.linear.of
-    given = classed(row, length or ANY_LENGTH)
+    given = classed(row, length or row.length or ANY_LENGTH)
     units = bool(given.token.sum() < given.count.sum())
     same = same_at_any_length(row)
     # What is no integral over u is known for Gaussian scores, and what goes by the rank of every

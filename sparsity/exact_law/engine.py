@@ -220,16 +220,19 @@ def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray
     """Return the law of a quantity that has an integral over u."""
     integral, longest = _integral_of(quantity), float(n.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
-        first = classed(row, int(longest))
+        first = classed(row, int(longest), quantity.token)
         refuse_slow("length", longest, _SECONDS_PER_CLASS * len(first.classes))
         if quantity.needs is not None:
             refuse_without(row, quantity.needs, first.of(quantity.needs))
-        if identical_tokens(row, int(n.min()), int(longest), units=integral.units):
+        alike = identical_tokens(row, int(n.min()), int(longest), units=integral.units)
+        if alike and quantity.token is None:
             kernel, beta, gamma, scores = first.classes[0]
             own = family(kernel, beta, gamma, scores, integral.power)
             one = Laplace(own, [beta], [gamma], (0.0, *integral.moments))
             return [column[0] for column in _of_identical_tokens(one, integral, n)]
-        classes = (first if m == longest else classed(row, int(m)) for m in n.tolist())
+        classes = (
+            first if m == longest else classed(row, int(m), quantity.token) for m in n.tolist()
+        )
         rows = [_of_different_tokens(given, integral, longest) for given in classes]
         return [np.array(column) for column in zip(*rows, strict=True)]
 

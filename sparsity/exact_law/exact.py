@@ -46,7 +46,7 @@ def _resolved(
 def exact(
     kernel: RowLike,
     *,
-    length: Numbers,
+    length: Numbers | None = None,
     of: str | Quantity = "n_eff",
     **parameters: Any,
 ) -> Exact:
@@ -54,7 +54,8 @@ def exact(
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
-        length: row lengths n, whole numbers ≥ 1, any shape.
+        length: row lengths n, whole numbers ≥ 1, any shape; None only where arrays of β and γ are
+            the row.
         of: the quantity, by name: "n_eff", "S", "participation", "entropy", "max_weight",
             "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
             `sparsity.quantities`.
@@ -69,6 +70,9 @@ def exact(
             of 1e-3 or more at one of the lengths.
     """
     row, quantity = row_of(kernel, parameters), quantities.named(of)
+    length = row.length if length is None else length
+    if length is None:
+        raise InputError("length", None, "give the row length n, or several")
     n = LENGTH.check(length)
     if isinstance(row.kernel, RowMap):
         columns, method = map_laws.law(row, quantity, n), "exact law"

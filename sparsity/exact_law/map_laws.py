@@ -118,7 +118,7 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
 def _of_all_softmax(quantity: Quantity) -> bool:
     """Return whether softmax has a quantity as an integral over tokens, without sinks."""
     return quantity is quantities.support or (
-        quantity.integral is not None and quantity.needs is None
+        quantity.integral is not None and not (quantity.needs or quantity.token)
     )
 
 

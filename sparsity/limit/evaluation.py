@@ -68,6 +68,8 @@ def evaluate(
         check_choice("method", method, METHODS)
     quantity = quantities.named(of)
     kernel, given = with_steps(kernel, parameters)
+    if isinstance(kernel, Row) and kernel.length is not None:
+        given = {LENGTH.name: kernel.length} | given
     if quantity is quantities.S:
         found = _sparsity(kernel, method, given)
     elif method is not None:

@@ -25,6 +25,7 @@ from sparsity.quantities.marked import (
     needle_snr_above,
     sink_mass,
     sink_mass_above,
+    weight,
 )
 from sparsity.quantities.powers import (
     POWERS_OF_S_AND_N,
@@ -73,6 +74,7 @@ __all__ = [
     "square_sum",
     "support",
     "top_k_mass",
+    "weight",
 ]
 
 ALL: tuple[Quantity, ...] = (
@@ -81,7 +83,7 @@ ALL: tuple[Quantity, ...] = (
 )
 FAMILIES: tuple[Family, ...] = (
     *(top_k_mass, keys_for_mass, power_sum, sink_mass_above),
-    *(needle_odds_above, needle_snr_above, needle_recall),
+    *(needle_odds_above, needle_snr_above, needle_recall, weight),
 )
 # Of weights whose |a| do not add up to 1, and of maps that leave keys out.
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum, recall)

@@ -22,7 +22,8 @@ class RowSums(NamedTuple):
         l2: Σa² over tokens.
         sink: Σ|a| over sink tokens, plus `unit`.
         unit: the weights e^b of sink logits, which are no tokens.
-        weights: |a| of every token, along the last axis; None unless a quantity asks for them.
+        weights: |a| of every token, the first one first, along the last axis; None unless a
+            quantity asks for them.
         one: the 1 that the weights of a row map are shares of, or the sum of all weights over the
             gate of the row; None for weights without.
         top: 1 where the key of the largest score is read, 0 where a map leaves it out.
@@ -227,6 +228,8 @@ class Quantity:
             among the rows that are not all zero.
         integral: its exact law at finite n; None where none is known.
         needs: what the row must have, a "sink" or a "needle"; None for nothing.
+        token: j of the token that it is about, counted from the first, which has the needle's place
+            in the integral; None for others.
         limit: what it tends to in long rows, and a bound on the error of that; None where there is
             no such limit, or it is that of the quantity in `linear`.
         whole: whether its definition needs the weights one by one, not their sums alone.
@@ -246,6 +249,7 @@ class Quantity:
     units: bool = False
     integral: Integral | None = None
     needs: str | None = None
+    token: int | None = None
     limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
     rank_law: RankLaw | None = None

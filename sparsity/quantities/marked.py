@@ -1,4 +1,4 @@
-"""What a row gives to its sinks and to its needle, tokens that a step has marked.
+"""What a row gives to its sinks and to its needle, tokens that a step has marked, and to any token.
 
 The needle is the one key that the query looks for, among n − 1 others. With a* its weight and
 values of zero mean, independent from key to key, the row reads out a*·v* and noise of standard
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,38 @@ needle_mass = Quantity(
         units=True,
         ends=lambda n, seen, unit: (0.0 if unit or seen > 1 else 1.0, 1.0),
     ),
+)
+
+
+def _weight(name: str, token: float) -> Quantity:
+    j = int(token)
+
+    def of(row: RowSums) -> Any:
+        own = row.weights[..., j - 1] if j <= row.weights.shape[-1] else math.nan
+        return own / (row.l1 + row.unit)
+
+    return replace(
+        needle_mass,
+        name=name,
+        symbol=f"p_{j}",
+        title=f"share of the attention that token {j} gets, counted from the first",
+        average="E[|a_j|/(Σ|a| + sink logits)] over rows that are not all zero",
+        of=of,
+        needs=None,
+        token=j,
+        limit=None,
+        whole=True,
+    )
+
+
+weight = Family(
+    name="weight",
+    symbol="j",
+    title="share of the attention that token j gets, counted from the first",
+    domain="a whole number >= 1",
+    admits=lambda token: float(token).is_integer() and 1 <= token <= 2**53,
+    member=_weight,
+    example="1",
 )
 
 

@@ -67,12 +67,17 @@ class TokenClasses(NamedTuple):
         return TokenClasses(self.n, classes, member.reshape(-1), *(x[kept] for x in self[3:]))
 
 
-def classed(row: Row, length: Any) -> TokenClasses:
+def classed(row: Row, length: Any, token: int | None = None) -> TokenClasses:
     """Sort the tokens of a row of n into classes.
+
+    Args:
+        row: the row.
+        length: n.
+        token: j of a token, counted from the first, to stand as the needle; None leaves the row's.
 
     Raises:
         InputError: a kernel that is not a function of the score, a bad length, or no token in
-            sight.
+            sight, or not the one that is asked for.
     """
     kernel, tokens = row.scored().function, row.tokens(length)
     with np.errstate(divide="ignore"):
@@ -101,6 +106,13 @@ def classed(row: Row, length: Any) -> TokenClasses:
     if len(units):
         classes.append((kernels.exp, 0.0, 0.0, None))
     count, one, none = tokens.count[seen], np.ones(len(units)), np.zeros(len(units))
+    needle = count * tokens.needle[seen]
+    if token is not None:  # one of the group of equals that it is in
+        behind = tokens.count.sum() - token - tokens.distance[seen]
+        needle = ((behind >= 0) & (behind < count)).astype(float)
+        if not needle.any():
+            fix = "is not in sight, or of weight 0, in one of these rows; ask for another token"
+            raise InputError("of", f"weight:{token}", fix)
     return TokenClasses(
         n=int(tokens.count.sum()),
         classes=classes,
@@ -109,7 +121,7 @@ def classed(row: Row, length: Any) -> TokenClasses:
         count=np.concatenate([count, one]),
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
-        needle=np.concatenate([count * tokens.needle[seen], none]),
+        needle=np.concatenate([needle, none]),
     )
 
 
@@ -200,7 +212,7 @@ def same_at_any_length(row: Row) -> bool:
     compared: a step that goes by the length tells them apart, as does one that goes by the distance
     within `ANY_LENGTH` tokens.
     """
-    return identical_tokens(row, ANY_LENGTH, 2 * ANY_LENGTH, units=False)
+    return row.length is None and identical_tokens(row, ANY_LENGTH, 2 * ANY_LENGTH, units=False)
 
 
 def _coordinate(classes: list[Class]) -> np.ndarray | None:

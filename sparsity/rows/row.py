@@ -17,6 +17,7 @@ from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
 from sparsity.rows.steps.marked import Needle, Sink
 from sparsity.rows.steps.rope_and_coca import RotaryStep
+from sparsity.rows.steps.token_scores import TokenScores
 from sparsity.rows.tokens import Step, Tokens
 
 Value = float | int | str
@@ -42,7 +43,9 @@ class Row:
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
             CoCA needs no `gamma`: the step sets it, also where one is given. With a sample of
-            scores, those not given are the sample's.
+            scores, those not given are the sample's. An array, the first token first, gives every
+            token its own β or γ ≥ 0, of independent scores: correlated ones are not offered. The
+            row is as long as the array.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -73,6 +76,11 @@ class Row:
             given = given | {"length": 1}
         for step in steps:  # a sample of scores has a β and γ, unless others are given
             given = getattr(step, "own", {}) | given
+        if record.law is Law.SCORE and any(map(_listed, given.values())) and "gamma" in given:
+            laws = TokenScores(given.pop("beta", 0.0), given.pop("gamma"))
+            at = sum(isinstance(step, Scores) for step in steps[:1])
+            steps = checked_steps((*steps[:at], laws, *steps[at:]), None)
+            given |= laws.own
         own = []
         for name, value in record.bind(given).items():
             if np.ndim(value):
@@ -81,6 +89,10 @@ class Row:
             plain = value if isinstance(value, str) else int(value) if whole else float(value)
             if not (record.law is Law.POSITION and name == LENGTH.name):
                 own.append((name, plain))
+        length = _own_length(steps)
+        for name, value in own:
+            if length is not None and value != TokenScores.own[name]:
+                raise InputError(name, value, "each token has its own; leave it, or make a new Row")
         if steps and record.law is not Law.SCORE:
             # A map of scores takes another law of these, and a needle.
             mapped = isinstance(record, RowMap) and record.drawn is None
@@ -94,13 +106,16 @@ class Row:
         object.__setattr__(self, "steps", steps)
 
     def __repr__(self) -> str:
+        laws = next((step for step in self.steps if isinstance(step, TokenScores)), None)
+        steps = [step for step in self.steps if step is not laws]
+        own = self.params if laws is None else vars(laws)  # as it was given
         parts = [
             kernels.in_python(self._named_kernel),
-            *(f"{key}={value!r}" for key, value in self.parameters),
+            *(f"{key}={value!r}" for key, value in own.items()),
         ]
-        if self.steps:
-            shown = ", ".join(map(repr, self.steps))
-            parts.append(f"steps=({shown}{',' if len(self.steps) == 1 else ''})")
+        if steps:
+            shown = ", ".join(map(repr, steps))
+            parts.append(f"steps=({shown}{',' if len(steps) == 1 else ''})")
         return f"Row({', '.join(parts)})"
 
     def _repr_pretty_(self, page: Any, cycle: bool) -> None:
@@ -127,6 +142,11 @@ class Row:
     def params(self) -> dict[str, Value]:
         """The kernel's own parameters by name."""
         return dict(self.parameters)
+
+    @property
+    def length(self) -> int | None:
+        """Tokens of the row, where arrays of β and γ say how many; else None."""
+        return _own_length(self.steps)
 
     @property
     def function(self) -> Kernel:
@@ -224,6 +244,24 @@ class Row:
         return {"kernel": self._named_kernel.name, "params": self.params, "steps": steps}
 
 
+def _own_length(steps: tuple[Step, ...]) -> int | None:
+    """Return how many tokens a row has, where one of its steps says it."""
+    return next((step.length for step in steps if isinstance(step, TokenScores)), None)
+
+
+def _listed(value: Any) -> bool:
+    """Return whether a parameter is several values."""
+    return isinstance(value, (list, tuple)) or bool(getattr(value, "ndim", 0))
+
+
+def _refuse_several(parameters: dict[str, Any]) -> None:
+    """Refuse several values of a parameter, which are a grid in some places: a `Row` tells them."""
+    for name, value in parameters.items():
+        if name in TokenScores.own and _listed(value):
+            fix = "give one value; use sweep for a grid, a Row for tokens that differ"
+            raise InputError(name, value, fix)
+
+
 RowLike = str | Kernel | RowMap | Row  # what every instrument takes: a name, a record or a row
 
 
@@ -236,7 +274,11 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
 # Of which kinds a second step would be without effect, or would take the effect of the first.
 _ONE_EACH = (
     (Scores, "scores", "a row has scores of one law"),
-    (RotaryStep, "steps", "RoPE and CoCA say how keys score, and a row has one of them"),
+    (
+        (RotaryStep, TokenScores),
+        "steps",
+        "RoPE, CoCA and arrays of β and γ say how keys score, and a row has one of them",
+    ),
     (SoftCap, "steps", "a row has one soft cap"),
 )
 
@@ -286,6 +328,7 @@ def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
         InputError: a row with parameters besides, or as for `Row`.
     """
     if not isinstance(kernel, Row):
+        _refuse_several(parameters)
         return Row(kernel, **parameters)
     if parameters:
         name, value = next(iter(parameters.items()))
@@ -309,5 +352,6 @@ def with_steps(kernel: RowLike, parameters: dict[str, Any]) -> tuple[RowLike, di
     steps = checked_steps(given.pop("steps", ()), given.pop("scores", None))
     if not steps:
         return kernel, given
+    _refuse_several(given)
     beside = {name: given.pop(name) for name in (LENGTH.name, DIM.name) if name in given}
     return Row(kernel, steps=steps, **given), beside

@@ -97,13 +97,14 @@ def estimate(
         InputError: an unknown name, a value outside its domain, a length that is missing, or
             options that do not go together.
     """
+    n: Any = kernel.length if length is None and isinstance(kernel, Row) else length
     if max_samples is None:
         # Where hardly any row counts no error bar is small enough: 10⁹ rows would take hours.
         record = kernel.kernel if isinstance(kernel, Row) else kernels.named(kernel)
-        of_rows = isinstance(length, (int, float, np.number)) and record.law is not Law.POSITION
-        max_samples = max(1.0, _MOST_DRAWN / max(length if of_rows else 1.0, 1.0))
+        of_rows = isinstance(n, (int, float, np.number)) and record.law is not Law.POSITION
+        max_samples = max(1.0, _MOST_DRAWN / max(n if of_rows else 1.0, 1.0))
     sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
-    return draw(kernel, sampling, length=length, of=of, method=method, **parameters)
+    return draw(kernel, sampling, length=n, of=of, method=method, **parameters)
 
 
 def _bind(

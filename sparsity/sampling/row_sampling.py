@@ -27,7 +27,7 @@ from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import ESTIMATED, Estimate
-from sparsity.rows.classes import refuse_without
+from sparsity.rows.classes import classed, refuse_without
 from sparsity.rows.row import Row
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import Sampler, batch_size, summary
@@ -138,6 +138,8 @@ class RowSampler:
                 grown = grown._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
             if whole:  # what is not zero stays so where it underflows: `support` counts it
                 a = jnp.where(log_a > -jnp.inf, jnp.maximum(a, jnp.finfo(a.dtype).tiny), 0)
+                if not isinstance(self.kernel, RowMap) and not isinstance(self.source, IidTokens):
+                    a = a[:, ::-1]  # these are drawn with the query's own token first
             return grown, (a if whole else None, log_left, top)
 
         zero = jnp.zeros(self.size, self.dtype)
@@ -290,6 +292,11 @@ def draw_rows(
     plan = plan_rows(row, n, dim or 0, sampling.seed)
     for needed in {quantity.needs for quantity in wanted if quantity}:
         refuse_without(row, needed, plan.needle if needed == "needle" else plan.sinks)
+    for token in {quantity.token for quantity in wanted if quantity and quantity.token}:
+        if token > n:
+            raise InputError("of", f"weight:{token}", f"a row of {n} tokens has no such token")
+        if isinstance(plan.source, DistinctTokens) and not mapped:
+            classed(row, n, token)  # refuses one out of sight
     # Rows of tokens that differ compile once: the sums of sinks are kept whether or not there are
     # any. A map has no sinks: what its weights leave of 1 belongs to the total in their place.
     sinks = plan.sinks or (isinstance(plan.source, DistinctTokens) and not mapped)
