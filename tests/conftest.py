@@ -51,7 +51,7 @@ hypothesis.settings.register_profile(
     "suite",
     derandomize=True,
     deadline=None,
-    max_examples=100,
+    max_examples=50,
     report_multiple_bugs=False,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

@@ -126,7 +126,9 @@ TAKERS = {
 }
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize(
+    "taker", [pytest.param(x, marks=[pytest.mark.thorough] * (x == "measure")) for x in TAKERS]
+)
 def test_tokens_and_heads_exchanged_are_said(taker):
     x = np.ones((2, 8, 4, 4), np.float32)  # [batch, tokens, heads, dim], as of a model before it
     with pytest.warns(UserWarning, match=r"4 tokens of 8 heads: if they are \[\.\.\., tokens"):

@@ -15,7 +15,7 @@ from benchmarks.campaign.rows import Verdict, ask, judge, reference, report
 from sparsity import Row, kernels
 from sparsity.exact_law import engine
 
-CELLS, SEED = 40, 7
+CELLS, SEED = 20, 7
 SLOW = ("alibi", "rope", "decay")  # steps after which every token differs
 SLOW_MAPS = ("entmax", "sparsemax")
 
@@ -38,8 +38,8 @@ def test_a_part_of_the_campaign_agrees(judged):
     found = [v.outcome for v in judged]
     assert len(found) == CELLS
     assert not {"violated", "crashed", "late"} & set(found), report(judged)
-    assert found.count("agreed") >= 36
-    assert sum(not v.sampled and v.error < 1e-9 for v in judged if v.outcome == "agreed") >= 12
+    assert found.count("agreed") >= 18
+    assert sum(not v.sampled and v.error < 1e-9 for v in judged if v.outcome == "agreed") >= 6
 
 
 @pytest.mark.thorough
@@ -51,7 +51,7 @@ def test_an_answer_that_is_off_is_a_violation(judged):
         worse = v.value * (1 + 1e-6) + 1e-12
         assert rows.holds(v.cell, v.value, v.bound, Mean(v.mean, v.error, v.sampled)), v
         assert not rows.holds(v.cell, worse, v.bound, Mean(v.mean, v.error, v.sampled)), v
-    assert len(sharp) >= 10
+    assert len(sharp) >= 5
 
 
 def _cell(of="participation", n=64, steps=(("sink-logit", (1.0,)),)):

@@ -11,7 +11,6 @@ from sparsity import (
     Coca,
     InputError,
     Needle,
-    QKNorm,
     Row,
     Sink,
     SinkLogit,
@@ -147,8 +146,7 @@ DRAWN = [
     row_of("sparsemax"),
     row_of("decayed"),
     row_of("nonnegative"),
-    *ROWS["several steps"][1:3],
-    row_of("sparsemax", QKNorm(8)),
+    ROWS["several steps"][1],
 ]
 
 

@@ -145,7 +145,7 @@ def test_a_row_that_is_not_random_has_one_s(command):
 
 # Of no other rows, sinks or limits than n_eff, or than needle_mass.
 LIKE_OTHERS = (
-    *("entropy", "max_weight", "hoyer", "participation"),
+    *("entropy", "gini", "max_weight", "hoyer", "participation"),
     *("needle_largest", "needle_signal"),
 )
 
@@ -213,6 +213,7 @@ def test_verify_exits_1_on_a_wrong_formula(command, monkeypatch):
     assert max(abs(cell["z"] or math.inf) for cell in wrong_cells) > 100
 
 
+@pytest.mark.thorough
 def test_verify_of_a_row(printed):
     line = ["verify", "relu2", "--beta", 0.5, "--gamma", 1, "--length", TOKENS,
             "--step", "window:9", "--detectable", "1e-2"]  # fmt: skip

@@ -417,7 +417,7 @@ def test_every_spread_has_a_logit_for_every_mass(mass, gamma, lengths):
 
 
 @pytest.mark.parametrize(
-    "gamma", [1.0, *(pytest.param(g, marks=pytest.mark.thorough) for g in (30.0, 100.0))]
+    "gamma", [1.0, *(pytest.param(g, marks=pytest.mark.slow) for g in (30.0, 100.0))]
 )
 def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
     found = design(sink_mass=0.5, length=1000, gamma=gamma, lengths=())
@@ -523,7 +523,7 @@ def test_what_goes_by_sharpness_does_so_in_every_row():
     assert ((third[1] > third[0]) & (third[2] < third[1])).any()
 
 
-SEEK = ("n_eff", "top_k_mass:4")
+SEEK = ("n_eff",)
 
 
 @pytest.mark.parametrize(
@@ -585,7 +585,7 @@ def test_every_crossing_between_looks_is_found(row, length, free, wanted, count)
     assert found.summary()["looks"] == found.looks
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_two_crossings_next_to_an_extreme_are_found():
     """Just above the least that n_eff reaches between two looks there are two, below it none."""
     ask: dict[str, Any] = {"kernel": Row("sigmoid", beta=-6.0, gamma=1.0), "free": "gamma"}

@@ -91,6 +91,7 @@ def of_design(n, n_eff):
     return f"{gamma:.2f}", f"{gamma**0.5:.2f}", f"{gamma / math.log(n):.3f}"
 
 
+@pytest.mark.thorough
 def test_the_table_of_spreads_is_that_of_design():
     text = (DOCS / "train.md").read_text("utf-8")
     told = spreads(text)

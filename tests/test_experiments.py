@@ -41,7 +41,12 @@ from sparsity.rows.rope_planes import BASE, angles
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
 # `real_sinks` runs a model of transformers, the full one from the folder that SPARSITY_MODEL names.
-AGAIN = [pytest.param(x, marks=pytest.mark.model) if x == "real_sinks" else x for x in NAMES]
+# `coca` takes half an hour of a core or more: it comes again by `python -m experiments coca`.
+AGAIN = [
+    pytest.param(x, marks=pytest.mark.model) if x == "real_sinks" else x
+    for x in NAMES
+    if x != "coca"
+]
 # The quickest; the others take half a minute each.
 QUICK = "temperature"
 EACH = [
@@ -87,8 +92,9 @@ def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_one_that_was_cut_short_ends_with_the_same_results(name, folder, tmp_path, monkeypatch):
+@pytest.mark.thorough
+def test_one_that_was_cut_short_ends_with_the_same_results(folder, tmp_path):
+    name = QUICK
     experiment, _ = tiny(name, folder)
     first, *others = (folder / f"{name}.jsonl").read_text("utf-8").splitlines(keepends=True)
     # Killed in the midst of writing its second cell.
@@ -122,8 +128,8 @@ def test_cells_of_other_settings_are_run_anew(folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", AGAIN)
-def test_one_that_is_killed_goes_on(name, folder, tmp_path):
+def test_one_that_is_killed_goes_on(folder, tmp_path):
+    name = QUICK
     tiny(name, folder)
     command = [sys.executable, "-m", "experiments", name, "--tiny", "--out", str(tmp_path)]
     with subprocess.Popen(command, cwd=HOME, stderr=subprocess.DEVNULL) as process:

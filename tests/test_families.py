@@ -31,9 +31,21 @@ def verdicts(chosen, implementation):
     return found
 
 
-@pytest.mark.parametrize(("implementation", "least"), [("eager", 21), ("sdpa", 17)])
-def test_some_families_are_measured_as_their_own_weights_are_or_refused(implementation, least):
-    found = verdicts(SOME, implementation)
+# Through sdpa the calls are others, not the kinds: masks, windows, few key heads, a soft cap, a
+# model of an encoder and a decoder, mixtures and hybrids, and those that know no sdpa.
+WITH_SDPA = [
+    "albert", "bamba", "bloom", "clip_text_model", "deepseek_v3", "falcon", "gemma2", "gpt_neo",
+    "gpt_oss", "lfm2", "mamba", "mixtral", "modernbert", "mpt", "qwen3_next", "t5", "xlm-roberta",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("implementation", "chosen", "least"), [("eager", SOME, 21), ("sdpa", WITH_SDPA, 7)]
+)
+def test_some_families_are_measured_as_their_own_weights_are_or_refused(
+    implementation, chosen, least
+):
+    found = verdicts(chosen, implementation)
     counts = Counter(verdict for verdict, _ in found.values())
     assert set(counts) <= {"equal", "refused"}, found
     assert counts["equal"] >= least, found
@@ -43,9 +55,8 @@ def test_some_families_are_measured_as_their_own_weights_are_or_refused(implemen
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("implementation", "least"), [("eager", 150), ("sdpa", 140)])
-def test_every_family_is_measured_as_its_own_weights_are_or_refused(implementation, least):
-    found = verdicts(None, implementation)
+def test_every_family_is_measured_as_its_own_weights_are_or_refused():
+    found = verdicts(None, "eager")  # test_watch_families.py has all of them through sdpa
     counts = Counter(verdict for verdict, _ in found.values())
     assert set(counts) <= {"equal", "refused"}, found
-    assert counts["equal"] >= least, found
+    assert counts["equal"] >= 150, found

@@ -1,9 +1,13 @@
+import contextlib
 import csv
 import importlib
 import io
+import itertools
 import json
 import re
 from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
 
 import jax
 import matplotlib
@@ -20,8 +24,7 @@ from sparsity.report import figures
 from sparsity.report.figures import ALL, Context, render, write_all
 from sparsity.report.figures.places import describe_places
 from sparsity.report.figures.rows import WIDEST
-from sparsity.sampling import batches
-from sparsity.series import csv_of_curves
+from sparsity.series import Series, csv_of_curves
 
 jax.config.update("jax_enable_x64", True)
 
@@ -36,45 +39,52 @@ POINTS = tuple(name for name in NAMES if name not in THEORY)
 COARSE = {"rows", "lengths", "measures", "mixing", "rope", "context"}
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
+COLUMNS = (
+    *((name, "nan", float) for name in ("x", "theory", "log", "estimate", "stderr")),
+    ("samples", "0", int),
+    ("seed", "-1", int),
+)
 
 
-# Curves that take seconds have fewer points here, the ends and what is sampled among them: the ends
-# are where names stand. All points of all figures are drawn by the slow test.
-SPARSE = (
-    ("measures", "GAMMAS", (0, 10, 16)),
-    ("design", "LENGTHS", range(0, 19, 2)),
-    ("sinks", "SINK_LENGTHS", range(0, 25, 6)),
-    ("context", "LENGTHS", (0, 4, 8, 10, 14, 18)),
-)
-FEWER = (
-    ("rows", "ROWS_SAMPLED", [16, 4096]),
-    ("nonnegative", "DIMS", (2, 32)),
-    ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
-    ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
-    ("context", "SAMPLED_LENGTHS", (32, 600)),
-)
-# A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
-# of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.
-REL_ERROR, OF_ROWS = 1.25e-3, 1e-2
+FOLDER = Path(__file__).resolve().parents[1] / "figures"
 
 
 def module(name):
     return importlib.import_module(getattr(figures, name).data.__module__)
 
 
-def sampling(figure):
-    return Context(rel_error=OF_ROWS if figure.name in COARSE else REL_ERROR)
+def number(text):
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+def saved_curves(name):
+    """The curves of a committed CSV, which `sparsity reproduce --check` holds to be current."""
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    curves = []
+    for label, points in itertools.groupby(rows, itemgetter("series")):
+        points = list(points)
+        columns = [
+            np.array([row[column] or missing for row in points], kind)
+            for column, missing, kind in COLUMNS
+        ]
+        last = points[-1]
+        held = list(last)[list(last).index("unit") + 1 :]
+        curves.append(
+            Series(
+                label, *columns, method="".join({row["method"] for row in points}),
+                key={name: number(last[name]) for name in held if last[name]},
+                along=last["along"], of=last["quantity"], unit=last["unit"],
+            )
+        )  # fmt: skip
+    return tuple(curves)
 
 
 @pytest.fixture(scope="module")
 def data():
-    with pytest.MonkeyPatch.context() as patch:
-        for figure, name, kept in SPARSE:
-            patch.setattr(module(figure), name, getattr(module(figure), name)[list(kept)])
-        for figure, name, values in FEWER:
-            patch.setattr(module(figure), name, values)
-        patch.setattr(batches, "NORMALS_PER_BATCH", 2**14)  # a quarter: a pilot draws less
-        return {figure.name: figure.data(sampling(figure)) for figure in ALL}
+    return {name: saved_curves(name) for name in NAMES}
 
 
 def sampled(series):
@@ -148,7 +158,7 @@ def test_data_are_finite_and_ordered(name, data):
         assert np.all(np.isfinite(s.theory))
         assert np.all(np.isfinite(s.log))
         assert np.all(np.diff(s.x) >= 0)
-        np.testing.assert_allclose(np.log(s.theory), s.log, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(np.log(s.theory), s.log, rtol=5e-9, atol=5e-9)  # nine digits
         at = s.sampled
         assert np.all(np.isfinite(s.estimate[at]) & (s.stderr[at] >= 0) & (s.seed[at] >= 0))
         assert np.all(np.isnan(s.estimate[~at]) & np.isnan(s.stderr[~at]))
@@ -158,10 +168,11 @@ def test_data_are_finite_and_ordered(name, data):
 @pytest.mark.thorough
 def test_theory_is_that_of_the_kernel(data):
     for s, beta in zip(data["relu2"], (-2, -1, -0.5, 0, 0.5, 1, 2), strict=True):
-        np.testing.assert_array_equal(s.log, evaluate("relu2", beta=beta, gamma=s.x).log_S)
+        law = evaluate("relu2", beta=beta, gamma=s.x).log_S
+        np.testing.assert_allclose(s.log, law, rtol=2e-8, atol=1e-9)  # nine digits
     for s, gamma in zip(data["rows"], (1, 2, 3, 4), strict=False):
         law = exact("exp", length=s.x, gamma=gamma)
-        np.testing.assert_allclose(s.theory, law.S_rms, rtol=1e-12)
+        np.testing.assert_allclose(s.theory, law.S_rms, rtol=5e-9)
     for s, window in zip(data["decayed"][5:], (1e5, 1999, 199, 19, 3), strict=True):
         assert s.theory[-1] == pytest.approx(window, rel=1e-9)
 
@@ -177,13 +188,6 @@ def within(data):
 @pytest.mark.thorough
 def test_every_point_is_within_its_error_bar(data):
     agree, count = within(data)
-    assert count >= 320
-    assert agree
-
-
-@pytest.mark.slow
-def test_every_point_that_is_shipped_is_within_its_error_bar():
-    agree, count = within({figure.name: figure.data(Context()) for figure in ALL})
     assert count >= 420
     assert agree
 
@@ -200,7 +204,7 @@ def test_a_wrong_curve_would_be_seen(name, data):
     assert rejected.mean() > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
 def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, data, canvases):
     said = re.search(r"95 % error bars\s+are\s+smaller than the markers", figure.caption)
@@ -358,11 +362,12 @@ def test_same_data_same_bytes(data):
 
 
 @pytest.mark.thorough
-def test_same_seed_same_data_and_another_seed_other_points(data):
-    figure = ALL[5]
-    again = csv_of_curves(figure.data(sampling(figure)))
-    assert again == csv_of_curves(data["decayed"])
-    assert again != csv_of_curves(figure.data(replace(sampling(figure), seed=1)))
+def test_same_seed_same_data_and_another_seed_other_points():
+    figure, coarse = ALL[5], Context(rel_error=1e-2)
+    first, again, other = (
+        csv_of_curves(figure.data(context)) for context in (coarse, coarse, replace(coarse, seed=1))
+    )
+    assert first == again != other
 
 
 @pytest.mark.thorough
@@ -447,7 +452,7 @@ def test_the_design_figure_gives_what_it_says(data):
     assert len(series) == 8
     spread, scale, bias, decay, noise, floor, *_ = series
     cells = 0
-    for i in range(0, len(spread.x), 2):
+    for i in range(0, len(spread.x), 4):
         n = spread.x[i]
         for curve, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
             where = {"gamma": curve.theory[i]} if sign == 1 else {"beta": -curve.theory[i]}
@@ -458,7 +463,7 @@ def test_the_design_figure_gives_what_it_says(data):
         assert n * limit**2 == pytest.approx(8)
         assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
     assert cells == 10
-    assert decay.theory == pytest.approx(np.full(10, 7 / 9), abs=1e-6)
+    assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
     assert np.all(floor.theory > 0.63 * floor.x)
     upto = scale.theory[scale.x <= 1e4]
     assert (upto.min(), upto.max()) == pytest.approx((0.505, 0.53), abs=0.005)

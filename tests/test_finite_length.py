@@ -60,6 +60,7 @@ def forget():
     shared_nodes.CACHE.clear()
 
 
+@pytest.mark.thorough
 def test_half_the_step_agrees(monkeypatch):
     """The bound holds against an evaluation with other, finer nodes in both directions."""
     coarse = [exact(name, length=LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]

@@ -236,6 +236,7 @@ def test_a_huge_spread_is_the_reason_not_the_growth():
             refused()
 
 
+@pytest.mark.thorough
 def test_too_fine_a_structure_is_refused(monkeypatch):
     """At a fiftieth of the work that is put into it."""
     monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels.MAX_WORK / 50))

@@ -75,6 +75,7 @@ def test_rows_are_added_up_from_their_normals():
     assert ran == len(CELLS) * len(LENGTHS)
 
 
+@pytest.mark.thorough
 def test_a_planted_wrong_sum_is_seen(monkeypatch):
     read = iid_rows._read  # a slot aside
     monkeypatch.setattr(iid_rows, "_read", lambda arrays, at, *x: read(arrays, at + 1, *x))
@@ -120,7 +121,7 @@ def test_types_are_never_promoted_silently():
         sparsity.estimate("exp", gamma=1.0, length=50, rel_error=0.1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_rows_at_the_longest_and_one_more_say_the_same():
     row = Row("relu2", beta=-1.0, gamma=1.0, steps=(Decay(0.999),))
     sampling = Sampling(5e-3, seed=3)

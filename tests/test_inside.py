@@ -75,7 +75,7 @@ def files_of(name):
     return [line.split()[0] for line in block[1].splitlines()]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_way_of_a_call(name, passed):
     named = files_of(name)

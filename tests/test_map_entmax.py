@@ -113,6 +113,7 @@ def test_entmax_where_every_key_has_a_weight(monkeypatch):
         assert (ruled.error < 1e-9).all()
 
 
+@pytest.mark.thorough
 def test_entmax_of_sampled_rows():
     row, names = Row("entmax1.5", gamma=2.0), ("participation", "support")
     assert hold(drawn("entmax1.5", gamma=2.0), row, 16, names)

@@ -62,6 +62,7 @@ def test_the_page_shows_what_was_measured(data, tmp_path):
     assert page_of(data, tmp_path) == page  # over the old one
 
 
+@pytest.mark.thorough
 def test_the_exact_law_stands_beside_rows_without_their_sinks(data):
     n, lines = report._medians_by_length(report._with_runs(data).isel(bos=0))
     assert list(lines) == ["whole row", "without sinks", "exact law"]

@@ -222,6 +222,7 @@ def gini(a):
     return ((2 * np.arange(1, n + 1) - n - 1) * np.sort(a)).sum() / (n * a.sum())
 
 
+@pytest.mark.thorough
 def test_statistics_are_the_same_on_jax_arrays():
     """Those of an accelerator stay there; here they are asked to on the CPU, in one program."""
     from sparsity.attention.measurement import requested, row_focus
@@ -307,6 +308,7 @@ def test_additive_masks_hide_with_any_low_number():
     assert np.array_equal(same.length[0, 0], np.arange(1, T + 1))
 
 
+@pytest.mark.thorough
 def test_rows_with_few_keys_and_no_sink_are_measured():
     q, k = heads()
     left = np.tri(T, dtype=bool) & (np.arange(T) >= 9)  # padding on the left
@@ -343,6 +345,7 @@ def test_wide_logits_have_laws_and_ranks():
         )).statistic) < 1e-9  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_rows_without_a_shape_do_not_depart():
     rng = np.random.default_rng(3)
     q = rng.normal(size=(6, 96, 16)).astype(np.float32)
@@ -428,6 +431,7 @@ def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
     assert draws.mean() > 5 * n * np.exp(2 * row_laws.log_limit_law(gamma))
 
 
+@pytest.mark.thorough
 def test_one_percent_of_gaussian_rows_fail_the_test():
     s = np.random.default_rng(2).normal(size=(20000, 300))
     z = (s - s.mean(1, keepdims=True)) / s.std(1, ddof=1, keepdims=True)
@@ -528,6 +532,7 @@ def worst(data, logits, seen, sink):
     return max(off, np.abs(found["importance"][0, :, -1] - received[:, sink]).max())
 
 
+@pytest.mark.thorough
 def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     """Several tiles of keys, blocks of rows that lie over one another, one key head at a time."""
     from sparsity.attention.measurement import logit_blocks, row_focus
@@ -556,6 +561,7 @@ def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     assert worst(measure(**given), s, seen, sink) > 0.1
 
 
+@pytest.mark.thorough
 def test_heads_with_several_sinks_compile_no_more_than_all_heads(monkeypatch):
     shapes = set()
 

@@ -256,6 +256,7 @@ def test_a_map_is_first_class(kernel, command):
     assert "n_eff" not in swept
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", MAPS[1:], ids=lambda kernel: kernel.name)
 def test_a_limit_is_verified_and_planted_errors_are_not(kernel):
     row, detectable = Row(kernel, **OWN[kernel.name]), 2e-2

@@ -1,4 +1,4 @@
-"""Exact laws against a million sampled rows of 2, 16, 256 and 4096 tokens.
+"""Exact laws against a million sampled rows of 2, 16 and 256 tokens, and fewer of 4096.
 
 Every kernel and every map, every other measure of focus, and every law of scores.
 """
@@ -16,6 +16,7 @@ from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
 
 ROWS, LENGTHS = 10**6, (2, 16, 256, 4096)
+FEW = 10**5  # of the longest, each of which scatters little
 FALSE_ALARMS, PLANTED = 1e-4, 0.01  # over all cells; an error of a law that each must reject
 FOCUS = ("n_eff", "S", "participation")
 SCORE = {"beta": 0.5, "gamma": 1.0}
@@ -69,14 +70,16 @@ def test_every_member_with_an_exact_law_is_there():
 def test_the_laws_of_a_million_rows(name, length):
     (row, names), most = MEMBERS[name], stats.norm.isf(FALSE_ALARMS / 2 / CELLS)
     planted = HEAVY.get(name, PLANTED)
-    sampling = Sampling(1e-9, max_samples=ROWS, seed=length, dtype=np.float32)
+    scatters = name in HEAVY or name.startswith("measures")  # Σp³ of exp, and what is heavy
+    count = FEW if length == LENGTHS[-1] and not scatters else ROWS
+    sampling = Sampling(1e-9, max_samples=count, seed=length, dtype=np.float32)
     drawn, ran = draw_rows(row, length, sampling, names), 0
     for of in names:
         found, rows = sparsity.exact(row, of=of, length=length), drawn.estimate(of)
         error = math.hypot(rows.rel_stderr, 1e-6)  # the draws are of float32
         z = (rows.log_value - found.log_value) / error
         print(f"{name} n={length} {of}: {found.value:.8g}, {rows.samples:.3g} rows, z = {z:+.2f}")
-        assert rows.samples >= ROWS
+        assert rows.samples >= count
         assert abs(z) < most
         assert min(abs(z + planted / error), abs(z - planted / error)) > most
         ran += 1

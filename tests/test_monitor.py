@@ -144,7 +144,7 @@ def test_the_gradient_of_the_penalty_is_that_of_finite_differences(of):
     assert wrong == 2  # a thousandth off is seen
 
 
-@pytest.mark.parametrize("of", BOUNDS)
+@pytest.mark.parametrize("of", ["gamma", pytest.param("n_eff", marks=pytest.mark.thorough)])
 def test_the_gradient_is_finite_for_rows_of_nothing_and_constant_rows(of):
     (q, k), run = few(), penalised(of)
     for x, sight in ((q, 0), (0 * q, 20), (0 * q, 0)):
@@ -196,6 +196,7 @@ def test_bad_input_is_refused_in_one_line(act, says):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.thorough
 def test_the_page_says_what_happens_in_jax():
     page = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text("utf-8")
     names = {}
@@ -217,6 +218,7 @@ def test_the_guide_says_what_the_benchmark_measured():
         assert len(kept[0]) == 1
 
 
+@pytest.mark.thorough
 def test_rows_without_a_value_are_no_nan_where_jax_ends_at_one():
     """Eagerly and in a step that is traced then; NaN of a head is still seen."""
     q, k = few()

@@ -74,6 +74,7 @@ def test_full_context_rows_alone():
     )
 
 
+@pytest.mark.thorough
 def test_a_law_that_nobody_asks_for_is_not_computed(monkeypatch):
     from sparsity.attention.monitoring import logs
 
@@ -132,6 +133,7 @@ def test_rows_that_are_not_finite_are_told_and_hide_no_other(kind):
     assert np.isnan(monitoring.penalty(*bad, low=2, rows=None)) == bool(heads)
 
 
+@pytest.mark.thorough
 def test_what_has_no_value_is_no_bad_row():
     q, k = np.random.default_rng(0).normal(size=(2, 2, 4, TOKENS, 8)).astype(np.float32)
     tokens = np.arange(TOKENS) < np.array([[TOKENS], [9]])

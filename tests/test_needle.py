@@ -150,7 +150,7 @@ def test_chances_of_two_keys():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spread", [3.0, 100.0])
+@pytest.mark.parametrize("spread", [3.0, pytest.param(100.0, marks=pytest.mark.slow)])
 def test_recall_of_a_random_needle(spread):
     """Of two keys the SNR is e^(m − s), and m − s is normal with the spreads of both."""
     gamma = 0.7

@@ -202,6 +202,7 @@ def check(pairs):
     return counts
 
 
+@pytest.mark.thorough
 def test_some_pairs_are_what_is_drawn():
     counts = check(SOME)
     assert counts["agree"] > 50

@@ -80,8 +80,14 @@ def drawn_at_extremes(rows, x, name, y):
     return drawn
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(("rows", "x"), AXES)
+# A third of them at once; each is of a kind with its neighbours.
+BY_TURNS = [
+    pytest.param(*at, marks=pytest.mark.slow if i % 3 else pytest.mark.thorough)
+    for i, at in enumerate(AXES)
+]
+
+
+@pytest.mark.parametrize(("rows", "x"), BY_TURNS)
 def test_every_axis_of_every_row_law_can_be_drawn_at_its_extremes(rows, x):
     """Every value at both ends; S and n_eff by turns, so that each value is seen in both."""
     uses = sorted(start(x=x, rows=rows).uses())

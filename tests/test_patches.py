@@ -45,8 +45,13 @@ def _checked(name, weight, beta, gamma):
     return len(beta)
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["root", "piecewise", "product"])
+@pytest.mark.parametrize(
+    "name", ["product", *(pytest.param(x, marks=SLOW) for x in ("root", "piecewise"))]
+)
 def test_points_of_a_curve(name):
     kernel = score_kernel(name, USERS[name])
     zero = np.zeros(len(GAMMA))
@@ -56,7 +61,7 @@ def test_points_of_a_curve(name):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", USERS | MORE)
+@pytest.mark.parametrize("name", [*USERS, *(pytest.param(x, marks=SLOW) for x in MORE)])
 def test_points_of_the_plane(name):
     rng = np.random.default_rng(7)
     gamma = 10 ** rng.uniform(-2, 1, 2)
@@ -75,6 +80,7 @@ def test_a_point_does_not_depend_on_its_company(name):
         assert alone.error_bound == together.error_bound[i, j]
 
 
+@pytest.mark.thorough
 def test_patches_agree_with_the_points_alone():
     cells = 0
     for name, weight in (USERS | MORE).items():

@@ -715,7 +715,7 @@ def test_the_panel_of_features_keeps_its_own_dimension():
 # --- long rows -----------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_point_at_131072_tokens_has_its_error_bar():
     made = chart("exp", gamma=2, length=[1024, 131072], montecarlo=[131072])
     exact = made.curves[0].exact

@@ -53,11 +53,11 @@ def _census(seeds, derive=False):
 
 @pytest.mark.thorough
 def test_formulas_at_random():
-    counts, odd = _census(range(1003, 1023))
+    counts, odd = _census(range(1003, 1013))
     assert not odd
-    assert counts["evaluate found"] + counts["evaluate refused"] == 20
-    assert counts["exact found"] + counts["exact refused"] == 20
-    assert counts["evaluate agrees"] >= 8
+    assert counts["evaluate found"] + counts["evaluate refused"] == 10
+    assert counts["exact found"] + counts["exact refused"] == 10
+    assert counts["evaluate agrees"] >= 4
 
 
 @pytest.mark.slow

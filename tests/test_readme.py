@@ -51,6 +51,7 @@ def drawn_again():
     return stored, again
 
 
+@pytest.mark.thorough
 def test_the_first_picture_shows_what_its_lines_draw(monkeypatch):
     """Theory, and the first and last points, are the numbers that the picture was drawn from."""
     # Each length is a program of its own to compile.

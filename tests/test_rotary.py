@@ -391,7 +391,11 @@ WRONG_WORLDS = {
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.key)
+@pytest.mark.parametrize(  # rows two per cent off are the quicker wrong world of coca-ntk, below
+    "claim",
+    [pytest.param(c, marks=[pytest.mark.slow] * (c.key == "coca-ntk")) for c in CLAIMS],
+    ids=lambda c: c.key,
+)
 def test_a_wrong_world_changes_the_verdict(claim):
     assert claim.record(WRONG_WORLDS[claim.key])["verdict"] == "refuted"
 

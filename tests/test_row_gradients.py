@@ -98,6 +98,7 @@ def test_sinks_far_above_and_far_below():
         compare(*pair, s, every, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.thorough
 def test_weights_themselves_with_zeros_and_signs():
     a = RNG.normal(size=(4, KEYS))
     a[1] = 0  # all zero

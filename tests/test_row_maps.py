@@ -67,11 +67,8 @@ def test_quick_laws_are_verified(kernel):
     assert len(found) >= 2
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [pytest.param(k, marks=pytest.mark.slow) if k in WITH_SLOW else k for k in MAPS],
-    ids=lambda kernel: kernel.name,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
 def test_every_law_is_verified(kernel):
     row = Row(kernel, beta=0.0, gamma=1.0)
     names = map_laws.known(kernel)

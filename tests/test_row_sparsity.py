@@ -74,6 +74,7 @@ BY_TURNS = [every_row(KERNELS[(i + 1) % 3])[i] for i in STEPS]  # every step, ea
 EVERY = [row for name in WEIGHT for row in every_row(name)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [BY_TURNS, pytest.param(EVERY, marks=pytest.mark.slow)])
 def test_half_the_step_agrees(rows, monkeypatch):
     cells = [(row, LENGTHS) for row in CURVES] + [(row, 12) for row in rows]

@@ -239,6 +239,7 @@ def test_a_coarse_interpolation_says_so(monkeypatch):
     assert 1e-9 < abs(coarse.value / fine.value - 1) < coarse.error_bound
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("length", "rows"),
     [(SHORT, by_turns()), *(pytest.param(n, EVERY, marks=pytest.mark.slow) for n in (SHORT, 30))],
@@ -253,6 +254,7 @@ def test_half_the_step_agrees(length, rows, monkeypatch):
         assert abs(new.value / old.value - 1) <= old.error_bound + new.error_bound
 
 
+@pytest.mark.thorough
 def test_sampled_rows_of_every_step():
     cells, rows = 0, by_turns()
     for row in rows:

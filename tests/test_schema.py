@@ -145,7 +145,9 @@ def check_keys(name, found, more=()):
 
 
 @pytest.mark.usefixtures("inputs")
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    "line", [pytest.param(x, marks=[pytest.mark.thorough] * x.startswith("verify")) for x in LINES]
+)
 def test_json_has_the_keys_of_the_page(command, line):
     name = line.split()[0]
     code, out, _ = command(*line.split(), "--json")

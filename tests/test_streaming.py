@@ -179,7 +179,13 @@ TOTALS = {
 }
 
 
-@pytest.mark.parametrize("error", TOTALS)
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(x, marks=pytest.mark.slow if i else pytest.mark.thorough)
+        for i, x in enumerate(TOTALS)
+    ],
+)
 def test_planted_errors_of_the_total_and_the_sink_are_seen(error, monkeypatch):
     from sparsity.attention.streaming import reduce
 
@@ -266,6 +272,7 @@ def test_derivatives_are_finite_everywhere_and_those_of_finite_differences():
     assert all(np.isfinite(x).all() for x in slopes)
 
 
+@pytest.mark.thorough
 def test_inside_jit_and_vmap():
     q, k = heads()
     alone = stream(q, k, NAMES, **BLOCKS)
@@ -349,7 +356,7 @@ def test_odd_arguments():
     assert largest[0, -1] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kind", [">f4", ">f8", "longdouble"])
+@pytest.mark.parametrize("kind", [">f8", "longdouble"])
 def test_arrays_of_every_type_of_numpy(kind):
     """JAX knows neither the other byte order nor the widest numbers: they are made its own."""
     rng = np.random.default_rng(0)

@@ -344,7 +344,9 @@ def disagreement(derived, f, spreads=SPREADS):
 
 
 @pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
-@pytest.mark.parametrize("name", USERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.thorough] * (x in ("tent", "cosh"))) for x in USERS]
+)
 def test_user_kernels_agree_with_quadrature_of_the_definition(name):
     derived = derive(score_kernel(name, USERS[name])).S
     assert disagreement(derived, USERS[name]) < 1e-9

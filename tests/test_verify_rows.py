@@ -174,7 +174,9 @@ RULE_LENGTH = 32  # a multiple of 8, where Llama 4's offset of 1 decides on the 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x != "all together")) for x in RULES]
+)
 def test_rows_with_the_rules_that_models_ship(name):
     steps, count, mistaken = RULES[name]
     row, wrong = (Row("exp", gamma=0.5, steps=own) for own in (steps, mistaken))

@@ -235,6 +235,7 @@ def two_tokens(kernel, bias, spread):
     return 1 + float(both) / (1 - max(zero, 0.0) ** 2)
 
 
+@pytest.mark.thorough
 def test_rows_of_two_against_a_sum_over_both_scores():
     cells = 0
     for kernel in ZOO:
@@ -267,6 +268,7 @@ def test_a_device_computes_every_definition():
 KINDS = (zoo.threshold, zoo.elu, zoo.gelu)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("some", [KINDS, pytest.param(ZOO, marks=pytest.mark.slow)], ids=len)
 def test_theory_agrees_with_scalar_draws_and_a_wrong_one_does_not(some):
     """One cell for each kernel; a formula that is half a percent off fails the same gate."""
