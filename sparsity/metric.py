@@ -46,13 +46,14 @@ def participation(total: Any, l2: Any) -> Any:
     return l2 / total**2
 
 
-def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
+def entropy(weights: Any, unit: Any = 0.0, axis: int = -1, log: bool = False) -> Any:
     """−Σ p ln p in nats over tokens, p = |a|/(Σ|a| + unit), with 0 ln 0 = 0.
 
     Args:
         weights: a of each token, possibly signed, any shape with n entries along `axis`.
         unit: what takes part in the total and is no token: one number ≥ 0, or one for each row.
         axis: the axis of the row.
+        log: whether `weights` are logarithms of weights, −∞ for 0, as importance sampling has them.
     """
     unit = check_reals("unit", unit, traced=True)
     if not (is_traced(unit) or bool((unit >= 0).all())):
@@ -61,7 +62,7 @@ def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
     # weights below the top, which is the largest of weights and unit. T − 1 is summed without the
     # top itself and goes through log1p: of a row that is nearly one-hot, ln Σa − (Σ a ln a)/Σa
     # would be a difference of two nearly equal numbers.
-    ratios, unit = _scaled("weights", weights, axis, unit)
+    ratios, unit = _scaled("weights", weights, axis, unit, log)
     xp = ratios.__array_namespace__()
     under = ratios < 1
     ties = (~under).sum(-1)
@@ -72,14 +73,35 @@ def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
     return (ties * log_total + below) / (1 + rest)
 
 
-def gini(weights: Any, axis: int = -1) -> Any:
+def varentropy(weights: Any, axis: int = -1, log: bool = False) -> Any:
+    """Σ p (ln p)² − (Σ p ln p)², the variance of ln p under p = |a|/Σ|a|, with 0 ln 0 = 0.
+
+    Of softmax ln p is the score but for a constant, so that it is the variance of the score under
+    the attention: how fast the mean score falls as the temperature rises.
+
+    Args:
+        weights: a of each token, possibly signed, any shape with n entries along `axis`.
+        axis: the axis of the row.
+        log: whether `weights` are logarithms of weights, −∞ for 0, as importance sampling has them.
+    """
+    ratios, _ = _scaled("weights", weights, axis, log=log)
+    xp = ratios.__array_namespace__()
+    p = ratios / ratios.sum(-1, keepdims=True)
+    log_ratio = xp.log(ratios + (ratios == 0))
+    # Of a row that is nearly one-hot the mean is next to 0, the logarithm of the largest.
+    mean = (p * log_ratio).sum(-1, keepdims=True)
+    return (p * (log_ratio - mean) ** 2).sum(-1)
+
+
+def gini(weights: Any, axis: int = -1, log: bool = False) -> Any:
     """Gini coefficient Σ_jk ||a_j| − |a_k|| / (2n Σ|a|), by the ranks of the weights.
 
     Args:
         weights: a of each token, possibly signed, any shape with n entries along `axis`.
         axis: the axis of the row.
+        log: whether `weights` are logarithms of weights, −∞ for 0, as importance sampling has them.
     """
-    weights, _ = _scaled("weights", weights, axis)
+    weights, _ = _scaled("weights", weights, axis, log=log)
     xp = weights.__array_namespace__()
     n = weights.shape[-1]
     # In ascending order Σ_jk |a_j − a_k| = 2 Σ_i (2i − (n−1)) a_i, i from 0: each weight is added
@@ -107,11 +129,11 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     return a.astype(np.float32) if a.dtype.itemsize < 4 else a
 
 
-def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0) -> tuple[Any, Any]:
+def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0, log: bool = False) -> tuple[Any, Any]:
     """Return |a| and a unit over the largest of both, the axis of the row moved to the end.
 
     So every metric takes signed weights alike, and no sum or square over- or underflows where it
-    matters.
+    matters, of weights that are given by their logarithms neither.
 
     Raises:
         InputError: no rows of weights, or not one unit for each row.
@@ -119,21 +141,28 @@ def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0) -> tuple[Any, Any]:
     a = _rows(name, a, axis)
     if axis not in (-1, a.ndim - 1):
         a = a.__array_namespace__().moveaxis(a, axis, -1)
-    a, xp = abs(a), a.__array_namespace__()
+    xp = a.__array_namespace__()
     if np.shape(unit) not in ((), a.shape[:-1]):
         fix = f"give one number or one for each row, {a.shape[:-1]}"
         raise InputError("unit", f"array of shape {np.shape(unit)}", fix)
+    if log:
+        log_unit = xp.where(unit > 0, xp.log(unit + (unit == 0)), -xp.inf)
+        highest = xp.maximum(a.max(-1), log_unit)
+        highest = xp.where(highest > -xp.inf, highest, 0)  # a row of zeros stays one
+        a, unit = xp.exp(a - highest[..., None]), xp.exp(log_unit - highest)
+    a = abs(a)
     top = xp.maximum(a.max(-1), unit)
     top = top + (top == 0)
     return a / top[..., None], unit / top
 
 
-def S(a: Any, axis: int = -1) -> Any:
+def S(a: Any, axis: int = -1, log: bool = False) -> Any:
     """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
 
     Args:
         a: weights, any shape with n entries along `axis`; whole numbers too.
         axis: the axis of the row.
+        log: whether `a` are logarithms of weights, −∞ for 0, as importance sampling has them.
 
     Returns:
         Values in [1/√n, 1]: 1/√n for one-hot, 1 for uniform, NaN for an all-zero row.
@@ -141,23 +170,25 @@ def S(a: Any, axis: int = -1) -> Any:
     Raises:
         InputError: complex numbers, a masked array, or no numbers.
     """
-    a, _ = _scaled("a", a, axis)
+    a, _ = _scaled("a", a, axis, log=log)
     return from_moments(a.mean(-1), (a * a).mean(-1))
 
 
-def n_eff(a: Any, axis: int = -1) -> Any:
+def n_eff(a: Any, axis: int = -1, log: bool = False) -> Any:
     """n_eff = ‖a‖₁² / ‖a‖₂² = n·S², the effective number of attended tokens.
 
-    The inverse participation ratio 1/Σp² of p = |a|/Σ|a| (exp of the order-2 Rényi entropy).
+    Of importance weights it is Kish's effective sample size, the ESS. The inverse participation
+    ratio 1/Σp² of p = |a|/Σ|a| (exp of the order-2 Rényi entropy).
 
     Args:
         a: weights, any shape with n entries along `axis`.
         axis: the axis of the row.
+        log: whether `a` are logarithms of weights, −∞ for 0, as importance sampling has them.
 
     Returns:
         Values in [1, n], NaN for an all-zero row.
     """
-    a, _ = _scaled("a", a, axis)
+    a, _ = _scaled("a", a, axis, log=log)
     return effective(a.sum(-1), (a * a).sum(-1))
 
 
@@ -167,10 +198,15 @@ def hoyer_of(l1: Any, l2: Any, n: Any) -> Any:
     return (root_n - l1 / l2**0.5) / (root_n - 1 + (n == 1))
 
 
-def hoyer(a: Any, axis: int = -1) -> Any:
+def hoyer(a: Any, axis: int = -1, log: bool = False) -> Any:
     """Hoyer's index (√n − √n·S) / (√n − 1): 0 for uniform, 1 for one-hot.
+
+    Args:
+        a: weights, any shape with n entries along `axis`.
+        axis: the axis of the row.
+        log: whether `a` are logarithms of weights, −∞ for 0, as importance sampling has them.
 
     Source: Hoyer, "Non-negative matrix factorization with sparseness constraints" (2004), eq. 4.
     """
-    a, _ = _scaled("a", a, axis)
+    a, _ = _scaled("a", a, axis, log=log)
     return hoyer_of(a.sum(-1), (a * a).sum(-1), a.shape[-1])

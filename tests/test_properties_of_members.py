@@ -173,6 +173,7 @@ def sums(a):
 # Of a row that reads the needle alone, and of one that reads all N tokens alike.
 VALUES = {
     "S": (N**-0.5, 1), "n_eff": (1, N), "participation": (1, 1 / N), "entropy": (0, math.log(N)),
+    "kl_uniform": (math.log(N), 0), "varentropy": (0, 0),
     "max_weight": (1, 1 / N), "gini": (1 - 1 / N, 0), "hoyer": (1, 0), "sink_mass": (0, 1 / N),
     "support": (1, N), "needle_mass": (1, 1 / N), "needle_signal": (1, 1 / N),
     "needle_largest": (1, 1), "top_k_mass": (1, None), "keys_for_mass": (1, None),
@@ -203,9 +204,8 @@ def orderless(of, name):
 def in_range(of, name):
     """Between what one token and all tokens have, but for what goes by the number of tokens."""
     a = np.random.default_rng(3).exponential(size=(200, N)) ** 3
-    most = (
-        N if name in ("n_eff", "support") or "keys" in name else math.log(N) * (name == "entropy")
-    )
+    logs = {"entropy": math.log(N), "kl_uniform": math.log(N), "varentropy": math.log(N) ** 2}
+    most = N if name in ("n_eff", "support") or "keys" in name else logs.get(name, 0)
     assert np.all((of(sums(a)) >= 0) & (of(sums(a)) <= max(most, 1) * (1 + 1e-12)))
 
 
@@ -229,6 +229,8 @@ def test_quantities(check, quantity):
 @pytest.mark.parametrize("n", [2, 6])
 def test_rows_reach_the_ends_of_an_integral_and_none_goes_beyond(quantity, n):
     a = np.array([np.roll(np.arange(n) < k, by) for k in range(1, n + 1) for by in (0, 1)])
+    if quantity is quantities.varentropy:  # one token above all others, which are alike
+        a = np.where(np.arange(n) == 0, np.geomspace(1, 1e3, 2000)[:, None], 1.0)
     for units in (np.zeros(1), np.geomspace(1e-9, 1e9, 4000)):
         rows = sums(np.repeat(a, len(units), 0))
         found = quantity.of(rows._replace(unit=np.tile(units, len(a)) * rows.l1))

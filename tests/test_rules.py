@@ -175,7 +175,10 @@ def test_capacities_by_their_forms():
             found = sparsity.needle_capacity(kernel, dim=d, query=t)
             assert found.value == pytest.approx(n, rel=1e-12)
             assert found.error_bound < 1e-12
-    for bad in ({"dim": 0}, {"dim": 4, "query": 0}, {"dim": 4, "query": math.nan}):
+    rarer = sparsity.needle_capacity("identity", dim=64, snr=2.0)
+    assert rarer.value == pytest.approx(16, rel=1e-12)
+    for bad in ({"dim": 0}, {"dim": 4, "query": 0}, {"dim": 4, "query": math.nan},
+                {"dim": 4, "snr": 0}):  # fmt: skip
         with pytest.raises(InputError):
             sparsity.needle_capacity("exp", **bad)
     with pytest.raises(InputError, match="depend on the whole row"):

@@ -125,14 +125,16 @@ def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Q
     """
     if (of is None) != (value is None):
         raise InputError("of" if of is None else "value", None, "give of and value together")
-    names = [quantity.name for quantity in quantities.ALL]
-    names += [name for name in options if ":" in name]  # of a family: "top_k_mass:8"
+    names = [q.name for q in (*quantities.ALL, *quantities.OF_MAPS) if q.has_law]
+    families = [f"{family.name}:{family.example}" for family in quantities.FAMILIES]
     targets = [] if n_eff is None else [("n_eff", n_eff)]
-    targets += [(name, options.pop(name)) for name in names if name in options]
+    given_by_name = [name for name in options if name in names or ":" in name]
+    targets += [(name, options.pop(name)) for name in given_by_name]
     targets += [] if of is None else [(quantities.named(of).name, value)]
     if len(targets) != 1:
         given = ", ".join(name for name, _ in targets) or None
-        raise InputError("n_eff", given, f"give one quantity to aim at: {', '.join(names)}")
+        fix = f"give one quantity to aim at: {', '.join([*names, *families])}"
+        raise InputError("of", given, fix)
     ((name, value),) = targets
     return quantities.named(name), value
 

@@ -123,7 +123,7 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     exact = engine.has_law(row.function, quantity)
     if of.rank_law is not None:
         exact &= gaussian and (length is None or alike_in_sight(given))
-    elif of.integral is None:
+    elif of.integral is None and of.moment is None:
         exact &= gaussian
     there = quantity.needs is None or given.of(quantity.needs).any()
     return Capabilities(

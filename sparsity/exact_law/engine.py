@@ -10,6 +10,7 @@ interpolation between tokens.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,18 @@ from sparsity.exact_law.transforms.laplace import Laplace, laplace
 from sparsity.exact_law.transforms.nodes import TAIL
 from sparsity.exact_law.transforms.shared_nodes import family
 from sparsity.kernels.base import Kernel
+from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
+from sparsity.limit.long_rows import log_sums
 from sparsity.quantities import Integral, Quantity, RankLaw
 from sparsity.quantities.base import within
 from sparsity.rows.classes import (
+    Class,
     TokenClasses,
     alike_in_sight,
     classed,
     identical_tokens,
+    interpolated,
     reduced,
     refuse_without,
     rescaled,
@@ -46,6 +51,7 @@ _SECONDS_PER_CLASS = 2e-5  # of tokens, also if it turns out not to count; measu
 # What lies beyond an end of the range is at most this many times the integrand there: of a tail
 # that falls like e^(−k|u|) it is 1/k times that, and k is ½ for a summand of order √t.
 _BEYOND = 10.0
+_MOST_LOG = 709.0  # of a float64
 _CERTAIN = 1 - 1e-15  # a probability that only rounding keeps from 1
 
 
@@ -237,6 +243,38 @@ def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray
         return [np.array(column) for column in zip(*rows, strict=True)]
 
 
+def _p_row(given: TokenClasses) -> tuple[float, float]:
+    """Return P(the row is not all zero), and a bound on its relative error."""
+
+    def log_zero(law: Class) -> np.ndarray:
+        kernel, beta, gamma, scores = law
+        one = laplace(kernel, beta, gamma, 1, (0.0,), scores)
+        return log_complement(_p_nonzero(one), one.p_zero)[None]
+
+    with np.errstate(divide="ignore"):
+        if log_zero(given.classes[0])[0] == -np.inf:  # and so is the row of one such token
+            return 1.0, 0.0
+        logs, off = interpolated(given.classes, log_zero)
+    log_none = float(given.token @ logs[given.member, 0])
+    return -math.expm1(log_none), given.n * off / max(abs(log_none), _LEAST_TRANSFORM)
+
+
+def _of_moment(row: Row, quantity: Quantity, power: int, n: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the law of Σ|a|^p of weights as they are: its mean is the sum of their means."""
+    columns = []
+    for length in n.tolist():
+        given = classed(row, int(length))
+        given = given.subset(given.token > 0)
+        (log_sum, error), *_ = log_sums(given, (power,))
+        p_row, off = _p_row(given)
+        log_sum += power * math.log(row.tokens(length).gate) - math.log(p_row)
+        if log_sum > _MOST_LOG:
+            fix = f"is e^{log_sum:.6g}, beyond float64; give a smaller gamma or beta"
+            raise InputError("of", quantity.name, fix)
+        columns.append((math.exp(log_sum), p_row, error + off + 4 * EPS * (1 + abs(log_sum))))
+    return tuple(np.array(columns).T)
+
+
 def has_law(kernel: Kernel, quantity: Quantity) -> bool:
     """Return whether the law of a quantity is known for a kernel, in some rows at least.
 
@@ -248,7 +286,9 @@ def has_law(kernel: Kernel, quantity: Quantity) -> bool:
         return sink_chance.has_law(kernel)
     if of.needle_law is not None:
         return needle.has_law(kernel, of.needle_law)
-    return kernel.weight in LAWS if of.rank_law is not None else of.integral is not None
+    if of.rank_law is not None:
+        return kernel.weight in LAWS
+    return of.integral is not None or of.moment is not None
 
 
 def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
@@ -279,6 +319,8 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         columns = needle.law(row, quantity, flat)
     elif quantity.rank_law is not None:
         columns = _of_ranks(row, quantity, quantity.rank_law, flat)
+    elif quantity.moment is not None:
+        columns = _of_moment(row, quantity, quantity.moment, flat)
     else:
         columns = _of_integral(row, quantity, flat)
     return tuple(column.reshape(n.shape) for column in columns)

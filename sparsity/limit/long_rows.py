@@ -280,7 +280,7 @@ def limit_of_quantity(row: Row, quantity: Quantity, length: Any) -> tuple[np.nda
 
 
 class Capacity(NamedTuple):
-    """How many other keys there are where SNR = 1.
+    """How many other keys there are where the SNR is what is wanted.
 
     Args:
         value: n, of other keys.
@@ -294,13 +294,17 @@ class Capacity(NamedTuple):
 
 
 @with_own_errstate
-def needle_capacity(kernel: str | Kernel, *, dim: int, query: float = 1.0) -> Capacity:
-    """Return the capacity of a kernel, n = f(t√d)²/E f(s)² with s ~ N(0, t²).
+def needle_capacity(
+    kernel: str | Kernel, *, dim: int, query: float = 1.0, snr: float = 1.0
+) -> Capacity:
+    """Return the capacity of a kernel, n = f(t√d)²/(SNR² E f(s)²) with s ~ N(0, t²).
 
     Args:
         kernel: a function of a score, by name or as a `Kernel`.
         dim: d ≥ 1.
         query: t > 0, the length of the query.
+        snr: the signal-to-noise ratio > 0 that is wanted; one component of a value of ±1 is read
+            wrongly with the chance Φ(−SNR), 10 % at 1.2816.
 
     Raises:
         InputError: another kernel, a bad value, or an infinite moment.
@@ -310,11 +314,12 @@ def needle_capacity(kernel: str | Kernel, *, dim: int, query: float = 1.0) -> Ca
         raise InputError("kernel", record.name, "needs a kernel that is a function of the score")
     d = check_whole("dim", dim, 1)
     t = check_number("query", query, "give one number > 0", lambda x: x > 0)
+    ratio = check_number("snr", snr, "give one number > 0", lambda x: x > 0)
     (needle, off), *_ = log_moments(record, (2.0,), t * math.sqrt(d), 0.0)
     (noise, more), *_ = log_moments(record, (2.0,), 0.0, t)
     if needle == -math.inf:
         raise InputError("dim", dim, f"{record.name} gives the needle no weight there")
-    log_value = needle - noise
+    log_value = needle - noise - 2 * math.log(ratio)
     with np.errstate(over="ignore"):
         value = float(np.exp(log_value))
     return Capacity(value, log_value, off + more + 4 * EPS * (1 + abs(log_value)))

@@ -33,10 +33,12 @@ from sparsity.quantities.powers import (
     abs_sum,
     entropy,
     hoyer,
+    kl_uniform,
     n_eff,
     participation,
     power_sum,
     square_sum,
+    varentropy,
 )
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "gini",
     "hoyer",
     "keys_for_mass",
+    "kl_uniform",
     "max_weight",
     "n_eff",
     "named",
@@ -74,11 +77,13 @@ __all__ = [
     "square_sum",
     "support",
     "top_k_mass",
+    "varentropy",
     "weight",
 ]
 
 ALL: tuple[Quantity, ...] = (
-    *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
+    *(S, n_eff, participation, entropy, kl_uniform, varentropy),
+    *(max_weight, gini, hoyer, sink_mass, support),
     *(needle_mass, needle_signal, needle_largest),
 )
 FAMILIES: tuple[Family, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -24,8 +25,8 @@ class RowSums(NamedTuple):
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, the first one first, along the last axis; None unless a
             quantity asks for them.
-        one: the 1 that the weights of a row map are shares of, or the sum of all weights over the
-            gate of the row; None for weights without.
+        one: the 1 that the weights are over the same factor, over the gate of the row; None where
+            they were never divided, and their sum is 1.
         top: 1 where the key of the largest score is read, 0 where a map leaves it out.
         needle: |a| of the needle; None where there is none, as are the next two.
         others_l1: Σ|a| over the other tokens: a difference would lose digits.
@@ -46,9 +47,10 @@ class RowSums(NamedTuple):
 
 
 class LogMoment(NamedTuple):
-    """The moment E[x^order ln(x) e^(−x)], beside the plain one of the same order."""
+    """The moment E[x^order ln(x)^power e^(−x)], beside the plain one of the same order."""
 
     order: float
+    power: int = 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Integral:
 
     Args:
         power: of |a| in x.
-        moments: the orders k; a `LogMoment` follows the plain one of its order.
+        moments: the orders k; each `LogMoment` follows the plain one of its order.
         sums: pairs (g, whose): g of the ratios m_j,k/φ_j, summed over "token", "sink" or
             "needle".
         combine: of the scale that the sums are over, and the sums.
@@ -238,6 +240,8 @@ class Quantity:
         above: what it is the chance to exceed; None for others.
         chance: whether it is 0 or 1 of a row, so that its mean is a share of the rows.
         needle_law: how it goes by the needle's rank or its signal; None for others.
+        moment: p of a sum Σ|a|^p of weights as they are, whose mean is that of one weight, times n;
+            None for others.
     """
 
     name: str
@@ -257,6 +261,7 @@ class Quantity:
     above: Exceeds | None = None
     needle_law: NeedleLaw | None = None
     chance: bool = False
+    moment: int | None = None
 
     def __repr__(self) -> str:
         return f"Quantity({self.name!r}: {self.title})"
@@ -284,9 +289,8 @@ class Quantity:
         """Whether it has an exact law at finite n, for some rows at least."""
         if self.linear is not None:
             return self.linear.of.has_law
-        return any(
-            x is not None for x in (self.integral, self.rank_law, self.above, self.needle_law)
-        )
+        laws = (self.integral, self.rank_law, self.above, self.needle_law, self.moment)
+        return any(law is not None for law in laws)
 
     def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
         """Return the least and the largest value in rows of n tokens, for a quantity with a law.
@@ -303,6 +307,8 @@ class Quantity:
         if self.rank_law is not None:
             least, most = self.rank_law.ends(n)
             return 0.0 if unit else least, most
+        if self.moment is not None:
+            return 0.0, math.inf
         assert self.integral is not None
         return self.integral.ends(n, n, unit)
 

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from sparsity import metric
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RowSums
@@ -102,29 +103,29 @@ hoyer = Quantity(
 POWERS_OF_S_AND_N = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
 
 
-def _total(row: RowSums) -> Any:
-    """Return what the weights of a row are shares of: the 1 of a map or gate, else their sum."""
+def _one(row: RowSums) -> Any:
+    """Return what a weight of 1 is in the sums of a row; of shares it is their sum."""
     return row.l1 + row.unit if row.one is None else row.one
 
 
 square_sum = Quantity(
     name="square_sum",
     symbol="E Σa²",
-    title="sum of squares of the weights as they are, signed ones too: the variance of Σa_j v_j",
-    average="E Σa_j² over tokens, of weights as they are, whatever Σ|a|; over nonzero rows",
+    title="sum of squares of the weights as they are, not divided: the variance of Σa_j v_j",
+    average="E Σa_j² over tokens, a_j = f(s_j) or the weights of a map; over nonzero rows",
     unit="1",
-    of=lambda row: metric.participation(_total(row), row.l2),
-    units=True,
+    of=lambda row: metric.participation(_one(row), row.l2),
+    moment=2,
 )
 
 abs_sum = Quantity(
     name="abs_sum",
     symbol="E Σ|a|",
-    title="sum of |a| of the weights as they are, signed ones too",
-    average="E Σ|a_j| over tokens, of weights as they are; over nonzero rows",
+    title="sum of |a| of the weights as they are, not divided",
+    average="E Σ|a_j| over tokens, a_j = f(s_j) or the weights of a map; over nonzero rows",
     unit="1",
-    of=lambda row: row.l1 / _total(row),
-    units=True,
+    of=lambda row: row.l1 / _one(row),
+    moment=1,
 )
 
 
@@ -196,5 +197,63 @@ entropy = Quantity(
         units=True,
         ends=lambda n, seen, unit: (0.0, _most(seen, unit)),
         excess_of_abs=2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
+    ),
+)
+
+
+kl_uniform = Quantity(
+    name="kl_uniform",
+    symbol="E KL",
+    title="divergence from uniform attention, ln n − H in nats, 0 for uniform",
+    average="E[ln n + Σp_j ln p_j] over tokens, p_j as in entropy; over nonzero rows",
+    unit="nat",
+    of=lambda row: (
+        row.l1.__array_namespace__().log(row.count) - metric.entropy(row.weights, row.unit)
+    ),
+    units=True,
+    whole=True,
+    linear=Linear(of=entropy, shift=np.log, slope=lambda n: np.full(np.shape(n), -1.0)),
+)
+
+
+def _most_varied(seen: float) -> float:
+    """Return the largest varentropy on m points: one of them p, the others alike.
+
+    It is (x + ln(m − 1))²/(4 cosh²(x/2)) at the logit x of p, largest where (x + ln(m − 1))·
+    tanh(x/2) = 2.
+    """
+    if seen < 2:
+        return 0.0
+    others = math.log(seen - 1)
+    x: Any = brentq(lambda x: (x + others) * math.tanh(x / 2) - 2, 0.0, 4.0)
+    return (x + others) ** 2 / (4 * math.cosh(x / 2) ** 2)
+
+
+varentropy = Quantity(
+    name="varentropy",
+    symbol="E Var ln p",
+    title="variance of ln p under p; of softmax that of the score, how a head answers temperature",
+    average="E[Σp_j(ln p_j)² − (Σp_j ln p_j)²] over tokens, p_j = |a_j|/Σ|a|, over nonzero rows",
+    unit="nat²",
+    of=lambda row: metric.varentropy(row.weights),
+    whole=True,
+    # With x = t|a|, 1/Z = ∫ e^(−tZ) dt and 1/Z² = ∫ t e^(−tZ) dt: under these ln x is ln p + ln v,
+    # v of a Gamma law of order 1 or 2, so that
+    #     ∫ Σ x(ln x)² e^(−tZ) du = Σp(ln p)² + 2γ_E H + E(ln v₁)²,
+    #     ∫ (Σ x ln x)² e^(−tZ) du = H² − 2(1 − γ_E)H + E(ln v₂)²,
+    # and their difference is the varentropy + 2H + 2γ_E, H + γ_E = −∫ Σ x ln x e^(−tZ) du.
+    integral=Integral(
+        power=1,
+        moments=(1.0, LogMoment(1.0), LogMoment(1.0, 2), 2.0, LogMoment(2.0, 2)),
+        sums=(
+            (lambda m1, log1, square1, m2, square2: square1 + 2 * log1 - square2, "token"),
+            (lambda m1, log1, square1, m2, square2: log1, "token"),
+            (lambda m1, log1, square1, m2, square2: log1 * log1, "token"),
+        ),
+        combine=lambda scale, s, s1, s11: s - scale * (s1 * s1 - s11),
+        units=False,
+        ends=lambda n, seen, unit: (0.0, _most_varied(seen)),
+        # Σ x(ln x)² and (Σ x ln x)² are each at most (ln n + 2)², 900 at n = 10¹².
+        excess_of_abs=2e3,
     ),
 )

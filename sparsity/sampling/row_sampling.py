@@ -77,7 +77,7 @@ class RowSampler:
     """Whole rows, drawn block by block: memory does not grow with the length of like tokens.
 
     Moments: each quantity of a row (0 where it has none), whether a token is nonzero, whether
-    anything is, then |a| and a² pooled over rows and tokens. The gate is on the shares of weights.
+    anything is, then |a| and a² pooled over rows and tokens. The gate is a factor on all weights.
     """
 
     kernel: Kernel | RowMap
@@ -157,9 +157,7 @@ class RowSampler:
         # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
         # and sums of 1 keep what is computed of them finite.
         n, seen = self.source.length, jnp.isfinite(peak)
-        one = None
-        if isinstance(self.kernel, RowMap):
-            one = jnp.where(seen, jnp.exp(-jnp.where(seen, peak, 0)), 1)
+        one = jnp.exp(-jnp.where(seen, peak, 0)) / self.gate
         tokens = RowSums(
             n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one, 1.0, *needle
         )
@@ -177,11 +175,10 @@ class RowSampler:
             unit = jnp.where(live, jnp.exp(log_unit - at), 0)
             a = None if a is None else a * shrink[:, None]
             total = jnp.where(live, l1 * shrink, 1)
-            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a)
+            own = jnp.exp(-at) / self.gate
+            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a, own)
             if self.needle:
                 whole = whole._replace(needle=tokens.needle * shrink)
-        if self.gate != 1.0:  # the weights as they are sum to g
-            whole = whole._replace(one=(whole.l1 + whole.unit) / self.gate)
         values = [
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities

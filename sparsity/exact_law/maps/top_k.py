@@ -19,8 +19,8 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebval
 
 from sparsity.exact_law import integration
-from sparsity.exact_law.transforms.laplace import order_of, transforms
-from sparsity.quantities import Integral, LogMoment
+from sparsity.exact_law.transforms.laplace import log_power_of, order_of, transforms
+from sparsity.quantities import Integral
 from sparsity.quantities.base import within
 from sparsity.special import log_ndtr
 
@@ -76,10 +76,7 @@ def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[fl
         log_phi = integration.log_complement(missing, phi)
     t, over = np.exp(u), 1 / np.maximum(phi, 1e-290)
     alike = [moment * over for moment in alike]
-    fixed = [
-        t ** order_of(moment) * (u if isinstance(moment, LogMoment) else 1.0)
-        for moment in integral.moments
-    ]
+    fixed = [t ** order_of(moment) * u ** log_power_of(moment) for moment in integral.moments]
     sums = [
         (k - 1) * function(*alike) + function(*fixed) if whose == "token" else 0.0 * u
         for function, whose in integral.sums

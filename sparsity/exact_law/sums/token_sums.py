@@ -124,11 +124,16 @@ class _Part(NamedTuple):
             yield piece.members, flat[:, :, None]  # one version, of all
             return
         flat = flat[:, :, None].repeat(versions, axis=2)
-        # Rows of a table that are moments with a factor ln x; each follows its plain one.
-        logged = [1 + i for i, k in enumerate(self.laws[0].k) if isinstance(k, LogMoment)]
+        # Rows of a table that are moments with a power of ln x, and the plain one before each.
+        plain, logged = 0, {}
+        for i, k in enumerate(self.laws[0].k, 1):
+            if isinstance(k, LogMoment):
+                logged[i] = plain
+            else:
+                plain = i
         shape, smooth = flat.shape[1:], np.log(np.maximum(flat, _LEAST))
-        for i in logged:
-            smooth[:, i] = flat[:, i] / np.maximum(flat[:, i - 1], _LEAST)
+        for i, plain in logged.items():
+            smooth[:, i] = flat[:, i] / np.maximum(flat[:, plain], _LEAST)
         smooth, nodes = smooth.reshape(len(flat), -1), piece.matrix.shape[1]
         gaps = smooth[nodes:] - piece.check @ smooth[:nodes]
         off = np.take_along_axis(gaps, np.abs(gaps).argmax(axis=0)[None], axis=0)[0]
@@ -138,8 +143,8 @@ class _Part(NamedTuple):
             between = (piece.matrix[part] @ smooth[:nodes]).reshape(-1, *shape)
             between[:, :, 1:] += off
             tables = np.exp(between)
-            for i in logged:
-                tables[:, i] = between[:, i] * tables[:, i - 1]
+            for i, plain in logged.items():
+                tables[:, i] = between[:, i] * tables[:, plain]
             yield piece.members[part], tables
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import comb
 
 from sparsity.exact_law.transforms.nodes import too_wide
 from sparsity.exact_law.transforms.shared_nodes import Family, family, tilt
@@ -43,11 +44,16 @@ def order_of(k: float | LogMoment) -> float:
     return k.order if isinstance(k, LogMoment) else k
 
 
+def log_power_of(k: float | LogMoment) -> int:
+    """Return the power of ln x in a moment."""
+    return k.power if isinstance(k, LogMoment) else 0
+
+
 @functools.lru_cache(maxsize=64)
 def _series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return powers p, the coefficients of x^p in 1 − e^(−x) and the x^k e^(−x), [1 + k, powers].
 
-    The third array says whether the coefficients of a row are times ln x, [1 + k].
+    The third array is the power of ln x that the coefficients of a row are times, [1 + k].
     """
     # All functions share one list of powers, so that one running sum of w x^p serves each of them.
     terms, orders = np.arange(_TERMS), [order_of(each) for each in k]
@@ -57,13 +63,13 @@ def _series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     table[0, np.searchsorted(powers, terms + 1)] = term / (terms + 1)
     for row, power in zip(table[1:], orders, strict=True):
         row[np.searchsorted(powers, power + terms)] = term
-    return powers, table, np.array([False, *(isinstance(each, LogMoment) for each in k)])
+    return powers, table, np.array([0, *map(log_power_of, k)])
 
 
 def _on_band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
     """Return 1 − e^(−x) and the x^k e^(−x) of x = e^(log_node + rise), [1 + k, nodes, rises].
 
-    The orders that are a `LogMoment` have a factor ln x besides.
+    The orders that are a `LogMoment` have a power of ln x besides.
     """
     # This is the inner loop of the exact laws: x by an outer product is one exponential less of
     # each number than by the sum of logarithms.
@@ -75,7 +81,7 @@ def _on_band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
     for found, each in zip(band[1:], k, strict=True):
         order = order_of(each)
         np.multiply(less, 1.0 if order == 0 else x if order == 1 else x**order, out=found)
-        if isinstance(each, LogMoment):
+        for _ in range(log_power_of(each)):
             found *= log_node[:, None] + rise
     return band
 
@@ -119,6 +125,16 @@ def product(blocks: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return np.concatenate([blocks @ part for part in parts], axis=-1)
 
 
+def _moved(sums: np.ndarray, by: float) -> np.ndarray:
+    """Return sums of w(x + by)^i, given those of w x^i, [i, ...], by the binomial theorem."""
+    return np.stack(
+        [
+            sum(math.comb(i, j) * by ** (i - j) * sums[j] for j in range(i + 1))
+            for i in range(len(sums))
+        ]
+    )
+
+
 def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -> np.ndarray:
     """Return E[1 − e^(−x)] and the E[x^k e^(−x)] of x = e^(u + log), [1 + k, ..., points].
 
@@ -129,6 +145,7 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
         u: ascending.
     """
     shape, (powers, series, logged) = weights.shape[:-1], _series(k)
+    most = int(logged.max())
     # Laws in blocks of a few, filled up with zeros: a product with a block has the same bits
     # whatever the number of laws.
     rows = weights.reshape(-1, weights.shape[-1])
@@ -137,35 +154,32 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
     out = np.empty((*w.shape[:-1], len(series), len(u)))
     # Nodes above the band have 1 − e^(−x) = 1 and no moments: they add their weights to the former.
     above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
-    # Running sums of w x^p over the nodes below the band, and of w x^p ln x, at the u before.
-    light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
-    logs, any_logged = np.zeros_like(light), bool(logged.any())
+    # Running sums of w x^p (ln x)^i over the nodes below the band, at the u before.
+    light, done, was = np.zeros((most + 1, *w.shape[:-1], len(powers))), 0, u[-1]
     for start, stop, first, last in _bands(u, log):
         here = u[start:stop]
         high = here[-1]
-        # From one u to the next every x^p changes by the same factor, and so do their sums. With
-        # x = e^(high + log), ln x grows by high − was: Σ w x^p ln x gains that many Σ w x^p.
-        grown = np.exp((high - was) * powers)
-        if any_logged:
-            logs = (logs + (high - was) * light) * grown
-        light = light * grown
+        # From one u to the next every x^p changes by the same factor, and so do their sums, and ln
+        # x grows by high − was.
+        light = _moved(light, high - was) * np.exp((high - was) * powers)
         if done < first:
-            fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
-            light = light + product(w[..., done:first], fresh)
-            if any_logged:
-                logs += product(w[..., done:first] * (high + log[done:first]), fresh)
+            at = high + log[done:first]
+            fresh = np.exp(np.multiply.outer(at, powers))
+            for i, sums in enumerate(light):
+                sums += product(w[..., done:first] * at**i, fresh)
         done, was = first, high
         # `light` is at the last point of the batch; the powers of the others are less by rises ≤ 0,
         # which cannot overflow, and are put into the coefficients of the series.
         rise = np.exp(np.multiply.outer(powers, here - high))
         terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
-        if any_logged:
-            # At another point ln x is ln x at `high`, plus the rise: two products in all.
-            times_log = np.repeat(logged, len(here))
-            since = np.where(times_log, np.tile(here - high, len(series)), 1.0)
-            found = light @ (terms * since) + logs @ (terms * times_log)
+        if most:
+            # At another point ln x is ln x at `high`, plus the rise: the binomial theorem again.
+            power, since = np.repeat(logged, len(here)), np.tile(here - high, len(series))
+            found = np.zeros((*light.shape[1:-1], terms.shape[1]))
+            for i, sums in enumerate(light):
+                found += sums @ (terms * comb(power, i) * since ** np.maximum(power - i, 0))
         else:
-            found = light @ terms
+            found = light[0] @ terms
         out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
         if first < last:
             band = _on_band(log[first:last] + high, here - high, k)
@@ -184,7 +198,7 @@ class Laplace:
         own: the family of the laws.
         beta: bias of one law, or of several.
         gamma: likewise.
-        k: the powers of x; a `LogMoment` has a factor ln x besides.
+        k: the powers of x; a `LogMoment` has a power of ln x besides.
 
     Attributes:
         top: log of the scale, one for each law.

@@ -97,13 +97,14 @@ class SinkLogit(AlikeStep):
 
 @dataclass(frozen=True)
 class Gate(AlikeStep):
-    """Output gate g: what the row reads out, Σp_j v_j, is multiplied by g, and so is every p_j.
+    """Output gate g: what the row reads out, Σa_j v_j, is multiplied by g, and so is every weight.
 
-    It acts after the normalisation, so that its place among the steps does not matter; two gates
-    multiply. Ratios of weights stay, and with them S, n_eff and what is said of the shares p_j,
-    those beside a sink logit too. What changes are the weights as they are: `abs_sum`, the mass
-    that is read out, is g times, and `square_sum`, the variance of Σa_j v_j, g² times what it was.
-    A gate near 0 does what a sink is for, to read out little, and needs no sink for it.
+    It acts last, so that its place among the steps does not matter; two gates multiply. Ratios of
+    weights stay, and with them S, n_eff and what is said of the shares p_j, those beside a sink
+    logit too. What changes are sums of weights as they are: `abs_sum` is g times, and `square_sum`,
+    the variance of Σa_j v_j, g² times what it was. Of softmax, whose weights are shares, the mass
+    read out is g·(1 − `sink_mass`) and the variance g²·`participation`. A gate near 0 does what a
+    sink is for, to read out little, and needs no sink for it.
 
     Args:
         value: g in (0, 1], a sigmoid of the query's state; one query has one.

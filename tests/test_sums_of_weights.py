@@ -1,0 +1,83 @@
+"""Sums of weights as they are, and the variance of ln p, against rows that NumPy draws."""
+
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity import Alibi, Gate, InputError, Row, SinkLogit, Window, exact
+
+N, ROWS = 5, 200_000
+OF = ("abs_sum", "square_sum", "varentropy", "kl_uniform")
+
+
+def drawn(f, beta, gamma):
+    """Mean and standard error of each quantity over rows that are not all zero."""
+    a = np.abs(f(beta + gamma * np.random.default_rng(0).standard_normal((ROWS, N))))
+    a = a[a.sum(1) > 0]
+    p = a / a.sum(1, keepdims=True)
+    log_p = np.log(np.where(p > 0, p, 1))
+    mean = (p * log_p).sum(1)
+    each = a.sum(1), (a * a).sum(1), (p * log_p**2).sum(1) - mean**2, np.log(N) + mean
+    return {of: (x.mean(), x.std() / len(x) ** 0.5) for of, x in zip(OF, each, strict=True)}
+
+
+ago = np.arange(N)[::-1]
+ROWS_OF = (
+    (Row("exp", gamma=0.7), np.exp, 0, 0.7),
+    (Row("exp", gamma=0.7, steps=(Gate(0.3),)), lambda s: 0.3 * np.exp(s), 0, 0.7),
+    (Row("relu2", beta=-0.5, gamma=1.0, steps=(Alibi(0.3),)),
+     lambda s: np.maximum(s, 0) ** 2, -0.5 - 0.3 * ago, 1.0),
+    (Row("identity", beta=1.0, gamma=2.0, steps=(Window(3),)), lambda s: s * (ago < 3), 1, 2.0),
+    (Row("sigmoid", beta=-3.0, gamma=1.0), lambda s: 1 / (1 + np.exp(-s)), -3, 1.0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROWS_OF, ids=lambda case: repr(case[0]))
+def test_laws_against_rows_by_definition(case):
+    row, f, beta, gamma = case
+    sampled = drawn(f, beta, gamma)
+    for of in OF:
+        mean, error = sampled[of]
+        value = float(exact(row, length=N, of=of))
+        assert abs(value - mean) < 4.8 * error, of
+        assert abs(value * 1.15 - mean) > 4.8 * error, of  # a planted error is seen
+
+
+def test_a_sink_logit_is_beside_the_sum():
+    plain, beside = (Row("exp", gamma=1.0, steps=x) for x in ((), (SinkLogit(2.0),)))
+    for of in ("abs_sum", "square_sum"):
+        assert float(exact(beside, length=9, of=of)) == float(exact(plain, length=9, of=of))
+    drawn = sparsity.estimate(beside, length=9, of="abs_sum", rel_error=2e-3)
+    assert abs(drawn.value - 9 * np.exp(0.5)) < 4.8 * drawn.stderr
+
+
+def test_the_bias_at_which_weights_add_up_to_one():
+    """As SigLIP and sigmoid attention choose theirs, −ln n: here less the spread's e^(γ²/2)."""
+    found = sparsity.design(
+        "sigmoid", length=32768, of="abs_sum", value=1, free="beta", gamma=0.361
+    )
+    assert found.value == pytest.approx(-np.log(32768) - 0.361**2 / 2, abs=1e-4)
+    with pytest.raises(InputError, match=r"one quantity to aim at: S, n_eff, .*abs_sum"):
+        sparsity.design("sigmoid", length=32768)
+    with pytest.raises(InputError, match="beyond float64"):
+        exact("exp", gamma=40.0, length=8, of="abs_sum")
+
+
+def test_varentropy_is_the_variance_of_the_score_in_long_rows():
+    """Of softmax, whose attention tilts N(0, γ²) to N(γ², γ²); of two tokens as of a pair."""
+    value = exact("exp", gamma=0.5, length=10**9, of="varentropy")
+    assert float(value) == pytest.approx(0.25, rel=1e-6)
+    x = np.linspace(-12, 12, 200_001) * 2**0.5
+    pair = np.exp(-(x**2) / 4) / np.sqrt(4 * np.pi) * x**2 / (4 * np.cosh(x / 2) ** 2)
+    law = exact("exp", gamma=1.0, length=2, of="varentropy")
+    assert float(law) == pytest.approx(np.trapezoid(pair, x), rel=1e-9)
+
+
+def test_metrics_take_logarithms_of_weights():
+    log_w = np.array([[-1e4, -1e4, -np.inf], [800.0, 801.0, 802.0]])
+    w = np.array([[1.0, 1.0, 0.0], np.exp([-2.0, -1.0, 0.0])])
+    for name in ("S", "n_eff", "entropy", "varentropy", "gini", "hoyer"):
+        metric = getattr(sparsity.metric, name)
+        np.testing.assert_allclose(metric(log_w, log=True), metric(w), rtol=1e-14)
+    with_unit = sparsity.metric.entropy(np.zeros(2), unit=1.0, log=True)
+    assert with_unit == pytest.approx(sparsity.metric.entropy(np.ones(2), unit=1.0), rel=1e-15)
