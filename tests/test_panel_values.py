@@ -70,7 +70,7 @@ def test_every_quantity_is_offered():
     offered = {plots.named(y).of for y in PLOTS}
     assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
     assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
-    assert len(PLOTS) == len(set(PLOTS)) == 25
+    assert len(PLOTS) == len(set(PLOTS)) == 27
 
 
 @pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5"])
@@ -126,7 +126,7 @@ def test_a_first_look_is_close_to_the_closed_form(name):
         np.testing.assert_allclose(found, evaluate(name, beta=beta, gamma=gamma).S, atol=3e-3)
 
 
-SIGNED = {"square_sum", "abs_sum", "recall"}
+SIGNED = {"recall"}
 OF_SINKS = {"sink_mass", "sink_mass_above"}
 OF_A_NEEDLE = {name for name in PLOTS if name.startswith("needle_")}
 
@@ -137,7 +137,6 @@ def test_what_cannot_be_had_says_why():
     assert why_not_plotted(start("exp", rows="sink")).keys() == SIGNED | OF_A_NEEDLE
     assert why_not_plotted(start("exp", rows="sink-logit")).keys() == SIGNED | OF_A_NEEDLE
     assert why_not_plotted(start("exp", rows="needle")).keys() == SIGNED | OF_SINKS
-    assert "square_sum" not in why_not_plotted(opened("differential"))
     assert set(PLOTS) - why_not_plotted(start("decayed")).keys() == {
         "S",
         "log S",

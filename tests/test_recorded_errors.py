@@ -91,6 +91,9 @@ WITHOUT = {
         if map_laws.has(kernel, quantities.S)
     },
     "exact law: weight of exp": "the law of needle_mass, at another token",
+    "limit: kl_uniform": "ln n less the entropy",
+    "exact law: kl_uniform of exp": "ln n less the entropy of the same row",
+    "exact law: kl_uniform of topk": "ln n less the entropy of the same row",
     "exact law: support of topk": "a number of keys, which no integral is needed for",
 }
 

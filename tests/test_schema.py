@@ -28,7 +28,7 @@ def table(marker, page=PAGE):
 
 CURVES = list(table("curves"))
 NAMED = ("along", "quantity", "unit")
-UNITS = ("1", "tokens", "nat")
+UNITS = ("1", "tokens", "nat", "nat²")
 
 
 def check_table_of_curves(rows, warning):

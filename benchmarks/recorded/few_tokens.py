@@ -43,6 +43,10 @@ def value(of: str, p: Sequence[Any], total: Any = 1, n: int = 0) -> Any:
     l2 = mpmath.fsum(x * x for x in p)
     if name == "entropy":
         return -mpmath.fsum(x / total * mpmath.log(x / total) for x in p if x)
+    if name == "varentropy":
+        logs = [(x / l1, mpmath.log(x / l1)) for x in p if x]
+        mean = mpmath.fsum(share * log for share, log in logs)
+        return mpmath.fsum(share * (log - mean) ** 2 for share, log in logs)
     if name == "gini":
         pairs = mpmath.fsum(abs(x - y) for x in p for y in p)
         return pairs / (2 * n * l1)

@@ -30,7 +30,7 @@ RANKS = ("max_weight", "gini", "top_k_mass:2")
 THRESHOLD_MAPS = ("sparsemax", "entmax1.5")
 OF_THRESHOLD_MAPS = ("S", "n_eff", "participation", "max_weight", "support")
 OF_SOFTMAX = (*("n_eff", "participation", "entropy", "hoyer", "power_sum:3"),)
-OF_TOP_K = ("S", "n_eff", "participation", "entropy", "power_sum:3")
+OF_TOP_K = ("S", "n_eff", "participation", "entropy", "varentropy", "power_sum:3")
 OF_DECAYED = ("S", "n_eff", "participation")
 # Quantities of a key with a fixed score, and the step that names it
 STEPS_OF_LIMITS = (("sink_mass", "sink"), ("needle_mass", "needle"), ("needle_signal", "needle"))
@@ -154,8 +154,10 @@ def exact_laws() -> Iterator[Cell]:
 def few_tokens() -> Iterator[Cell]:
     """Yield questions to ranks, chances and maps of rows whose definition is an integral."""
     for gamma in (0.1, 1.0, 3.0, 10.0):
-        for of in RANKS[:2]:
+        for of in (*RANKS[:2], "varentropy"):
             yield exact_cell(of, "exp", 2, gamma=gamma)
+        for of in ("abs_sum", "square_sum"):
+            yield exact_cell(of, "exp", 10**6, beta=-3.0, gamma=gamma)
         if gamma <= 3:
             for of in RANKS:
                 yield exact_cell(of, "exp", 3, gamma=gamma)

@@ -74,7 +74,9 @@ def _row(kernel: str, asked: dict[str, Any]) -> str:
         return shown(few_tokens.needle_largest(place, gamma, n))
     if name == "needle_recall":
         return shown(few_tokens.recall_of_two_values(place, gamma))
-    if name in ("max_weight", "gini", "top_k_mass"):
+    if name in ("abs_sum", "square_sum"):
+        return shown(score_laws.of_sums(of, beta, gamma, n))
+    if name in ("max_weight", "gini", "top_k_mass", "varentropy"):
         if kernel == "exp":
             found = (
                 few_tokens.of_two("exp", gamma, of) if n == 2 else few_tokens.of_three(gamma, of)

@@ -151,6 +151,13 @@ def of_softmax(of: str, gamma: float, length: int) -> Any:
         return n ** (1 - a) * mpmath.exp((a * a - a) * g * g / 2)
 
 
+def of_sums(of: str, beta: float, gamma: float, length: int) -> Any:
+    """Return the mean of Σ|a| or Σa² of n weights e^s, s ~ N(β, γ²)."""
+    with mp.workdps(DIGITS):
+        p = {"abs_sum": 1, "square_sum": 2}[of]
+        return length * mpmath.exp(p * mpf(beta) + (p * mpf(gamma)) ** 2 / 2)
+
+
 def of_one_fixed(of: str, gamma: float, length: int, place: float) -> Any:
     """Return the limit of the share of one token of score b beside n − 1 of e^s, or of a²."""
     with mp.workdps(DIGITS):

@@ -56,7 +56,7 @@ _CERTAIN = 1 - 1e-15  # a probability that only rounding keeps from 1
 
 
 def integrate_over_u(
-    sums: SummedTokens, body: np.ndarray, step: float, excess_of_abs: float = 0.0
+    sums: SummedTokens, body: np.ndarray, step: float, excess_of_abs: Any = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ∫ body du over P(row ≠ 0) of its first version, and a bound on its relative error.
 
@@ -111,7 +111,7 @@ def _of_different_tokens(
     # nonzero stay within float64: the scale cancels in the quotient of the integral and p_row.
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
-    found = integrate_over_u(sums, body, GRID_STEP, integral.excess_of_abs)
+    found = integrate_over_u(sums, body, GRID_STEP, integral.excess_of_abs(n))
     value, error = map(float, found)
     value = float(within(value * integral.factor(n), error, ends))
     p_row = sums.p_row[0] * scale
@@ -149,7 +149,8 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
         body *= np.exp(m * log_phi[:, None])
         error = laws.family.transform_error
         own = SummedTokens(log_phi, np.empty(0), p_row[None, :, part], 0.0, error)
-        found = integrate_over_u(own, body[None], step, integral.excess_of_abs)
+        excess = np.array([integral.excess_of_abs(length) for length in n[part].tolist()])
+        found = integrate_over_u(own, body[None], step, excess)
         values[:, part], errors[:, part] = found
     factor, *ends = np.array([(integral.factor(m), *integral.ends(m, m, False)) for m in n]).T
     single = n == 1

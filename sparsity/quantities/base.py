@@ -72,7 +72,7 @@ class Integral:
         ends: the least and the largest value that a row can have, given n, the tokens in sight,
             and whether there is a unit beside them: the shares of the tokens then sum to less
             than 1. They are equal for a single token without one.
-        excess_of_abs: by how much the integral of the absolute value may exceed the integral.
+        excess_of_abs: of n, by how much the integral of the absolute value may exceed the integral.
     """
 
     power: int
@@ -83,7 +83,7 @@ class Integral:
     ends: Callable[[float, float, bool], tuple[float, float]]
     factor: Callable[[float], float] = lambda n: 1.0
     sqrt_tail: bool = False
-    excess_of_abs: float = 0.0
+    excess_of_abs: Callable[[float], float] = lambda n: 0.0
 
 
 @dataclass(frozen=True)

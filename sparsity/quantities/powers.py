@@ -196,7 +196,7 @@ entropy = Quantity(
         combine=lambda scale, s: s,
         units=True,
         ends=lambda n, seen, unit: (0.0, _most(seen, unit)),
-        excess_of_abs=2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
+        excess_of_abs=lambda n: 2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
     ),
 )
 
@@ -253,7 +253,7 @@ varentropy = Quantity(
         combine=lambda scale, s, s1, s11: s - scale * (s1 * s1 - s11),
         units=False,
         ends=lambda n, seen, unit: (0.0, _most_varied(seen)),
-        # Σ x(ln x)² and (Σ x ln x)² are each at most (ln n + 2)², 900 at n = 10¹².
-        excess_of_abs=2e3,
+        # Σp(ln p + ln v)², of which the mean over rows is at most (ln n + 2)², and as much again.
+        excess_of_abs=lambda n: 2 * (math.log(n) + 2) ** 2,
     ),
 )

@@ -66,6 +66,10 @@ def _scale(quantity: Quantity, decades: int) -> Scale:
         return _powers(0, decades)
     if quantity.unit == "nat":
         return _linear(14.0 * decades / 6, 7)  # ln 10⁶ = 13.8
+    if quantity.unit == "nat²":
+        return _powers(-2, 2)
+    if quantity.moment is not None:
+        return _powers(-2, decades + 2)
     if quantity in quantities.OF_MAPS:
         return _linear(2.0, 4)  # 1 + 1: one-hot, of both signs
     most = quantity.ends(10.0**decades)[1] if quantity.has_law else 1.0
