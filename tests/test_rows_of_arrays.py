@@ -7,6 +7,7 @@ import pytest
 
 import sparsity
 from sparsity import Alibi, Decay, InputError, Needle, Rope, Row, Sink, SoftCap, Uniform, exact
+from sparsity.plots.axes.row_choices import of_row
 
 BETA, GAMMA = [-1, 0, 0.5, 1], [0.5, 0, 2, 1]
 
@@ -110,6 +111,7 @@ def test_a_row_of_arrays_is_a_row():
         (lambda row: sparsity.estimate(row, of="weight:9"), "no such token"),
         (lambda row: sparsity.evaluate("exp", gamma=[1, 2], steps=(Sink(1.0),)), "give one value"),
         (lambda row: exact("exp", gamma=1), "length is missing"),
+        (lambda row: of_row(row), "which no axis moves"),
     ],
 )  # fmt: skip
 def test_what_such_rows_refuse(ask, match):

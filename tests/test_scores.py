@@ -30,6 +30,7 @@ from sparsity import (
     sampling,
     verify,
 )
+from sparsity.cli.request import read_request
 from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
 from sparsity.crosscheck.verify import check
 from sparsity.kernels import identity
@@ -461,3 +462,23 @@ def test_scores_that_are_none(command, typed, says):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"scores = {typed}" in err
     assert says in err
+
+
+@pytest.mark.parametrize("kernel", ["exp", "sigmoid"])
+def test_a_mixture_keeps_its_own_scale_unless_a_spread_is_given(kernel):
+    """Keys of two kinds, one of them of a fixed score: rows drawn without the package."""
+    rng, n = np.random.default_rng(56), 64
+    wide = rng.random((40_000, n)) < 1 / 16
+    s = np.where(wide, 1 + 3 * rng.standard_normal(wide.shape), -1)
+    a = np.exp(s) if kernel == "exp" else 1 / (1 + np.exp(-s))
+    p = a / a.sum(1, keepdims=True)
+    drawn_entropy = -(p * np.log(p)).sum(1)
+    kinds = Mixture(((256, 1, 3), (3840, -1, 0)))
+    law = exact(Row(kernel, scores=kinds), length=n, of="entropy")
+    error = drawn_entropy.std() / len(s) ** 0.5
+    assert abs(drawn_entropy.mean() - float(law)) < 4.8 * error
+    typed = read_request(kernel, {"length": n}, ["mixture:256,1,3;3840,-1,0"], "entropy")
+    assert typed.row == Row(kernel, scores=kinds)
+    scaled = Row(kernel, beta=0, gamma=1, scores=kinds)
+    assert abs(drawn_entropy.mean() - float(exact(scaled, length=n, of="entropy"))) > 10 * error
+    assert Row("exp", gamma=2, scores=kinds).params == {"beta": 0, "gamma": 2}

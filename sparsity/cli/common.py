@@ -116,7 +116,8 @@ _scores_option = option(
     "--scores",
     "LAW",
     "Law of the scores (default Gaussian): uniform, t:DEGREES, "
-    "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
+    "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv); "
+    "these two have their own scale where --gamma is not given.",
 )
 _step_option = option(
     "--step steps",

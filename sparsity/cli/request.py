@@ -180,11 +180,7 @@ def read_request(
     """
     record = kernels.named(kernel)
     made = [parse(step) for step in steps]
-    own = dict(given)
-    # A sample of scores has a mean and a spread of its own, which stand for β and γ unless these
-    # are given.
-    for step in made:
-        own = getattr(step, "own", {}) | own
+    own = score_laws.with_own(dict(given), tuple(made))
     own, extra = record.bind_row(own)
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))

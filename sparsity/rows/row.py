@@ -13,7 +13,7 @@ from sparsity.checks import check_several
 from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import DIM, LENGTH, names_parameters
-from sparsity.rows.score_laws import Scores
+from sparsity.rows.score_laws import Scores, with_own
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
 from sparsity.rows.steps.marked import Needle, Sink
 from sparsity.rows.steps.rope_and_coca import RotaryStep
@@ -43,9 +43,9 @@ class Row:
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
             CoCA needs no `gamma`: the step sets it, also where one is given. With a sample of
-            scores, those not given are the sample's. An array, the first token first, gives every
-            token its own β or γ ≥ 0, of independent scores: correlated ones are not offered. The
-            row is as long as the array.
+            scores, those not given are the sample's; without a γ, those of a `Mixture` are its own.
+            An array, the first token first, gives every token its own β or γ ≥ 0, of independent
+            scores: correlated ones are not offered. The row is as long as the array.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -74,8 +74,7 @@ class Row:
         # instruments are given it. 1 stands in, so that the other parameters can be checked.
         if record.law is Law.POSITION:
             given = given | {"length": 1}
-        for step in steps:  # a sample of scores has a β and γ, unless others are given
-            given = getattr(step, "own", {}) | given
+        given = with_own(given, steps)
         if record.law is Law.SCORE and any(map(_listed, given.values())) and "gamma" in given:
             laws = TokenScores(given.pop("beta", 0.0), given.pop("gamma"))
             at = sum(isinstance(step, Scores) for step in steps[:1])

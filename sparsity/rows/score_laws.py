@@ -159,7 +159,8 @@ class Mixture(Scores):
     """Several kinds of keys: a key is of kind i with probability π_i, and its score is then normal.
 
     The law Σ π_i N(m_i, d_i²) is shifted and scaled to mean 0 and variance 1, so that β and γ keep
-    their meaning; only the differences between the kinds matter.
+    their meaning: in a row that is given them only the differences between the kinds matter. A row
+    that is given no γ takes the law's own β and γ, so that its scores are those of the kinds.
 
     Args:
         kinds: (π_i, m_i, d_i) of each kind, π_i > 0 up to a common factor, d_i ≥ 0; 0 is a fixed
@@ -184,8 +185,18 @@ class Mixture(Scores):
         object.__setattr__(self, "kinds", tuple(tuple(kind) for kind in kinds.tolist()))
 
     @cached_property
+    def _standardised(self) -> Any:
+        return standardised(*np.array(self.kinds).T)
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The β and γ of rows that give no γ."""
+        _, mean, spread = self._standardised
+        return {"beta": mean, "gamma": spread}
+
+    @property
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
-        return standardised(*np.array(self.kinds).T)[0]
+        return self._standardised[0]
 
     @property
     def ends(self) -> tuple[float, float]:  # pyright: ignore
@@ -215,6 +226,15 @@ class Mixture(Scores):
         for end, m, d in kinds[-2::-1]:
             x = xp.where(u[..., 0] < end, m + d * z[..., 0], x)
         return x
+
+
+def with_own(given: dict[str, Any], steps: tuple[Any, ...]) -> dict[str, Any]:
+    """Return parameters of a row with those that its steps bring where others are not given."""
+    for step in steps:
+        # A γ that is given says the scale of a mixture, whose own mean would be of another.
+        if not (isinstance(step, Mixture) and given.get("gamma") is not None):
+            given = getattr(step, "own", {}) | given
+    return given
 
 
 MOST = 2**18  # scores of a sample

@@ -27,6 +27,7 @@ from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, RowLike, checked_steps
+from sparsity.rows.score_laws import with_own
 from sparsity.sweeps.blocks import (
     Request,
     VariableGroup,
@@ -98,8 +99,7 @@ def sweep(
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
     else:
         steps = checked_steps(grids.pop("steps", ()), grids.pop("scores", None))
-        for step in steps:  # as for `Row`: a sample of scores, or RoPE, brings a β and γ
-            grids = getattr(step, "own", {}) | grids
+        grids = with_own(grids, steps)
     seed, montecarlo = check_seed(seed), check_flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)

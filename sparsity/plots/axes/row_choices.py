@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap, exp
 from sparsity.limit.evaluation import evaluate
 from sparsity.plots.axes.controls import CONTROLS, control_of_step
@@ -202,7 +203,13 @@ def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
 
     A step that a control can move, and no other step of the row shares, is moved by it; the others
     stay as they are. One step alone is the law on offer.
+
+    Raises:
+        InputError: a row of arrays, whose length and spreads no control can move.
     """
+    if row.length is not None:
+        fix = "its tokens have their own beta and gamma, which no axis moves; use exact or estimate"
+        raise InputError("row", row, fix)
     # A control moves one step only: a second window keeps its size while the first is moved.
     values: dict[str, float] = {}
     parts: list[Callable[[Values], tuple[Step, ...]]] = []
