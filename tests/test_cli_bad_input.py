@@ -27,6 +27,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("design nope --length 100 --sink-mass 0.5 --gamma 1", ["kernel", "nope"]),
     ("design --length 100 --sink-mass 0.5", ["gamma is missing"]),
     ("design --length 1000 --gamma 1 --sink-mass 1", ["mass = 1", "between 0 and 1"]),
+    ("exact exp --gamma 1 --length 8 --step scale-invariant:1e-320", ["1e-320", ">= 1e-290"]),
     # λ
     ("eval decayed --decay 1.5 --length 10", ["decay", "1.5", "(0, 1]"]),
     # n

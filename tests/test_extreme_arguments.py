@@ -2,10 +2,12 @@
 
 import time
 
+import numpy as np
 import pytest
 
 import sparsity
-from sparsity import InputError
+from sparsity import Empirical, InputError, Row, ScaleInvariant
+from sparsity.exact_law.sums import shifted_sums
 
 
 def _refused(call, most=5.0):
@@ -43,3 +45,36 @@ def test_a_spread_too_wide_for_the_exact_law_is_refused_at_once(kernel, gamma):
 def test_a_spread_below_normal_numbers_is_refused(kernel):
     said = _refused(lambda: sparsity.exact(kernel, length=4, beta=0.0, gamma=5e-324))
     assert said.startswith("gamma = ")
+
+
+SAMPLE = Empirical((-1.5, -0.5, 0.0, 0.75, 2.5))
+SINK = (sparsity.Decay(0.85), sparsity.Sink(3.0))
+
+
+@pytest.mark.parametrize(
+    ("row", "length", "of"),
+    [
+        (Row("sigmoid", beta=0.0, gamma=0.4, scores=SAMPLE, steps=(ScaleInvariant(1.7),)), 4096,
+         "entropy"),
+        (Row("taylor2", beta=3.4, gamma=0.013, steps=(sparsity.Alibi(0.2), ScaleInvariant(9.0))),
+         256, "n_eff"),
+        (Row("exp", gamma=0.5, steps=SINK), 4096, "sink_mass_above:0.7"),
+    ],
+)  # fmt: skip
+def test_laws_of_thousands_of_tokens_that_share_nothing_are_counted(row, length, of):
+    """Each takes 10 to 25 s; a few tokens of the same row have their law."""
+    refused = _refused(lambda: sparsity.exact(row, length=length, of=of))
+    assert refused.startswith("length = ")
+    assert "estimate" in refused
+    assert sparsity.exact(row, length=6, of=of).error_bound < 1e-9
+
+
+def test_weights_far_apart_are_convolved_apart():
+    """A needle beside ALiBi at γ = 1000: hours of zeros between a dozen weights, now 4 s."""
+    rng, h = np.random.default_rng(0), np.zeros((1, 9000))
+    h[0, [0, 40, 5000, 5029, 8999]] = rng.normal(size=5)
+    table, out = rng.normal(size=(1, 2, 12000)), np.zeros((1, 2, 300))
+    shifted_sums.add_convolved(out, table, 100, h)
+    windows = np.lib.stride_tricks.sliding_window_view(table[..., 100:9399], 9000, axis=-1)
+    np.testing.assert_allclose(out, windows @ h[0], rtol=1e-12)
+    assert shifted_sums._runs(h[0]) == [(0, 41), (5000, 5030), (8999, 9000)]

@@ -164,3 +164,8 @@ def test_the_prompt_writes_a_page_or_says_why_not(command, tmp_path):
         assert not out.exists()
         refusals += 1
     assert refusals == 6
+
+
+def test_a_page_of_a_weight_without_a_mean_is_written(command, tmp_path):
+    code, _, err = command("plot", "sinh(s**3)", "--x", "gamma", "--out", tmp_path / "p.html")
+    assert (code, err) == (0, "")

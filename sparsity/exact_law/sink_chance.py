@@ -47,7 +47,7 @@ _SINK_STEP, _SINK_REACH = 0.15, 8.0  # of a sink's own score, in standard deviat
 _LEAST = 1e-280  # chance that float64 resolves
 _RARE = 1e-200  # a chance that is below it may count as 0
 _RANGE = 600.0  # e-folds to either side of c in which a weight decides whether N < c
-_MOST_GROUPS = 8000  # of tokens that differ, at all scores of a random sink: 9 s of work
+_MOST_GROUPS = 3000  # of tokens that differ, at all scores of a random sink: 4 to 8 s of work
 
 
 class Others(NamedTuple):

@@ -12,6 +12,7 @@ from sparsity.exact_law.integration import lagrange_weights
 # Weights up to which a product with windows is taken: for so few it is one call for all rows.
 # NumPy's convolve takes one dimension at a time, but does not make the windows.
 _MAX_WINDOW = 28
+_GAP = 1000  # zeros between weights from which on the two sides are convolved by themselves
 
 
 def spread_weights_on_grid(
@@ -67,7 +68,19 @@ def add_convolved(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray)
         windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
         out += np.matmul(windows, h[:, None, :, None])[..., 0]
         return
+    points = out.shape[-1]
     for total, channel, own in zip(out, values, h, strict=True):
-        if own.any():
+        for start, stop in _runs(own):
             for rule in range(len(total)):
-                total[rule] += np.convolve(channel[rule], own[::-1], "valid")
+                seen = channel[rule, start : stop + points - 1]
+                total[rule] += np.convolve(seen, own[start:stop][::-1], "valid")
+
+
+def _runs(h: np.ndarray) -> list[tuple[int, int]]:
+    """Return where weights begin and end: all of them, or each run between two wide gaps."""
+    some = np.flatnonzero(h)
+    wide = np.flatnonzero(np.diff(some) > _GAP)
+    if not len(wide):
+        return [(0, len(h))] if len(some) else []
+    starts, stops = some[np.r_[0, wide + 1]], some[np.r_[wide, -1]] + 1
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.integration import log_complement, refuse_slow
+from sparsity.exact_law.integration import PRODUCT, log_complement, refuse_slow
 from sparsity.exact_law.sums.shifted_sums import add_convolved, spread_weights_on_grid
 from sparsity.exact_law.sums.token_pieces import DEEP, light_groups, relevant_pieces
 from sparsity.exact_law.transforms.laplace import Laplace, Orders, order_of
@@ -236,6 +236,7 @@ class _Summation:
         self.versions = 1 if exact and not self.shift.any() else 2
         self.total = np.zeros((len(self.weights), self.versions, layout.size))
         self.log_miss, self.expected = np.zeros(self.versions), np.zeros(self.versions)
+        self.products = 0
 
     def _versions(self) -> list[tuple[np.ndarray, int]]:
         """Return the totals of each version, and the points of its polynomials."""
@@ -335,6 +336,8 @@ class _Summation:
                     for version, (total, taps) in enumerate(self._versions()):
                         offset, h = spread_weights_on_grid(shift, weights, taps, GRID_STEP)
                         own_values = values[:, i, version % values.shape[2], None]
+                        self.products += np.count_nonzero(h) * self.layout.size
+                        refuse_slow("length", self.row.n, PRODUCT * self.products)
                         add_convolved(total, own_values, begin + offset, h)
 
 

@@ -55,6 +55,7 @@ class Nodes(NamedTuple):
         slivers: t, most log|f| and log mass of each panel too narrow for nodes, [3, slivers].
         p_zero: P(f = 0), to all digits.
         zeros: ends in t of the intervals that it is the mass of, [2, intervals].
+        work: evaluations that it took to find them, times the parts of the expression.
     """
 
     t: np.ndarray
@@ -65,6 +66,7 @@ class Nodes(NamedTuple):
     slivers: np.ndarray
     p_zero: float
     zeros: np.ndarray
+    work: float = 0.0
 
     def tilted(self, by: np.ndarray) -> np.ndarray:
         """Return log weights of laws of densities e^(a + bt + ct²) over this one's, [..., nodes].
@@ -253,7 +255,7 @@ class _Smooth:
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
         error = float(np.max(own, where=keep, initial=0.0)) + _RULE
         columns = (y[keep] for y in (t, found.log, log_w, found.error))
-        return _in_order(*columns, error, slivers, p_zero, zeros)
+        return _in_order(*columns, error, slivers, p_zero, zeros, axis.work)
 
 
 def _points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.ndarray) -> Nodes:
@@ -289,7 +291,8 @@ def _of_mixture(
     columns = (np.concatenate([each[i] for each in found]) for i in range(4))
     slivers = np.concatenate([each.slivers for each in found], axis=1)
     error, p_zero = max(each.density_error for each in found), sum(each.p_zero for each in found)
-    return _in_order(*columns, error, slivers, p_zero, np.empty((2, 0)))
+    work = sum(each.work for each in found)
+    return _in_order(*columns, error, slivers, p_zero, np.empty((2, 0)), work)
 
 
 def nodes(

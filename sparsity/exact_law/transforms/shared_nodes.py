@@ -95,6 +95,18 @@ def tilt(beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float]) -> np.n
     return np.stack([np.log(ratio) - offset**2 / 2, offset * ratio, square], axis=-1)
 
 
+def _refuse_too_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> None:
+    """Refuse at once what nodes would be looked for in vain, for long."""
+    ends = (-np.inf, np.inf) if scores is None else scores.ends
+    low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
+    with np.errstate(all="ignore"):
+        x = gamma * np.linspace(low, high, 9)
+        log = definition(kernel).values_at(beta, Approx(x)).log
+    known = log[log > -np.inf]
+    if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
+        raise too_wide(kernel, gamma)
+
+
 class Family:
     """Nodes of laws that share them, and what holds for all of these laws.
 
@@ -123,6 +135,7 @@ class Family:
     ) -> None:
         """Do what is common to the laws once, for those that are farthest from the reference."""
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
+        _refuse_too_wide(kernel, beta, gamma, scores)
         powers = _REACHED_POWERS if c == 1 else (0.0,)
         self.nodes = found = nodes(kernel, beta, gamma, scores, powers)
         if not len(found.log_f):
@@ -274,16 +287,9 @@ def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Fa
         InputError: as `Family` does, or a spread below the normal numbers.
         TooFine: a weight that spreads over too wide a range.
     """
-    # Refuse at once what nodes would be looked for in vain, for long.
     if 0 < gamma < _SMALLEST:
         raise InputError("gamma", gamma, f"is too small for float64; give {_SMALLEST:.2g} or more")
-    ends = (-np.inf, np.inf) if scores is None else scores.ends
-    low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
-    with np.errstate(all="ignore"):
-        x = gamma * np.linspace(low, high, 9)
-        log = definition(kernel).values_at(beta, Approx(x)).log
-    known = log[log > -np.inf]
-    if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
+    if not math.isfinite(gamma * _TYPICAL):
         raise too_wide(kernel, gamma)
     near = reference(kernel, beta, gamma, scores)
     if near is not None:
