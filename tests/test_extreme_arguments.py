@@ -7,6 +7,7 @@ import pytest
 
 import sparsity
 from sparsity import Empirical, InputError, Row, ScaleInvariant
+from sparsity.exact_law import sink_chance
 from sparsity.exact_law.sums import shifted_sums
 
 
@@ -78,3 +79,12 @@ def test_weights_far_apart_are_convolved_apart():
     windows = np.lib.stride_tricks.sliding_window_view(table[..., 100:9399], 9000, axis=-1)
     np.testing.assert_allclose(out, windows @ h[0], rtol=1e-12)
     assert shifted_sums._runs(h[0]) == [(0, 41), (5000, 5030), (8999, 9000)]
+
+
+def test_beside_a_needle_of_a_wide_score_chances_that_are_certain_are_not_computed(monkeypatch):
+    looks, one = [], sink_chance.exceeded
+    monkeypatch.setattr(sink_chance, "exceeded", lambda *x: looks.append(x) or one(*x))
+    row = Row("exp", gamma=1.0, steps=(sparsity.Needle(3.0, 20.0),))
+    found = sparsity.exact(row, length=16, of="needle_snr_above:1")
+    assert float(found) == pytest.approx(0.5169902546801146, rel=1e-13)  # of all 641
+    assert len(looks) < 80

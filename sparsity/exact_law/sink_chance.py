@@ -19,7 +19,10 @@ the lognormal distribution".
 
 from __future__ import annotations
 
+import bisect
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +50,9 @@ _SINK_STEP, _SINK_REACH = 0.15, 8.0  # of a sink's own score, in standard deviat
 _LEAST = 1e-280  # chance that float64 resolves
 _RARE = 1e-200  # a chance that is below it may count as 0
 _RANGE = 600.0  # e-folds to either side of c in which a weight decides whether N < c
-_MOST_GROUPS = 3000  # of tokens that differ, at all scores of a random sink: 4 to 8 s of work
+_NEVER, _ALWAYS = 1e-260, 1 - 1e-14  # chances, below and above which they count as 0 and 1
+# Tokens that differ: 4 to 8 s of work; and at all scores of a random sink, most of them certain.
+_MOST_GROUPS, _MOST_AT_SCORES = 3000, 8000
 
 
 class Others(NamedTuple):
@@ -248,7 +253,8 @@ def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
         step = min(_SINK_STEP, 0.5 / moving[0][1])
         half = math.ceil(_SINK_REACH / step)
     scores = 2 * half + 1
-    if len(others.count) > (most := _MOST_GROUPS // scores):
+    most = _MOST_AT_SCORES // scores if moving else _MOST_GROUPS
+    if len(others.count) > most:
         sink = f" beside a sink with {scores} scores to sum over" if scores > 1 else ""
         fix = f"its exact law is computed for at most {most} tokens that differ{sink}; use estimate"
         raise TooFine("length", n, fix)
@@ -259,11 +265,28 @@ def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
     x = step * np.arange(-half, half + 1)
     weights = np.exp(-0.5 * x * x) * step / ROOT_2_PI
     sinks = log_odds + np.logaddexp(by_sinks, log_w + gamma * x)
-    found = np.array([exceeded(others, fixed, each) for each in sinks.tolist()])
+    found = _rising(lambda i: exceeded(others, fixed, float(sinks[i])), scores)
     value = float(weights @ found[:, 0])
     other = slice(half % 2, None, 2)  # every other point, the mean score among them
     gap = abs(value - 2 * float(weights[other] @ found[other, 0]))
     return value, gap + float(weights @ found[:, 1]) + 1e-15
+
+
+def _rising(chance_at: Callable[[int], tuple[float, float]], count: int) -> np.ndarray:
+    """Return chances that rise from 0 to 1, and bounds on their errors, [count, 2].
+
+    Where one is 0 or 1, all before or behind are, and are not computed: beside a sink of a wide
+    score that is most of them.
+    """
+    known = functools.cache(chance_at)
+    first = bisect.bisect_left(range(count), True, key=lambda i: sum(known(i)) > _NEVER)
+    last = bisect.bisect_left(range(first, count), True, key=lambda i: known(i)[0] > _ALWAYS)
+    low = [(0.0, sum(known(first - 1)))] * first if first else []
+    high = []
+    if first + last < count:
+        value, off = known(first + last)
+        high = [(1.0, 1 - value + off)] * (count - first - last)
+    return np.array([*low, *(known(i) for i in range(first, first + last)), *high])
 
 
 def has_law(kernel: kernels.Kernel) -> bool:
