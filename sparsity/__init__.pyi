@@ -61,6 +61,7 @@ from sparsity.rows.steps import FloorLog as FloorLog
 from sparsity.rows.steps import Gate as Gate
 from sparsity.rows.steps import LengthBias as LengthBias
 from sparsity.rows.steps import LogLength as LogLength
+from sparsity.rows.steps import LongRope as LongRope
 from sparsity.rows.steps import Needle as Needle
 from sparsity.rows.steps import NeedleAbove as NeedleAbove
 from sparsity.rows.steps import QKNorm as QKNorm
@@ -96,6 +97,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LogLength",
+    "LongRope",
     "Mixture",
     "Needle",
     "NeedleAbove",

@@ -1,235 +1,165 @@
-"""Configurations of model families as rows, from their documented fields."""
+"""Configurations of model families as rows: what their code makes of the fields.
+
+`data/published.jsonl` has the fields of published configurations, with what was read from the code
+of each family: the kinds of its layers, in lines.
+"""
 
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from headers import header
 from matplotlib import pyplot
 
 import sparsity
 from sparsity import (
-    Alibi,
     Chunk,
-    DynamicNtkScaling,
     FloorLog,
     InputError,
-    LinearScaling,
-    Llama3Scaling,
+    LongRope,
     NeedleAbove,
     QKNorm,
     Row,
-    SoftCap,
     Window,
     Yarn,
-    YarnScaling,
     describe,
     exact,
 )
-from sparsity.attention.configuration import layer_kinds
+from sparsity.attention.configuration import LayerKind, kinds_of
+from sparsity.attention.describe import ASSUMED, GAMMA_OF_SMOLLM2, UNIT
+from sparsity.attention.fields import FIELDS
+from sparsity.attention.sources import MAX_BYTES, read_model
+
+LINES = (Path(__file__).parent / "data" / "published.jsonl").read_text("utf-8").splitlines()
+PUBLISHED = {each["name"]: each for each in map(json.loads, LINES)}
+CLASSES = [name for name, each in PUBLISHED.items() if "config" in each]
+HEADERS = [name for name, each in PUBLISHED.items() if "gguf" in each]
+LLAMA4 = PUBLISHED["llama-4-scout"]["config"]
+SMALL = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512,
+         "max_position_embeddings": 8192}  # fmt: skip
 
 
-def config(model_type, layers=4, heads=8, head_dim=64, trained=8192, **fields):
-    return {
-        "model_type": model_type,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "hidden_size": heads * head_dim,
-        "max_position_embeddings": trained,
-        **fields,
-    }
+@pytest.fixture
+def alone(monkeypatch):
+    """As where `transformers` is not installed."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
 
 
-def rope(base=1e4, **scaling):
-    return {"rope_theta": base, **({"rope_scaling": scaling} if scaling else {})}
+def write_header(folder, name):
+    path = folder / "model.gguf"
+    path.write_bytes(header(PUBLISHED[name]["gguf"], PUBLISHED[name]["tensors"]))
+    return path
 
 
-SLIDING = ["sliding_attention", "full_attention"] * 2
-# What each family's configuration says, and for each kind: layers, steps, scale, turned entries,
-# base, scaling, whether q and k are normalised.
-FAMILIES = {
-    "llama 2": (config("llama", **rope()), [(4, (), 64**-0.5, 64, 1e4, None, False)]),
-    "llama 3.1": (
-        config("llama", trained=131072, **rope(
-            5e5, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-            original_max_position_embeddings=8192)),
-        [(4, (), 64**-0.5, 64, 5e5, Llama3Scaling(8.0, 8192), False)],
-    ),
-    "mistral 7B": (
-        config("mistral", sliding_window=4096, **rope()),
-        [(4, (Window(4096),), 64**-0.5, 64, 1e4, None, False)],
-    ),
-    "qwen 2.5 with YaRN": (
-        config("qwen2", trained=32768, use_sliding_window=False, sliding_window=131072,
-               **rope(1e6, type="yarn", factor=4.0, original_max_position_embeddings=32768)),
-        [(4, (Yarn(4.0),), 64**-0.5, 64, 1e6, YarnScaling(4.0, 32768), False)],
-    ),
-    "qwen 3": (
-        config("qwen3", head_dim=64, **rope(1e6)), [(4, (), 64**-0.5, 64, 1e6, None, True)]
-    ),
-    "gemma 2": (
-        config("gemma2", query_pre_attn_scalar=256, sliding_window=4096,
-               attn_logit_softcapping=50.0, final_logit_softcapping=30.0, **rope()),
-        [(2, (SoftCap(50.0), Window(4096)), 1 / 16, 64, 1e4, None, False),
-         (2, (SoftCap(50.0),), 1 / 16, 64, 1e4, None, False)],
-    ),
-    "gemma 3": (
-        config("gemma3_text", layers=6, query_pre_attn_scalar=256, sliding_window=1024,
-               sliding_window_pattern=6, rope_local_base_freq=1e4,
-               **rope(1e6, rope_type="linear", factor=8.0)),
-        [(5, (Window(1024),), 1 / 16, 64, 1e4, LinearScaling(8.0), True),
-         (1, (), 1 / 16, 64, 1e6, LinearScaling(8.0), True)],
-    ),
-    "llama 4": (
-        {"model_type": "llama4", "text_config": config(
-            "llama4_text", attention_chunk_size=8192, attn_temperature_tuning=True,
-            floor_scale=8192, attn_scale=0.1, use_qk_norm=True, no_rope_layers=[1, 1, 1, 0],
-            **rope(5e5))},
-        [(3, (Chunk(8192),), 64**-0.5, 64, 5e5, None, True),
-         (1, (FloorLog(0.1, 8192, 1),), 64**-0.5, None, None, None, False)],
-    ),
-    "gpt-oss": (
-        config("gpt_oss", sliding_window=128, layer_types=SLIDING, **rope(
-            15e4, rope_type="yarn", factor=32.0, original_max_position_embeddings=4096,
-            truncate=False)),
-        [(2, (Yarn(32.0), Window(128)), 1 / 8, 64, 15e4, YarnScaling(32.0, 4096, truncate=False),
-          False),
-         (2, (Yarn(32.0),), 1 / 8, 64, 15e4, YarnScaling(32.0, 4096, truncate=False), False)],
-    ),
-    "deepseek v3": (
-        config("deepseek_v3", qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128,
-               kv_lora_rank=512, trained=163840, **rope(
-            1e4, type="yarn", factor=40.0, mscale=1.0, mscale_all_dim=1.0,
-            original_max_position_embeddings=4096, beta_fast=32, beta_slow=1)),
-        [(4, (Yarn(40.0),), 192**-0.5, 64, 1e4, YarnScaling(40.0, 4096), False)],
-    ),
-    "ministral 3": (
-        config("ministral3", head_dim=64, rope_parameters={
-            "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "mscale": 1.0,
-            "mscale_all_dim": 1.0, "original_max_position_embeddings": 16384,
-            "llama_4_scaling_beta": 0.1}),
-        [(4, (FloorLog(0.1, 16384, 0),), 64**-0.5, 64, 1e6, YarnScaling(16.0, 16384), False)],
-    ),
-    "cohere 2": (
-        config("cohere2", sliding_window=4096, layer_types=["sliding_attention"] * 3
-               + ["full_attention"], **rope(5e4)),
-        [(3, (Window(4096),), 64**-0.5, 64, 5e4, None, False),
-         (1, (), 64**-0.5, None, None, None, False)],
-    ),
-    "smollm 3": (
-        config("smollm3", no_rope_layers=[1, 1, 1, 0], use_sliding_window=False, **rope(2e6)),
-        [(3, (), 64**-0.5, 64, 2e6, None, False), (1, (), 64**-0.5, None, None, None, False)],
-    ),
-    "granite": (
-        config("granite", attention_multiplier=0.015625, embedding_multiplier=12.0,
-               residual_multiplier=0.22, logits_scaling=8.0, **rope()),
-        [(4, (), 1 / 64, 64, 1e4, None, False)],
-    ),
-    "pythia": (
-        config("gpt_neox", rotary_pct=0.25, rotary_emb_base=10000),
-        [(4, (), 64**-0.5, 16, 1e4, None, False)],
-    ),
-    "internlm 2, dynamic NTK": (
-        config("internlm2", trained=32768, **rope(1e6, type="dynamic", factor=2.0)),
-        [(4, (), 64**-0.5, 64, 1e6, DynamicNtkScaling(2.0, 32768), False)],
-    ),
-    "bloom": (
-        {"model_type": "bloom", "n_layer": 4, "n_head": 8, "hidden_size": 512, "seq_length": 2048},
-        [(4, (Alibi(2.0**-4),), 64**-0.5, None, None, None, False)],
-    ),
-    "gpt-neo": (
-        {"model_type": "gpt_neo", "num_layers": 4, "num_heads": 8, "hidden_size": 512,
-         "attention_layers": ["global", "local"] * 2, "window_size": 256,
-         "max_position_embeddings": 2048},
-        [(2, (), 1.0, None, None, None, False),
-         (2, (Window(256),), 1.0, None, None, None, False)],
-    ),
-    "modernbert": (
-        config("modernbert", layers=3, local_attention=128, layer_types=[
-            "full_attention", "sliding_attention", "sliding_attention"], rope_parameters={
-            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-            "full_attention": {"rope_type": "default", "rope_theta": 16e4}}),
-        [(2, (Window(129),), 1 / 8, 64, 1e4, None, False), (1, (), 1 / 8, 64, 16e4, None, False)],
-    ),
-    "qwen 3 next": (
-        config("qwen3_next", head_dim=64, partial_rotary_factor=0.25,
-               layer_types=["linear_attention"] * 3 + ["full_attention"], **rope(1e7)),
-        [(1, (), 1 / 8, 16, 1e7, None, True), (3, None, 1 / 8, None, None, None, False)],
-    ),
-}  # fmt: skip
+def line(kind):
+    """A kind of layer in a line, as the data have it."""
+    parts = [f"{len(kind.layers)} {kind.title}"]
+    if kind.has_law:
+        rope = kind.rotation
+        said = "no RoPE"
+        if rope is not None:
+            said = f"base {rope.base:g}, {rope.turned} turn"
+            said += f", {rope.scaling!r}" * bool(rope.scaling) + ", a table" * rope.table
+        parts += [f"d {kind.head_dim}", f"scale {kind.scale:.6g}", said, *map(repr, kind.steps)]
+    return "; ".join([*parts, *["QK-norm"] * kind.qk_norm])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_kinds_of_layers_of_documented_configurations(name):
-    given, wanted = FAMILIES[name]
-    found = layer_kinds(given)
-    seen = []
-    for kind in found:
-        rotation = kind.rotation
-        turned, base, scaling = (
-            (None, None, None)
-            if rotation is None
-            else (rotation.turned, rotation.base, rotation.scaling)
-        )
-        steps = kind.steps if kind.softmax else None
-        seen.append((len(kind.layers), steps, kind.scale, turned, base, scaling, kind.qk_norm))
-    approximate = [(*row[:2], pytest.approx(row[2], rel=1e-12), *row[3:]) for row in wanted]
-    assert seen == approximate
+def check_published(name, source):
+    found = kinds_of(read_model(source))
+    assert [line(kind) for kind in found] == PUBLISHED[name]["kinds"]
+    said = [x for kind in found for x in (*kind.notes, *[kind.lawless] * bool(kind.lawless))]
+    assert list(dict.fromkeys(said)) == PUBLISHED[name]["notes"]
     layers = sorted(layer for kind in found for layer in kind.layers)
     assert layers == list(range(len(layers)))
-    notes = [note for kind in found for note in kind.notes]
-    assert not [note for note in notes if note.startswith(("not read", "the family"))], notes
 
 
+@pytest.mark.model
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_the_class_of_a_family_makes_of_a_file(name, capfd):
+    check_published(name, PUBLISHED[name]["config"])
+    assert capfd.readouterr() == ("", "")  # the library says nothing
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_the_header_of_a_gguf_file(name, tmp_path):
+    check_published(name, write_header(tmp_path, name))
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("name", CLASSES)
+def test_without_the_classes_there_is_no_law(name):
+    found = describe(PUBLISHED[name]["config"], lengths=(64,))
+    assert np.isnan(found.n_eff).all()
+    assert found.rows == (None,) * len(found.kinds)
+    said = repr(found)
+    assert "no n_eff: the file alone is not the configuration: pip install" in said
+    assert "read: num_hidden_layers = " in said
+    with pytest.raises(InputError, match="no law of its rows"):
+        found.named_rows()
+
+
+@pytest.mark.model
 def test_what_is_not_read_is_named():
-    odd = {"attn_frobnication": 3, "sparse_attention_rank": 2, "hidden_act": "silu"}
-    strange = config("llama", **odd, **rope())
-    (kind,) = layer_kinds(strange)
-    assert kind.notes == ("not read: attn_frobnication, sparse_attention_rank",)
-    (kind,) = layer_kinds(config("brand_new", **rope()))
-    assert "'brand_new' is not known here" in kind.notes[0]
-    latent = {"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
-    indexer = {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64}
-    (kind,) = layer_kinds(config("deepseek_v32", **latent, **indexer, **rope()))
-    assert kind.top_k == 2048
-    assert "top 2048" in kind.title
-    assert kind.row(2.0) == Row("topk:2048", gamma=2.0)
+    odd = {"attn_frobnication": 3, "rope_scaling": {"rope_type": "linear", "factor": 2.0,
+           "qk_frobnication": 1}, "hidden_act": "silu", "alibi": True}  # fmt: skip
+    (kind,) = kinds_of(read_model({"model_type": "llama", **SMALL, **odd}))
+    assert kind.notes == ("not read: alibi, attn_frobnication, qk_frobnication",)
 
 
+@pytest.mark.model
 def test_n_eff_of_the_rows(tmp_path):
-    given, _ = FAMILIES["llama 4"]
-    (tmp_path / "config.json").write_text(json.dumps(given))
-    for source in (given, tmp_path, str(tmp_path / "config.json")):
-        found = describe(source, gamma=3.0, lengths=(8191, 8192))
-        np.testing.assert_allclose(found.n_eff[1], [38.025, 28.26], rtol=1e-3)
-        sphere = Row("exp", gamma=3.0, scores=QKNorm(64))  # what it normalises
-        assert float(found.n_eff[0, 1]) == float(exact(sphere, length=8192))
-        assert found.rows[0] == Row("exp", gamma=3.0, scores=QKNorm(64), steps=(Chunk(8192),))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA4))
+    for source in (LLAMA4, tmp_path, str(tmp_path / "config.json")):
+        found = describe(source, gamma=3.0, lengths=(8192, 131072))
+        np.testing.assert_allclose(found.n_eff[1], [28.26, 39.21], rtol=1e-3)
+        sphere = Row("exp", gamma=3.0, scores=QKNorm(128))  # what it normalises
+        assert float(found.n_eff[0, 0]) == float(exact(sphere, length=8192))
+        assert found.rows[0] == Row("exp", gamma=3.0, scores=QKNorm(128), steps=(Chunk(8192),))
         assert found.rows[1] == Row("exp", gamma=3.0, steps=(FloorLog(0.1, 8192, 1),))
-    assert describe(given).gamma == (1.0, 2.9)  # unit gains under QK-norm; SmolLM2's median
+        np.testing.assert_array_equal(found.ladder[:, 1], found.n_eff)  # γ = 3
+    usual = describe(LLAMA4)
+    assert usual.gamma == pytest.approx((1.0, 2.9), rel=1e-15)
+    assert usual.origins == (UNIT, ASSUMED)
+    assert usual.lengths == (4096, 32768, 131072, 1048576, 10485760)  # the last is its own
     frame = found.to_dataframe()
-    assert list(frame["count"]) == [3, 1]
-    assert "n_eff at 8192" in frame
-    assert "chunked attention, chunks of 8192" in repr(found)
-    assert "<table>" in found._repr_html_()
-    assert json.loads(json.dumps(found.as_json()))["kinds"][1]["row"]["steps"] == ["floor-log:0.1"]
-    empty = describe(FAMILIES["qwen 3 next"][0], lengths=(64,))
-    assert np.isnan(empty.n_eff[1, 0])
-    assert empty.rows[1] is None
+    assert list(frame["count"]) == [36, 12]
+    for said in (repr(found), found._repr_html_()):
+        assert "chunked attention, chunks of 8192" in said
+    own = json.loads(json.dumps(found.as_json()))
+    assert own["context"] == 10485760
+    assert own["kinds"][1]["row"]["steps"] == ["floor-log:0.1"]
+    assert describe(PUBLISHED["vit-base"]["config"]).lengths == (197,)
+
+
+def test_a_measured_gamma_has_the_constant_temperatures(tmp_path):
+    found = describe(write_header(tmp_path, "deepseek2-lite.gguf"), lengths=(4096,))
+    (kind,) = found.kinds
+    factor = Yarn(40.0, 0.0707).factor(1)
+    assert kind.temperature == pytest.approx(factor, rel=1e-7)
+    assert found.gamma[0] == pytest.approx(GAMMA_OF_SMOLLM2 / factor, rel=1e-7)
+    plain = exact("exp", gamma=GAMMA_OF_SMOLLM2, length=4096)
+    assert found.n_eff[0, 0] == pytest.approx(float(plain), rel=1e-9)
+    assert "it contains 1.59 of RoPE's scaling" in repr(found)
+    indexed = LayerKind("", (0,), 64, 0.125, (LongRope(32.0, 4096),), top_k=8)
+    assert indexed.row(2.0) == Row("topk:8", gamma=2.0 * indexed.temperature)
 
 
 def test_errors(tmp_path):
     (tmp_path / "no.json").write_text("{")
     (tmp_path / "list.json").write_text("[1]")
+    own = {"model_type": "llama", **SMALL}
     for make, match in (
         (lambda: describe(tmp_path / "none.json"), "is not there"),
         (lambda: describe(tmp_path / "no.json"), "holds no configuration"),
         (lambda: describe(tmp_path / "list.json"), "holds no configuration"),
-        (lambda: describe({"model_type": "llama"}), "num_hidden_layers = None"),
-        (lambda: describe(config("llama", layers="x")), "num_hidden_layers = x"),
-        (lambda: describe(config("llama", layer_types=["full_attention"])), "all 4 layers"),
-        (lambda: describe(config("llama", **rope(1e4, type="longrope"))), "rope_type = longrope"),
-        (lambda: describe(config("llama", **rope()), gamma=-1.0), "gamma"),
-        (lambda: describe(config("llama", **rope()), lengths=(0,)), "length"),
+        (lambda: describe({"model_type": "llama"}), "config has no num_hidden_layers"),
+        (lambda: describe({**own, "num_hidden_layers": "x"}), "num_hidden_layers = x"),
+        (lambda: describe({**own, "sliding_window": 5.7}), "sliding_window = 5.7"),
+        (lambda: describe({**own, "layer_types": ["full_attention"]}), "all 4 layers|refuses"),
+        (lambda: describe(own, gamma=-1.0), "gamma"),
+        (lambda: describe(own, lengths=(0,)), "length"),
     ):
         with pytest.raises(InputError, match=match):
             make()
@@ -237,8 +167,8 @@ def test_errors(tmp_path):
 
 def test_rows_are_drawn_by_name(tmp_path, command):
     """n_eff of each kind, and a needle that windows see and caps bend."""
-    (tmp_path / "config.json").write_text(json.dumps(FAMILIES["gemma 2"][0]))
-    found = describe(tmp_path / "config.json", gamma=3.0)
+    path = write_header(tmp_path, "gemma2-27b.gguf")
+    found = describe(path, gamma=3.0)
     titles = list(found.named_rows())
     assert len(titles) == 2
     axes = sparsity.plot(found, length=[64, 8192])
@@ -256,37 +186,108 @@ def test_rows_are_drawn_by_name(tmp_path, command):
     own, by_hand = (exact(row, length=8192, of="needle_signal").value for row in (capped, typed))
     assert float(own) == pytest.approx(float(by_hand), rel=1e-10)
     out = tmp_path / "drawn.svg"
-    line = ["describe", tmp_path / "config.json", "--gamma", 3, "--lengths", 64]
-    code, _, err = command(*line, "--needle", 12, "--out", out)
+    typed_in = ["describe", path, "--gamma", 3, "--lengths", 64]
+    code, said, err = command(*typed_in, "--needle", 12, "--out", out)
     assert (code, err) == (0, "")
-    assert out.read_text().count("<svg") == 1
+    assert f"{out}, {out.with_suffix('.csv')}: gemma2: " in said
+    assert "gemma2: " in out.read_text()
     assert (tmp_path / "drawn.csv").read_text().startswith("series,x,theory")
     for bad, says in ((["--needle", 12], "give --out"), (["--out", "x.txt"], ".svg, .png or .pdf"),
                       (["--out", out, "--of", "sink_mass"], "no sink")):  # fmt: skip
-        code, _, err = command(*line, *bad)
+        code, _, err = command(*typed_in, *bad)
         assert code == 2
         assert says in err
 
 
-def test_the_header_of_a_gguf_file_is_a_configuration(tmp_path):
-    gguf = pytest.importorskip("gguf")
-    path = tmp_path / "tiny.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(64)
-    writer.add_embedding_length(32)
-    writer.add_block_count(2)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_rope_freq_base(5e4)
-    writer.add_tensor("token_embd.weight", np.zeros((2, 32), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    found = describe(path, lengths=(64,))
-    (kind,) = found.kinds
-    assert (found.family, len(kind.layers), kind.head_dim) == ("llama", 2, 8)
-    assert kind.rotation.base == 5e4
-    path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(InputError, match="holds no configuration"):
-        describe(path)
+# What no field may be, and what some may: numbers out of all bounds, other types, escapes, floods.
+HOSTILE = [
+    10**400, -(10**400), 10**5000, float("nan"), float("inf"), 1e308, 10**12, -1, 0, 5, 5.7, True,
+    False, None, "", "false", "\x1b[31m" + "a" * 10**5, [], {}, [1], ["\x1b"], {"a": 1}, [None],
+    [[["a", 10**12]]], {"full_attention": 5}, [f"k{i}" for i in range(2000)],
+    {"rope_type": "longrope", "factor": -1}, {"rope_type": "yarn"}, ["full_attention"] * 4, -0.0,
+    "yarn", [-1], [[]], b"x", 2**63, 1e-300, {"full_attention": {"rope_theta": 10**400}},
+]  # fmt: skip
+
+
+def hostile_configurations():
+    types = ("llama", "gemma3_text", "llama4_text", "deepseek_v3", "mpt", "gpt_neo", "brand_new")
+    for i, name in enumerate(FIELDS):
+        own = {**SMALL, "model_type": types[i % len(types)]}
+        rope = {"rope_type": "yarn", "factor": 2.0}
+        for j, value in enumerate(HOSTILE):
+            yield (
+                {**own, name: value},
+                {**own, "rope_scaling": {**rope, name: value}},
+                {"model_type": "gemma3", "text_config": {**own, name: value}},
+            )[(i + j) % 3]
+
+
+def check_hostile(configurations):
+    count = 0
+    for config in configurations:
+        count += 1
+        try:
+            said = repr(describe(config, gamma=2.0, lengths=(64,)))
+        except InputError as error:
+            said = str(error)
+            assert "\n" not in said
+        assert len(said) < 10_000
+        assert said.replace("\n", "").isprintable()
+    return count
+
+
+@pytest.mark.usefixtures("alone")
+def test_hostile_fields_are_refused_in_a_line():
+    assert check_hostile(hostile_configurations()) >= 4000
+
+
+@pytest.mark.model
+@pytest.mark.thorough
+def test_hostile_fields_reach_no_class():
+    every = list(hostile_configurations())
+    assert check_hostile(every[:: len(every) // 1000]) >= 1000
+
+
+def crafted_files():
+    """Name and bytes of files that are no configuration, or a bad one."""
+    good = header(PUBLISHED["gemma3-4b.gguf"]["gguf"])
+    yield from ((f"cut at {n}.gguf", good[:n]) for n in range(0, len(good), len(good) // 40))
+    huge = (2**64 - 1).to_bytes(8, "little")
+    for place in (8, 16, 24):  # tensors, fields, the length of the first name
+        yield f"huge at {place}.gguf", good[:place] + huge + good[place + 8 :]
+    listed = {"general.architecture": "llama", "llama.block_count": [7]}
+    own = header(listed)
+    yield "a list of 2^64.gguf", own[:-12] + huge + own[-4:]
+    nested = (9).to_bytes(4, "little") + (1).to_bytes(8, "little")
+    yield "lists in lists.gguf", own[:-16] + nested * 20000
+    for value in (10**6, 0, -1.0, "many", True, float("nan")):
+        wrong = {"general.architecture": "llama", "llama.block_count": value}
+        yield f"layers {value}.gguf", header(wrong)
+        wrong |= {"llama.block_count": 4, "llama.attention.head_count": value}
+        yield f"heads {value}.gguf", header(wrong)
+    yield "no architecture.gguf", header({"a": 1})
+    yield "escape.gguf", header({"general.architecture": "\x1b[31mred", "a": 1})
+    yield "long.gguf", header({"general.architecture": "a" * 10**6})
+    yield "binary.json", bytes(range(256)) * 100
+    yield "deep.json", b"[" * 10**5
+    yield "digits.json", b'{"num_hidden_layers": ' + b"9" * 10**5 + b"}"
+    yield "large.json", b" " * (MAX_BYTES + 1)
+    yield "null.json", b"null"
+    yield "no layers.json", b'{"model_type": "llama"}'
+    yield "escape.json", b'{"model_type": "\\u001b[31m", "num_hidden_layers": 2}'
+    yield "part.json", b'{"model_type": "llama", "text_config": 5}'
+    layers = b'{"model_type": "llama", "num_hidden_layers": 1000000000000}'
+    yield "layers.json", layers
+
+
+@pytest.mark.usefixtures("alone")
+def test_crafted_files_are_refused_in_a_line(tmp_path, command):
+    files = dict(crafted_files())
+    assert len(files) >= 60
+    for name, content in files.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        code, out, err = command("describe", path)
+        assert (code, out) == (2, ""), name
+        assert err.count("\n") == 1, name
+        assert err[:-1].isprintable(), name

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -10,12 +11,25 @@ import matplotlib
 import matplotlib.pyplot
 import numpy as np
 import pytest
+from headers import header
 
 import sparsity
 
 matplotlib.use("agg")
 HOME = Path(__file__).parents[1]
 PAGES = (HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md")))
+
+
+def described():
+    """What `describe` finds in a header, which needs no class of a model."""
+    sizes = {"block_count": 2, "embedding_length": 64, "attention.head_count": 1}
+    own = {f"llama.{name}": size for name, size in {**sizes, "context_length": 64}.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        path.write_bytes(header({"general.architecture": "llama", **own}))
+        return sparsity.describe(path)
+
+
 # What the prose calls these things, where it does not make them.
 STANDING = {
     **{name: getattr(sparsity, name) for name in sparsity.__all__},
@@ -28,15 +42,7 @@ STANDING = {
     "b": 1.5,
     "margin": 3.0,
     "needle": sparsity.NeedleAbove(3.0, distance=0),
-    "found": sparsity.describe(
-        {
-            "model_type": "llama",
-            "num_hidden_layers": 2,
-            "hidden_size": 64,
-            "num_attention_heads": 1,
-            "max_position_embeddings": 64,
-        }
-    ),
+    "found": described(),
     "q": np.ones(8),
     "mu": np.ones(8) / 8,
     "spread": 0.5,

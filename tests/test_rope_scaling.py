@@ -52,6 +52,15 @@ def plain_float(dim, base):
     return base ** (-2 * np.arange(dim // 2) / dim)
 
 
+def test_a_ramp_of_no_width_is_a_step():
+    """Llama 4 has low = high, Kimi K2 fast = slow: a plane stays, or slows by the whole factor."""
+    plain = LinearScaling(1.0).angles(64, 1e4, 1)
+    turns = 4096 * plain / (2 * np.pi)
+    for rule in (Llama3Scaling(8.0, 4096, 2.0, 2.0), YarnScaling(8.0, 4096, 2.0, 2.0, False)):
+        ratio = plain / rule.angles(64, 1e4, 1)
+        np.testing.assert_allclose(ratio, np.where(turns > 2, 1.0, 8.0), rtol=1e-12)
+
+
 def test_dynamic_scaling_begins_beyond_the_trained_length():
     rule = DynamicNtkScaling(4.0, 512)
     for length in (1, 511, 512):

@@ -165,6 +165,7 @@ def test_every_typed_step_survives_being_typed():
 
 ALIKE = (  # leave six tokens alike
     *(sparsity.ScalableSoftmax, sparsity.FloorLog, sparsity.LogLength, sparsity.Yarn),
+    sparsity.LongRope,
     *(sparsity.LengthBias, sparsity.Window, sparsity.Chunk, sparsity.Gate),
 )
 

@@ -44,6 +44,7 @@ def test_n_eff_under_each_rule(step, values):
 def test_yarn_squares_its_factor():
     assert n_eff(Temperature.yarn(16.0), 16 * 8192) == pytest.approx(12.6254, rel=1e-4)
     assert n_eff(Temperature.yarn(128.0), 128 * 8192) == pytest.approx(6.6624, rel=1e-4)
+    assert Temperature.longrope(32.0, 4096).factor(7) == pytest.approx(17 / 12, rel=1e-15)
     assert Temperature.yarn(4.0).factor(7) == pytest.approx((1 + 0.1 * np.log(4)) ** 2, rel=1e-15)
 
 
@@ -60,6 +61,7 @@ def test_every_rule_can_be_typed():
         assert step == getattr(Temperature, rule)()
         assert isinstance(step, Temperature)
     assert steps.parse("temperature:yarn,16") == Temperature.yarn(16)
+    assert steps.parse("temperature:longrope,32,4096") == sparsity.LongRope(32, 4096)
     for text, match in (
         ("temperature:llama5", "the rules are llama4"),
         ("temperature:llama4,3", "llama4 takes no numbers"),
@@ -221,6 +223,7 @@ def test_steps_refuse_bad_numbers():
         (lambda: sparsity.FloorLog(0.0), "slope = 0"),
         (lambda: sparsity.LogLength(1), "trained = 1"),
         (lambda: sparsity.Yarn(0.5), "extension = 0.5"),
+        (lambda: sparsity.LongRope(32.0, 1), "trained = 1"),
         (lambda: sparsity.ScalableSoftmax(0.4, -1.0), "bias = -1"),
         (lambda: Row("sparsemax", gamma=1.0, steps=(SoftCap(3.0),)), "steps"),
     ):

@@ -97,7 +97,8 @@ ALL: tuple[Part, ...] = (
                 "LengthBias",
                 "SinkLogit",
             ),
-            *("Chunk", "SoftCap", "Temperature", "FloorLog", "LogLength", "Yarn", "ScaleInvariant"),
+            *("Chunk", "SoftCap", "Temperature", "FloorLog", "LogLength", "Yarn", "LongRope"),
+            "ScaleInvariant",
             "Gate",
             *("LinearScaling", "NtkScaling", "DynamicNtkScaling", "YarnScaling", "Llama3Scaling"),
             *(

@@ -1,28 +1,25 @@
 """How sharply the layers of a model can focus, from its configuration alone.
 
 `describe` reads a `config.json`, or the header of a GGUF file, makes a `Row` of every kind of layer
-(`configuration.layer_kinds`), and asks the exact law for n_eff at several lengths.
+(`configuration.kinds_of`), and asks the exact law for n_eff at several lengths.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.configuration import LayerKind, layer_kinds
-from sparsity.attention.library import library
-from sparsity.attention.settings import yarn_amplitude
-from sparsity.checks import check_path
+from sparsity.attention.configuration import LayerKind, kinds_of
+from sparsity.attention.sources import read_model
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import GAMMA, LENGTH
-from sparsity.output import json_file, require_regular_file
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.tokens import Step
@@ -34,6 +31,11 @@ if TYPE_CHECKING:
 MAX_LENGTHS = 1000  # of a table; each asks the exact law once for every kind
 LENGTHS = (4096, 32768, 131072, 2**20)
 GAMMA_OF_SMOLLM2 = 2.9  # the median over its heads at 2048 tokens, without sinks
+LADDER = (2.0, 3.0, 4.0)  # γ of most heads that were measured
+# Where the γ of a kind comes from.
+GIVEN = "given"
+UNIT = "QK-norm: scale·√d, of gains 1; the learned gains are in the weights"
+ASSUMED = "assumed: median head of SmolLM2; give --gamma"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class Description:
         gamma: the spread of scores before temperature, cap and window, by kind.
         lengths: n.
         n_eff: by the exact law, [kinds, lengths]; NaN where a kind has no weights, or no law.
+        origins: where each γ comes from, in words.
+        context: the longest row that the model takes; None where it does not say.
+        source: who read the configuration, in words.
     """
 
     family: str
@@ -53,12 +58,21 @@ class Description:
     gamma: tuple[float, ...]
     lengths: tuple[int, ...]
     n_eff: np.ndarray
+    origins: tuple[str, ...]
+    context: int | None
+    source: str
 
     @property
     def rows(self) -> tuple[Row | None, ...]:
-        """The row of each kind; None for layers without attention weights."""
+        """The row of each kind; None for layers without attention weights, or without a law."""
         each = zip(self.kinds, self.gamma, strict=True)
-        return tuple(kind.row(gamma) if kind.softmax else None for kind, gamma in each)
+        return tuple(kind.row(gamma) if kind.has_law else None for kind, gamma in each)
+
+    @cached_property
+    def ladder(self) -> np.ndarray:
+        """n_eff at the γ of `LADDER`, as softmax takes the scores of short rows: [kinds, 3, n]."""
+        spreads = [[gamma / kind.temperature for gamma in LADDER] for kind in self.kinds]
+        return _n_eff(self.kinds, spreads, self.lengths)
 
     def named_rows(self, *steps: Step) -> dict[str, Row]:
         """Return the row of each kind with attention weights, with `steps` before its own.
@@ -71,6 +85,9 @@ class Description:
 
         whether a key is found whose score is 12 above the mean. Rows of a top-k indexer take no
         steps: with steps they are left out.
+
+        Raises:
+            InputError: there is no law of any kind.
         """
         found = {}
         for kind, row in zip(self.kinds, self.rows, strict=True):
@@ -80,16 +97,23 @@ class Description:
                 own = tuple(step for step in row.steps if not isinstance(step, Scores))
                 kernel = getattr(row.kernel, "uncapped", row.kernel)  # the cap is one of the steps
                 found[kind.title] = Row(kernel, steps=(*laws, *steps, *own), **row.params)
+        if not found:
+            why = next(
+                (kind.lawless for kind in self.kinds if kind.lawless), "no attention weights"
+            )
+            raise InputError("config", self.family, f"no law of its rows: {why}")
         return found
 
     def columns(self) -> dict[str, Any]:
-        """Return kinds, layers, head dimension, RoPE, γ, and n_eff at each length."""
+        """Return kinds, layers, head dimension, RoPE, γ and its origin, and n_eff by length."""
         own = {
             "layers": [kind.title for kind in self.kinds],
             "count": [len(kind.layers) for kind in self.kinds],
             "head_dim": [kind.head_dim for kind in self.kinds],
+            "scale": [kind.scale for kind in self.kinds],
             "rope": [_rope(kind) for kind in self.kinds],
             "gamma": [*self.gamma],
+            "gamma_is": [*self.origins],
         }
         lengths = {f"n_eff at {n}": self.n_eff[:, i] for i, n in enumerate(self.lengths)}
         return own | lengths
@@ -100,37 +124,80 @@ class Description:
 
     def notes(self) -> list[str]:
         """Return what the configuration does not say, once each."""
-        return list(dict.fromkeys(note for kind in self.kinds for note in kind.notes))
+        said = [note for kind in self.kinds for note in kind.notes]
+        lawless = [f"no n_eff: {kind.lawless}" for kind in self.kinds if kind.lawless]
+        return list(dict.fromkeys([*lawless, *said]))
 
     def as_json(self) -> dict[str, Any]:
         """Return everything in JSON's types."""
         kinds = []
-        for kind, row, n_eff in zip(self.kinds, self.rows, self.n_eff, strict=True):
-            values = {str(n): _number(x) for n, x in zip(self.lengths, n_eff, strict=True)}
+        for i, (kind, row) in enumerate(zip(self.kinds, self.rows, strict=True)):
+            ladder = zip(LADDER, self.ladder[i], strict=True)
             kinds.append(
                 {
                     "title": kind.title,
                     "layers": list(kind.layers),
-                    "head_dim": kind.head_dim,
-                    "scale": kind.scale,
+                    "head_dim": kind.head_dim or None,
+                    "scale": _number(kind.scale),
                     "rope": _rope(kind),
                     "qk_norm": kind.qk_norm,
+                    "temperature": kind.temperature,
+                    "gamma": _number(self.gamma[i]),
+                    "gamma_is": self.origins[i] or None,
                     "row": None if row is None else row.described(),
-                    "n_eff": values,
+                    "n_eff": self._by_length(self.n_eff[i]),
+                    "n_eff_of_gamma": {f"{x:g}": self._by_length(each) for x, each in ladder},
                     "notes": list(kind.notes),
+                    "no_law": kind.lawless or None,
                 }
             )
-        return {"model_type": self.family, "kinds": kinds}
+        about = {"model_type": self.family, "context": self.context, "source": self.source}
+        return about | {"kinds": kinds}
+
+    def _by_length(self, values: np.ndarray) -> dict[str, float | None]:
+        return {str(n): _number(x) for n, x in zip(self.lengths, values, strict=True)}
 
     def __repr__(self) -> str:
-        lines = [f"{self.family}: {sum(len(kind.layers) for kind in self.kinds)} layers"]
-        for kind, gamma, values in zip(self.kinds, self.gamma, self.n_eff, strict=True):
-            lines.append(f"  {len(kind.layers)} × {kind.title}, d = {kind.head_dim}, {_rope(kind)}")
-            if kind.softmax:
-                each = zip(self.lengths, values, strict=True)
-                shown = ", ".join(f"{x:.4g} at n = {n}" for n, x in each)
-                lines.append(f"    n_eff at γ = {gamma:g}: {shown}")
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes())])
+        count = sum(len(kind.layers) for kind in self.kinds)
+        if not any(kind.softmax for kind in self.kinds):
+            return f"{self.family}: {count} layers, none with attention weights"
+        context = f", rows of up to {self.context} tokens" if self.context else ""
+        lines = [f"{self.family}: {count} layers{context}; read from {self.source}", ""]
+        for i, kind in enumerate(self.kinds, 1):
+            lines += [f"{i:>3}  {len(kind.layers)} × {kind.title}", *_details(kind)]
+        if any(kind.has_law for kind in self.kinds):
+            lines += ["", *_aligned(self._table()), ""]
+            lines += [f"* γ of {i}: {said}" for said, i in self._by_origin().items()]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes())])
+
+    def _table(self) -> list[list[str]]:
+        """Return the cells of n_eff: of every law, at its γ and at those of the ladder."""
+        table = [["n_eff", "γ", *(f"n = {n}" for n in self.lengths)]]
+        shown: set[Row] = set()
+        for i, (kind, row) in enumerate(zip(self.kinds, self.rows, strict=True)):
+            if row is None or row in shown:
+                continue
+            shown.add(row)
+            name = _listed(j for j, other in enumerate(self.rows, 1) if other == row)
+            marked = f"{self.gamma[i] * kind.temperature:.3g}*"
+            table.append([name, marked, *(f"{x:.4g}" for x in self.n_eff[i])])
+            for gamma, values in zip(LADDER, self.ladder[i], strict=True):
+                table.append(["", f"{gamma:g}", *(f"{x:.4g}" for x in values)])
+        return table
+
+    def _by_origin(self) -> dict[str, str]:
+        """Return the numbers of the kinds by what is said of their γ*."""
+        kinds: dict[str, list[int]] = {}
+        for i, (kind, gamma) in enumerate(zip(self.kinds, self.gamma, strict=True), 1):
+            factor, said = kind.temperature, self.origins[i - 1]
+            if kind.has_law and factor != 1:
+                of_rope = f"{factor:.4g} of RoPE's scaling"
+                said += (
+                    f"; it contains {of_rope}" if said == ASSUMED else f"; {gamma:.4g} × {of_rope}"
+                )
+            if kind.has_law:
+                kinds.setdefault(said, []).append(i)
+        return {said: _listed(numbers) for said, numbers in kinds.items()}
 
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows."""
@@ -143,16 +210,20 @@ def describe(
     config: str | os.PathLike[str] | Mapping[str, Any],
     *,
     gamma: float | None = None,
-    lengths: Sequence[int] = LENGTHS,
+    lengths: Sequence[int] | None = None,
 ) -> Description:
     """Return the rows of a model's layers and n_eff of each, from its configuration.
 
+    A `config.json` is read as the class of its family in `transformers` reads it, where that is
+    installed: the file alone leaves out what the class fills in, and no n_eff is given.
+
     Args:
         config: a `config.json`, a folder that has one, a GGUF file, or the fields themselves.
-        gamma: the spread of scores before temperature, cap and window, as measured; None is, under
-            QK-norm, that of gains 1 (`QKNorm.from_gains` has that of others); else the median of
-            SmolLM2's heads.
-        lengths: n of the table.
+        gamma: the spread of scores before temperature, cap and window; None is, under QK-norm, that
+            of gains 1 (`QKNorm.from_gains` has that of others); else that of which softmax takes
+            the median of SmolLM2's heads: a constant temperature is in it.
+        lengths: n of the table; None is 4096, 32768, 131072 and 1048576 up to the longest row that
+            the model takes, and that.
 
     Returns:
         The kinds of layers with their rows; shown as a table in a notebook.
@@ -160,113 +231,95 @@ def describe(
     Raises:
         InputError: no such file, a field that is missing or out of range, or a bad γ or length.
     """
-    fix = "give a config.json, its folder, or the fields themselves"
-    fields = config if isinstance(config, Mapping) else _read(check_path("config", config, fix))
-    kinds = layer_kinds(fields)
-    own = fields.get("text_config")
-    family = str((own if isinstance(own, Mapping) else fields).get("model_type", "unknown"))
+    model = read_model(config)
+    kinds = kinds_of(model)
     given = None if gamma is None else float(GAMMA.one(gamma))
+    context = model.context
+    if lengths is None:
+        lengths = sorted({n for n in LENGTHS if n <= (context or n)} | {context or LENGTHS[0]})
     asked = LENGTH.check(lengths).ravel()
     if not asked.size or asked.size > MAX_LENGTHS:
         fix = f"give from one to {MAX_LENGTHS} row lengths"
         raise InputError("lengths", f"{asked.size} lengths", fix)
     ns = tuple(int(n) for n in asked)
-    # γ as given; else that of QK-norm with gains 1; else a guess.
-    spreads = tuple(given or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind in kinds)
+    spreads, origins = zip(*(_spread(kind, given) for kind in kinds), strict=True)
+    found = _n_eff(kinds, [[spread] for spread in spreads], ns)[:, 0]
+    return Description(model.type, kinds, spreads, ns, found, origins, context, model.source)
+
+
+def _spread(kind: LayerKind, given: float | None) -> tuple[float, str]:
+    """Return γ of a kind before its temperature, and where it comes from."""
+    if not kind.has_law:
+        return np.nan, ""
+    if given is not None:
+        return given, GIVEN
+    if kind.unit_gamma is not None:
+        return kind.unit_gamma, UNIT
+    return GAMMA_OF_SMOLLM2 / kind.temperature, ASSUMED
+
+
+def _n_eff(
+    kinds: Sequence[LayerKind], spreads: Sequence[Sequence[float]], lengths: Sequence[int]
+) -> np.ndarray:
+    """Return n_eff by the exact law, [kinds, spreads of each, lengths]: of equal rows once."""
+    known: dict[tuple[Row, int], float] = {}
+
+    def value(kind: LayerKind, gamma: float, n: int) -> float:
+        if not kind.has_law:
+            return np.nan
+        row = kind.row(gamma)
+        if (row, n) not in known:
+            known[row, n] = _of_row(row, n)
+        return known[row, n]
+
     each = zip(kinds, spreads, strict=True)
-    found = np.array([[_n_eff(kind, spread, n) for n in ns] for kind, spread in each])
-    return Description(family, kinds, spreads, ns, found.reshape(len(kinds), len(ns)))
+    return np.array([[[value(kind, x, n) for n in lengths] for x in xs] for kind, xs in each])
 
 
-def _n_eff(kind: LayerKind, gamma: float, n: int) -> float:
-    """Return n_eff of a kind of layer by the exact law; NaN where it has no weights, or no law."""
-    if not kind.softmax:
-        return np.nan
+def _of_row(row: Row, n: int) -> float:
+    """Return n_eff of a row by the exact law; NaN where it has none at this length."""
     try:
-        return float(exact(kind.row(gamma), length=n))
+        return float(exact(row, length=n))
     except InputError as error:
         if error.argument in ("length", "of", "row"):  # no law at this length
             return np.nan
         raise
 
 
+def _details(kind: LayerKind) -> list[str]:
+    """Return what a kind of layer is beside its title, in a line; none where it has no law."""
+    if not kind.has_law:
+        return []
+    steps = kind.row(1.0).described().get("steps", [])
+    norm = ", QK-norm" if kind.qk_norm else ""
+    said = f"d = {kind.head_dim}, scale {kind.scale:.4g}, {_rope(kind)}{norm}"
+    return [f"     {said}{'; steps ' if steps else ''}{' '.join(map(str, steps))}"]
+
+
+def _aligned(table: list[list[str]]) -> list[str]:
+    """Return the lines of a table, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(x.rjust(w) for x, w in zip(row, widths, strict=True)) for row in table]
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """Return numbers as they are listed, the ends of many."""
+    shown = [str(i) for i in numbers]
+    return ", ".join(shown) if len(shown) < 4 else f"{shown[0]} … {shown[-1]}"
+
+
 def _rope(kind: LayerKind) -> str:
     """Return RoPE of a kind of layer in a few words."""
     if kind.rotation is None:
-        return "no RoPE"
+        return "no RoPE" if kind.has_law else "not known" if kind.softmax else ""
     turned = kind.rotation.turned
     part = "" if turned == kind.head_dim else f", {turned} of {kind.head_dim} entries"
-    rule = "" if kind.rotation.scaling is None else f", {kind.rotation.scaling}"
+    scaling = kind.rotation.scaling
+    rule = ", a table of factors" if kind.rotation.table else ""
+    if scaling is not None:
+        rule = f", {type(scaling).__name__} by {getattr(scaling, 'factor', 1):g}"
     return f"RoPE base {kind.rotation.base:g}{part}{rule}"
 
 
 def _number(x: float) -> float | None:
     return None if np.isnan(x) else float(x)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    """Return the fields of a configuration in a file or a folder.
-
-    Raises:
-        InputError: there is none, or it holds something else.
-    """
-    path = path / "config.json" if path.is_dir() else path
-    require_regular_file(path, "config")
-    try:
-        if path.suffix == ".gguf":
-            return _of_gguf(path)
-        found = json_file(path)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError("config", path, "is not there; give a config.json or its folder") from None
-    except Exception:  # noqa: BLE001  the library of GGUF raises what it meets
-        raise InputError("config", path, "holds no configuration; give a config.json") from None
-    if not isinstance(found, dict):
-        raise InputError("config", path, "holds no configuration; give a config.json")
-    return found
-
-
-# GGUF's names, after that of the architecture, of the fields that `layer_kinds` reads.
-_OF_GGUF = {
-    "block_count": "num_hidden_layers",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "embedding_length": "hidden_size",
-    "attention.key_length": "head_dim",
-    "context_length": "max_position_embeddings",
-    "attention.sliding_window": "sliding_window",
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "rope.freq_base": "rope_theta",
-}
-
-
-def _of_gguf(path: Path) -> Mapping[str, Any]:
-    """Return the header of a GGUF file under the names of a `config.json`.
-
-    A linear factor may stand there without its type, and YaRN's `attn_factor` multiplies the usual
-    amplitude, where `attention_factor` is the amplitude itself.
-    """
-    reader = library("gguf").GGUFReader(path)
-    named = reader.get_field("general.architecture")
-    family = "unknown" if named is None else str(named.contents())
-    own = {
-        name.removeprefix(f"{family}."): field.contents()
-        for name, field in reader.fields.items()
-        if name.startswith(f"{family}.")
-    }
-    config: dict[str, Any] = {"model_type": family.replace("-", "_")}
-    config |= {name: own[key] for key, name in _OF_GGUF.items() if key in own}
-    kind = own.get("rope.scaling.type", "none")
-    factor = own.get("rope.scaling.factor") or own.get("rope.scale_linear")
-    if kind != "none" or (factor and factor != 1):
-        scaling = {"rope_type": "linear" if kind == "none" else kind, "factor": factor}
-        if trained := own.get("rope.scaling.original_context_length"):
-            scaling["original_max_position_embeddings"] = trained
-        if kind == "yarn":
-            own_factor = own.get("rope.scaling.attn_factor", 1.0)
-            scaling["attention_factor"] = own_factor * yarn_amplitude({}, factor or 1.0)
-        config["rope_scaling"] = scaling
-    if any(tensor.name == "rope_freqs.weight" for tensor in reader.tensors):
-        config["rope_freqs"] = "a table of factors"  # of the angles: named as not read
-    return config

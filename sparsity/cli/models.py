@@ -92,7 +92,11 @@ def measure(
     "Spread of the scores before temperature, cap and window (default: see below).",
     kind=float,
 )
-@common.option("--lengths", "N,N…", "Row lengths of the table", default="4k,32k,128k,1024k")
+@common.option(
+    "--lengths",
+    "N,N…",
+    "Row lengths of the table (default: 4k,32k,128k,1024k up to the model's own, and that).",
+)
 @common.option(
     "--out",
     "FILE",
@@ -115,7 +119,7 @@ def measure(
 def describe(
     config: str,
     gamma: float | None,
-    lengths: str,
+    lengths: str | None,
     out: str | None,
     of: str | None,
     needle: float | None,
@@ -128,8 +132,12 @@ def describe(
     Prints each kind of layer with its head dimension, RoPE, window, cap and temperature, and how
     many tokens a query attends to at each length, by the exact law.
 
+    A config.json is read as the family's class of transformers reads it, where that is installed;
+    nothing is downloaded, and no code of a model runs. Without it, or for a family that is not
+    known, n_eff is not given: the file alone is not the configuration.
+
     Without --gamma the spread is that of gains 1 where queries and keys are normalised, and else
-    2.9, the median of SmolLM2's heads.
+    2.9, the median of SmolLM2's heads; beside it stand γ = 2, 3 and 4.
 
     \b
     Examples:
@@ -147,7 +155,9 @@ def describe(
     refuse_missing("config", config, "give a config.json or its folder")
     from sparsity.attention.describe import describe as described
 
-    ns = [parse_whole(each, "length") for each in lengths.split(",") if each.strip()]
+    ns = None
+    if lengths is not None:
+        ns = [parse_whole(each, "length") for each in lengths.split(",") if each.strip()]
     common.use_float64()
     found = described(config, gamma=gamma, lengths=ns)
     if out is not None:
@@ -158,5 +168,9 @@ def describe(
         what = of or ("n_eff" if needle is None else "needle_signal")
         with common.progress("curves") as report:
             made = chart(found.named_rows(*steps), of=what, limit=False, progress=report)
-            write_chart(made, out)
+            title = f"{found.family}: {made.words.title}"
+            made = made._replace(words=made.words._replace(title=title))
+            _, data = write_chart(made, out)
     common.print_json(found.as_json()) if as_json else common.echo(repr(found))
+    if out is not None:
+        common.echo(f"{out}, {data}: {title}", err=as_json)

@@ -39,6 +39,7 @@ from sparsity.rows.steps import (
     Decay,
     FloorLog,
     LogLength,
+    LongRope,
     ScalableSoftmax,
     ScaleInvariant,
     SinkLogit,
@@ -169,7 +170,7 @@ DISTANCE_SCALE = FreeNumber(
 
 # What multiplies all scores of a row by a factor that rises in it.
 _SHARPENING = (SCALE, FLOOR_SLOPE, YARN_SLOPE)
-_ALIKE_TEMPERATURES = (FloorLog, LogLength, ScalableSoftmax, Yarn)
+_ALIKE_TEMPERATURES = (FloorLog, LogLength, LongRope, ScalableSoftmax, Yarn)
 
 FREE_NUMBERS = (
     *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),

@@ -146,8 +146,8 @@ class YarnScaling:
         keep_checked(self, "factor", _factor)
         keep_checked(self, "trained", check_whole, 1)
         keep_checked(self, "slow", check_number, "give one number > 0", lambda x: x > 0)
-        fix = f"give one number > slow = {self.slow:g}"
-        keep_checked(self, "fast", check_number, fix, lambda x: x > self.slow)
+        fix = f"give one number >= slow = {self.slow:g}"
+        keep_checked(self, "fast", check_number, fix, lambda x: x >= self.slow)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·(1 − ramp) + (θ_i/r)·ramp."""
@@ -179,7 +179,7 @@ class Llama3Scaling:
         factor: r ≥ 1.
         trained: L ≥ 1.
         low: turns, > 0; 1 in Llama 3.
-        high: turns, > low; 4 in Llama 3.
+        high: turns, ≥ low; 4 in Llama 3.
 
     Source: Meta, Llama 3.1 (2024), `llama3` of Hugging Face's `rope_parameters`.
     """
@@ -195,13 +195,15 @@ class Llama3Scaling:
         keep_checked(self, "factor", _factor)
         keep_checked(self, "trained", check_whole, 1)
         keep_checked(self, "low", check_number, "give one number > 0", lambda x: x > 0)
-        fix = f"give one number > low = {self.low:g}"
-        keep_checked(self, "high", check_number, fix, lambda x: x > self.low)
+        fix = f"give one number >= low = {self.low:g}"
+        keep_checked(self, "high", check_number, fix, lambda x: x >= self.low)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""
         # The mean is of angles, not of wavelengths: its weight is linear in the turns.
         theta = angles(dim, base)
         turns = self.trained * theta / (2 * math.pi)
-        share = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
+        # Of no width it is a step, as checkpoints with low = high have it.
+        width = self.high - self.low if self.high > self.low else 1e-9
+        share = np.clip((turns - self.low) / width, 0.0, 1.0)
         return theta * share + theta / self.factor * (1 - share)

@@ -22,7 +22,7 @@ from sparsity.plots.axes.controls import CONTROLS, control_of_step
 from sparsity.rows import steps as row_steps
 from sparsity.rows.classes import ANY_LENGTH, classed
 from sparsity.rows.row import Row
-from sparsity.rows.steps import FloorLog, LogLength, Rope, ScalableSoftmax, Yarn
+from sparsity.rows.steps import FloorLog, LogLength, LongRope, Rope, ScalableSoftmax, Yarn
 from sparsity.rows.tokens import Step
 
 Values = Mapping[str, Any]
@@ -143,6 +143,7 @@ _SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
             (FloorLog, "floor-log temperature (Llama 4)"),
             (LogLength, "log-n temperature"),
             (Yarn, "YaRN's temperature"),
+            (LongRope, "LongRoPE's temperature"),
         )
     },
     "length-bias": ("a bias that grows like ln n", {"closed": _raised, "longest": 1e12}),

@@ -19,6 +19,7 @@ from sparsity.rows.steps.temperature import (
     FloorLog,
     LengthBias,
     LogLength,
+    LongRope,
     ScalableSoftmax,
     ScaleInvariant,
     Temperature,
@@ -37,6 +38,7 @@ __all__ = [
     "Gate",
     "LengthBias",
     "LogLength",
+    "LongRope",
     "Needle",
     "NeedleAbove",
     "QKNorm",
@@ -54,8 +56,8 @@ __all__ = [
 
 ALL: tuple[type[Any], ...] = (
     *(Decay, Alibi, Window, Chunk),
-    *(ScalableSoftmax, FloorLog, LogLength, Yarn, ScaleInvariant, LengthBias, SoftCap),
-    *(SinkLogit, Sink, Needle, NeedleAbove, Gate, QKNorm, Rope, Coca),
+    *(ScalableSoftmax, FloorLog, LogLength, Yarn, LongRope, ScaleInvariant, LengthBias),
+    *(SoftCap, SinkLogit, Sink, Needle, NeedleAbove, Gate, QKNorm, Rope, Coca),
 )
 
 

@@ -58,6 +58,11 @@ class Temperature(AlikeStep):
         return Yarn(extension)
 
     @staticmethod
+    def longrope(extension: float = 32.0, trained: int = 4096) -> LongRope:
+        """Return LongRoPE's rule: 1 + ln r/ln L of a context r times the trained length L."""
+        return LongRope(extension, trained)
+
+    @staticmethod
     def scale_invariant(scale: float = 10.0) -> ScaleInvariant:
         """Return scale-invariant attention's rule: a factor and a bias that go by the distance."""
         return ScaleInvariant(scale)
@@ -71,7 +76,7 @@ class Temperature(AlikeStep):
         return replace(tokens, beta=factor * tokens.beta, gamma=factor * tokens.gamma)
 
 
-RULES = ("llama4", "mistral", "qwen", "ssmax", "yarn", "scale_invariant")
+RULES = ("llama4", "mistral", "qwen", "ssmax", "yarn", "longrope", "scale_invariant")
 
 
 def described() -> dict[str, str]:
@@ -206,6 +211,35 @@ class Yarn(Temperature):
     def factor(self, length: int) -> float:
         """Return (1 + slope·ln r)²."""
         return (1.0 + self.slope * math.log(self.extension)) ** 2
+
+
+@dataclass(frozen=True)
+class LongRope(Temperature):
+    """LongRoPE's temperature: c = 1 + ln extension/ln trained, whatever the length.
+
+    Both q and k are multiplied by √c. It is ln(r·L)/ln L: log-n scaling at the longest row that the
+    model takes, in rows of every length.
+
+    Args:
+        extension: r ≥ 1, the context over the trained one.
+        trained: L ≥ 2.
+
+    Source: Ding et al., LongRoPE (2024), arXiv:2402.13753; `longrope` of Phi-3's models.
+    """
+
+    name: ClassVar[str] = "longrope"
+    example: ClassVar[tuple[Any, ...]] = (32.0, 4096)
+
+    extension: float
+    trained: int
+
+    def __post_init__(self) -> None:
+        keep_checked(self, "extension", check_number, "give one number >= 1", lambda x: x >= 1)
+        keep_checked(self, "trained", check_whole, 2)
+
+    def factor(self, length: int) -> float:
+        """Return 1 + ln r/ln L."""
+        return 1.0 + math.log(self.extension) / math.log(self.trained)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,199 @@
+"""What a configuration is: the file's fields, and what the family's class makes of them.
+
+A published file leaves out what the class of `transformers` fills in, or names it as older releases
+did: the file is not the configuration. The class is asked by `AutoConfig`'s own table: nothing is
+downloaded, and no code that comes with a model runs. Without it, or for a family that nobody knows,
+fields are read as they stand and no law is given.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from sparsity.attention import gguf_header
+from sparsity.attention.families import BY_TYPE, Family
+from sparsity.attention.fields import FIELDS, FOR_CLASSES, LAYERS, LISTS, Fields, checked, names_set
+from sparsity.checks import check_path
+from sparsity.errors import InputError, printable
+from sparsity.output import json_file, require_regular_file
+
+MAX_BYTES = 2**22  # of a config.json: ten times the largest published one
+_UNKNOWN = Family("")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A configuration as it was read.
+
+    Args:
+        type: its `model_type`.
+        family: what its code does; an empty record where it is not known.
+        fields: with what the class filled in.
+        source: who filled them in, in words.
+        lawless: why no law can be given; empty where one can.
+        notes: of the reading.
+    """
+
+    type: str
+    family: Family
+    fields: Fields
+    source: str
+    lawless: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def context(self) -> int | None:
+        """The longest row that the model takes, of pictures their patches and a token; or None."""
+        picture, patch = self.fields.get("image_size"), self.fields.get("patch_size")
+        if picture and patch:
+            return (picture // patch) ** 2 + 1
+        return self.fields.get("max_position_embeddings")
+
+
+def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
+    """Return the configuration in a file, in a folder that has one, or in a mapping of fields.
+
+    Raises:
+        InputError: there is none, or a field is out of its domain.
+    """
+    if isinstance(config, Mapping):
+        return _of_fields(config)
+    path = check_path("config", config, "give a config.json, its folder, or the fields themselves")
+    path = path / "config.json" if path.is_dir() else path
+    require_regular_file(path, "config")
+    if path.suffix == ".gguf":
+        header = gguf_header.read_header(path)
+        family = BY_TYPE.get(header.type)
+        lawless = "" if family else f"the architecture {header.name!r} is not known here"
+        fields = Fields(checked(header.values), header.names, gguf_header.READ)
+        notes = (header.note,) if header.note else ()
+        source = "its header, by llama.cpp's rules"
+        return Model(header.name, family or _UNKNOWN, fields, source, lawless, notes)
+    return _of_fields(_read_json(path))
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError("config", path, f"is larger than {MAX_BYTES} bytes")
+        found = json_file(path)
+    except FileNotFoundError:
+        raise InputError("config", path, "is not there; give a config.json or its folder") from None
+    except InputError:
+        raise
+    except (OSError, ValueError):
+        raise InputError("config", path, "holds no configuration; give a config.json") from None
+    if not isinstance(found, dict):
+        raise InputError("config", path, "holds no configuration; give a config.json")
+    return found
+
+
+def _of_fields(given: Mapping[str, Any]) -> Model:
+    """Return the configuration of the fields of a `config.json`: of its text part, if it has one.
+
+    Raises:
+        InputError: a field is out of its domain, or the class refuses them together.
+    """
+    values, names, notes = checked(given), names_set(given), ()
+    if not any(map(values.get, ("text_config", "hybrid_override_pattern", *LAYERS, *LISTS))):
+        raise InputError("num_hidden_layers", None, "config has no num_hidden_layers")
+    if part := values.get("text_config"):
+        names, notes = names_set(given["text_config"]), ("its text part alone is described",)
+        values = part if part.get("model_type") else values
+    kind = values.get("model_type") or "unknown"
+    if values.get("attn_type_list"):  # MiniMax-Text-01: 1 is softmax
+        linear_or_full = ("linear_attention", "full_attention")
+        values["layer_types"] = [linear_or_full[x == 1] for x in values["attn_type_list"]]
+    rope = values.get("rope_scaling") or {}
+    if rope.get("type") == "su":  # LongRoPE, as Phi-3 first named it
+        rope["type"] = "longrope"
+    fill = BY_TYPE.get(kind, _UNKNOWN).fill
+    filled = _filled(fill or kind, values)
+    if filled is None:
+        missing = "the file alone is not the configuration: pip install 'sparsity[transformers]'"
+        lawless = missing if _library() is None else f"the family {kind!r} is not known here"
+        return Model(kind, _UNKNOWN, Fields(values, names), "the file alone", lawless, notes)
+    for name in filter(values.get, LAYERS):
+        if (count := filled.values.get(name, values[name])) != values[name]:
+            raise InputError(name, values[name], f"the layers that are listed are {count}")
+    kind = kind if fill else filled.type
+    family = BY_TYPE.get(kind)
+    lawless = family.weights if family else f"the family {kind!r} is not known here"
+    fields = Fields(filled.values, names, filled.known | FOR_CLASSES)
+    return Model(kind, family or _UNKNOWN, fields, filled.source, lawless, notes)
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """The fields of a class: its type, their values, the names that it knows, and who it is."""
+
+    type: str
+    values: Mapping[str, Any]
+    known: frozenset[str]
+    source: str
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Let nothing that the library warns of reach the user."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _library() -> Any:
+    """Return `transformers`; None where it is not there, or does not start."""
+    try:
+        with _quietly():
+            import transformers
+
+            return transformers if hasattr(transformers, "CONFIG_MAPPING") else None
+    except Exception:  # noqa: BLE001  an import runs whatever its parts run
+        return None
+
+
+def _filled(kind: str, values: Mapping[str, Any]) -> _Filled | None:
+    """Return the fields of the class of a type; None where there is none.
+
+    Raises:
+        InputError: the class refuses the fields.
+    """
+    library = _library()
+    if library is None or kind not in library.CONFIG_MAPPING:
+        return None
+    given = {name: value for name, value in values.items() if name != "model_type"}
+    try:
+        with _quietly():
+            whole = library.AutoConfig.for_model(kind, **copy.deepcopy(given))
+            text = whole.get_text_config(decoder=True)
+            found = checked({name: _attribute(text, name) for name in FIELDS}, strict=False)
+        cls = type(text)
+        known = getattr(cls, "__dataclass_fields__", None) or signature(cls.__init__).parameters
+        source = f"{cls.__name__} of transformers {library.__version__}"
+        return _Filled(text.model_type, found, frozenset(known), source)
+    except Exception as error:  # noqa: BLE001  a class raises whatever its fields make it raise
+        why = printable(str(error).splitlines()[-1].strip() if str(error) else repr(error), 200)
+        raise InputError("config", kind, f"transformers refuses it: {why}") from None
+
+
+def _attribute(config: Any, name: str) -> Any:
+    """Return an attribute of a configuration, a part of it as a mapping; None if it has none."""
+    try:
+        value: Any = getattr(config, name, None)
+        return value.to_dict() if hasattr(value, "to_dict") else value
+    except Exception:  # noqa: BLE001  an attribute may be a property
+        return None
