@@ -3,6 +3,7 @@
 import atexit
 import gc
 import importlib.metadata
+import json
 import os
 import shutil
 import signal
@@ -70,6 +71,13 @@ def programs_are_let_go():
             resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         if resident > _ENOUGH:
             jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def committed_claims():
+    """Key -> record, as `sparsity reproduce --check` holds them to be current."""
+    with open(os.path.join(os.path.dirname(__file__), "..", "figures", "claims.json")) as file:
+        return {record["key"]: record for record in json.load(file)}
 
 
 @pytest.fixture

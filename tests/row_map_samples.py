@@ -52,11 +52,10 @@ def sampled_names(kernel):
 
 
 @functools.cache
-def drawn(name, length=16, to=2e-3, **own):
-    """Rows of a map that several tests look at, in float32 as all here that are compared."""
+def drawn(name, **own):
+    """Rows of 16 of a map that several tests look at, in float32 as all here that are compared."""
     row = Row(name, **own)
-    names = sampled_names(row.kernel) if length == 16 else ("participation", "n_eff", "support")
-    return draw_rows(row, length, Sampling(to, seed=11, dtype=np.float32), names)
+    return draw_rows(row, 16, Sampling(2e-3, seed=11, dtype=np.float32), sampled_names(row.kernel))
 
 
 def hold(rows, row, length, names, bound=1e-6):

@@ -2,9 +2,6 @@
 
 import os
 import pickle
-import re
-import subprocess
-import sys
 import threading
 from concurrent import futures
 from dataclasses import replace
@@ -77,23 +74,6 @@ def test_claims_judged_elsewhere_are_the_same_records(monkeypatch):
 def test_every_figure_and_claim_can_be_sent_to_a_worker():
     for one in (*figures.ALL, *ledger.ALL):
         assert pickle.loads(pickle.dumps(one)) == one
-
-
-def timeless(path):
-    """The contents, but for the seconds that an estimate took."""
-    return re.sub(rb'"seconds": [\d.e-]+', b"", path.read_bytes())
-
-
-@pytest.mark.slow
-def test_reproduce_on_two_workers_writes_the_same_bytes(tmp_path):
-    for name, more in (("a", []), ("b", ["--workers", "2"])):
-        line = [sys.executable, "-m", "sparsity", "reproduce", "--out", tmp_path / name, *more]
-        subprocess.run(line, check=True)
-    own = sorted(x.name for x in (tmp_path / "a").iterdir())
-    assert own == sorted(x.name for x in (tmp_path / "b").iterdir())
-    assert len(own) > 50
-    a, b = ({name: timeless(tmp_path / side / name) for name in own} for side in "ab")
-    assert [name for name in own if a[name] != b[name]] == []
 
 
 # Executors themselves.

@@ -23,13 +23,10 @@ from experiments import (
     masks,
     real_model,
     real_sinks,
-    real_sinks_shown,
     recall,
     sink_conditions,
     sinks,
     statistics,
-    temperature,
-    training,
 )
 from experiments import language_model as lm
 from experiments.__main__ import ALL
@@ -215,66 +212,6 @@ def test_weights_are_those_of_the_library(name):
     np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["entmax1.5", "topk:8"])
-def test_gradients_of_maps_are_those_of_small_steps(name):
-    rng = np.random.default_rng(1)
-    s, along = rng.normal(0, 1.5, size=(2, 24))
-    by = rng.normal(size=24)
-
-    @jax.jit
-    def read(scores):
-        return (row_weights(name, scores) * by).sum()
-
-    slope = float(jax.grad(read)(s) @ along)
-    step = 1e-6
-    finite = float(read(jax.numpy.asarray(s + step * along)) - read(s - step * along)) / (2 * step)
-    assert slope == pytest.approx(finite, rel=1e-5)
-    assert abs(slope) > 1e-3
-
-
-def test_adam_finds_the_least_squares_of_each_model():
-    rng = np.random.default_rng(2)
-    wanted = np.array([1.0, -2.0, 3.0], np.float32)
-    x = rng.normal(size=(3, 400, 8)).astype(np.float32)
-    found, ended = training.train(
-        lambda p, batch, fixed: ((p * batch - fixed * batch) ** 2).mean(),
-        np.zeros(3, np.float32),
-        np.full(3, 0.1, np.float32),
-        x,
-        wanted,
-    )
-    np.testing.assert_allclose(found, wanted, atol=1e-3)
-    assert np.all(np.asarray(ended) < 1e-4)
-    assert training.best_of([3.0, np.nan, 2.0, 1.0], (0.1, 0.2)) == [0, 3]
-
-
-def test_intervals_hold_what_was_planted(monkeypatch):
-    monkeypatch.setattr(statistics, "DRAWS", 300)
-    rng = np.random.default_rng(3)
-    x = np.repeat(np.arange(6.0), 3)
-    found = statistics.slope(x, 1.5 * x + rng.normal(0, 0.1, 18))
-    assert found.low < 1.5 < found.high < 1.6
-    tied = statistics.rank_correlation(x, x**3)
-    assert tied.value == pytest.approx(1)
-    none = statistics.rank_correlation(rng.normal(size=200), rng.normal(size=200))
-    assert none.low < 0 < none.high
-
-
-@pytest.mark.thorough
-def test_intervals_over_groups_are_wider_where_cells_of_a_group_go_together(monkeypatch):
-    monkeypatch.setattr(statistics, "DRAWS", 300)
-    rng = np.random.default_rng(10)
-    groups = np.repeat(np.arange(12), 12)
-    x, y = (rng.normal(size=12)[groups] + 0.1 * rng.normal(size=144) for _ in range(2))
-    apart, together = (statistics.rank_correlation(x, y, g) for g in (None, groups))
-    assert apart.value == together.value
-    assert together.high - together.low > 2 * (apart.high - apart.low)
-    better = statistics.rank_advantage(y + 0.1 * x, x, y, groups)
-    assert better.low > 0
-    same = statistics.rank_advantage(x, x, y, groups)
-    assert tuple(same) == (0, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("slope", "said"), [(1.0, "1.00 (1.00 to 1.00)"), (0.5, "0.50 (0.50 to 0.50)")]
 )
@@ -296,20 +233,6 @@ def test_the_verdict_on_sinks_tells_a_logit_that_grows_slower(slope, said):
     ]
     judged = sinks.judge(records)
     assert all(f"| {head} | {said} |" in judged for head in sinks.WITH_SINK)
-
-
-def test_the_factor_of_bounded_scores_keeps_n_eff_and_that_of_gaussian_ones_does_not():
-    rng = np.random.default_rng(4)
-    found = {}
-    for length in (16, 1024):
-        s = 5 * 12**0.5 * rng.random((1000, length))  # γ = 5, where n_eff is 2.561 at n = 16
-        for rule, factor in temperature.factors(length, 2.561).items():
-            with np.errstate(invalid="ignore"):
-                a = np.exp(np.nan_to_num((s - s.max(-1, keepdims=True)) * factor))
-            found[rule, length] = (a.sum(-1) ** 2 / (a * a).sum(-1)).mean()
-    assert found["constant n_eff, bounded", 1024] == pytest.approx(2.565, abs=0.1)
-    assert found["as trained", 16] == pytest.approx(2.561, abs=0.1)
-    assert found["constant n_eff, Gaussian", 1024] > 10
 
 
 # --- sinks of a real model -----------------------------------------------------------------------
@@ -339,23 +262,6 @@ def test_masks_take_the_keys_that_they_name():
     assert seen[30].nonzero()[0].tolist() == [0, 1, 25, 26, 27, 28, 29, 30]
 
 
-def test_ordinary_keys_of_equal_mass_have_it():
-    a = causal_weights()
-    found = real_sinks.sinks_of(a)
-    first, ordinary = masks.equal_masses(a, found, 5, np.random.default_rng(0))
-    rows = first[:, :, 0]
-    assert 0.3 < rows[:, 5:].mean() < 1
-    assert not first[:, :, 1:].any()
-    assert (ordinary.any(-1) <= rows).all()
-    assert not (ordinary & found[:, None]).any()
-    assert not ordinary[:, np.arange(40), np.arange(40)].any()
-    taken, wanted = (np.where(mask, a, 0).sum(-1)[rows] for mask in (ordinary, first))
-    assert (taken <= wanted + 1e-12).all()
-    assert taken.mean() > 0.9 * wanted.mean()
-    # Rows whose first key has more than all others cannot be matched.
-    assert (a[:, 5:, 0][~rows[:, 5:]] > 0.3).all()
-
-
 @pytest.mark.model
 def test_a_first_key_hidden_from_all_is_a_shorter_text(folder):
     _, records = tiny("real_sinks", folder)
@@ -367,22 +273,6 @@ def test_a_first_key_hidden_from_all_is_a_shorter_text(folder):
     }
     assert max(gap[sink_conditions.FROM_ALL]) < 1e-4
     assert min(gap[sink_conditions.AS_IS]) > 0.1
-
-
-@pytest.mark.parametrize("further", [1.5, 1.0])
-def test_states_moved_are_compared_at_equal_loss(further):
-    """Where ordinary keys cost twice as much a share, and move as much at equal loss or less."""
-    points = {"as it is": (0, 0), "first key hidden in 0.5 of heads": (0.4, 0.2)}
-    points |= {"first key hidden": (1.0, 0.5), "0.5 of ordinary keys hidden": (2.0, 1.0)}
-    records = []
-    for text in "ab":
-        for name, (cost, log) in points.items():
-            by = np.log(further) if "first" in name and cost == 1 else 0
-            own = {"text": text, "sha256": "", "condition": name, "layer": -1, "at": -1}
-            records.append({**own, "quantity": "loss", "value": 3 + cost})
-            records.append({**own, "quantity": "moved", "value": 0.1 * np.exp(log + by)})
-    found = real_sinks_shown.Table(records).at_equal_loss()
-    np.testing.assert_allclose(found, np.log(further), atol=1e-12)
 
 
 def test_a_model_that_is_not_there_is_told_in_a_line(monkeypatch, tmp_path):
@@ -415,32 +305,6 @@ def test_no_byte_is_told_what_follows_it_and_blocks_change_nothing(rule):
     changed, _ = lm.predict(rule, 2, model, other, theta)
     np.testing.assert_allclose(changed[:, :9], whole[:, :9], atol=2e-5)
     assert np.abs(changed[:, 9:] - whole[:, 9:]).max() > 0.01
-
-
-@pytest.mark.parametrize(
-    ("rule", "alike"),
-    [(lm.ROPE, True), (lm.COCA, True), (lm.SLACK, False), (lm.ALIBI, True), (lm.NONE, True)],
-)
-def test_scores_are_functions_of_the_distance_but_those_of_the_slack_form(rule, alike):
-    rng = np.random.default_rng(7)
-    query = np.broadcast_to(rng.normal(size=8).astype(np.float32), (2, 12, 8))
-    key = np.abs(rng.normal(size=4 if rule in (lm.COCA, lm.SLACK) else 8)).astype(np.float32)
-    key = np.broadcast_to(key, (2, 12, key.size))
-    s = np.asarray(lm.scores(rule, query, key, angles(8)))
-    seen = np.tril(np.ones((11, 11), bool))
-    assert np.all(np.isneginf(s[:, ~np.tril(np.ones((12, 12), bool))]))
-    assert np.allclose(s[:, 1:, 1:][:, seen], s[:, :-1, :-1][:, seen], atol=1e-4) == alike
-
-
-def test_every_length_reads_the_same_bytes():
-    text = lm.passages(3, 256)
-    assert text.shape == (3, 257)
-    for length in (8, 64, 256):
-        rows = lm.windows(text, length)
-        assert rows.shape == (3, 256 // length, length + 1)
-        np.testing.assert_array_equal(rows[..., -(length // 4) :].reshape(3, -1), text[:, -64:])
-    # A passage is not trained on: its file is held out.
-    assert lm.corpus().train.tobytes().find(text[0].tobytes()) == -1
 
 
 def test_the_law_of_heads_is_that_of_the_steps():

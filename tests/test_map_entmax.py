@@ -13,8 +13,6 @@ from scipy.special import ndtr
 from sparsity import InputError, Row, kernels
 from sparsity.crosscheck.cells import Question
 from sparsity.exact_law.maps import entmax, sparsemax
-from sparsity.sampling import Sampling
-from sparsity.sampling.row_sampling import draw_rows
 
 
 def test_entmax_by_bisection():
@@ -117,18 +115,6 @@ def test_entmax_where_every_key_has_a_weight(monkeypatch):
 def test_entmax_of_sampled_rows():
     row, names = Row("entmax1.5", gamma=2.0), ("participation", "support")
     assert hold(drawn("entmax1.5", gamma=2.0), row, 16, names)
-
-
-@pytest.mark.slow
-def test_entmax_of_many_sampled_rows():
-    names, ran = ("participation", "support"), 0
-    cells = [(g, n, 5e-4, 12) for n in (2, 16, 256) for g in (0.3, 1.0, 2.0, 4.0)]
-    for gamma, length, to, seed in (*cells, (0.5, 4096, 1.5e-3, 13), (2.0, 4096, 1.5e-3, 13)):
-        row = Row("entmax1.5", gamma=gamma)
-        rows = draw_rows(row, length, Sampling(to, seed=seed, dtype=np.float32), names)
-        assert hold(rows, row, length, names)
-        ran += 2
-    assert ran == 28
 
 
 @pytest.mark.parametrize("planted", ["none", "mean field", "no slope", "no root"])

@@ -14,8 +14,6 @@ from sparsity import InputError, Row, kernels, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.exact_law import integration
 from sparsity.exact_law.maps import top_k
-from sparsity.sampling import Sampling
-from sparsity.sampling.row_sampling import draw_rows
 
 
 def sorted_weights(s, k):
@@ -57,22 +55,10 @@ def test_the_top_of_two_and_of_three():
         assert abs(found.value / true - 1) <= found.error_bound < 1e-8
 
 
-@pytest.mark.parametrize(
-    ("k", "gamma", "length"),
-    [
-        (8, 1.0, 16),
-        pytest.param(2, 1.0, 16, marks=pytest.mark.slow),
-        pytest.param(8, 2.0, 256, marks=pytest.mark.slow),
-        pytest.param(64, 1.0, 256, marks=pytest.mark.slow),
-    ],
-)
-def test_top_k_of_sampled_rows(k, gamma, length):
-    row, names = Row(f"topk:{k}", gamma=gamma), ("participation", "n_eff", "entropy", "S")
-    if length == 16:
-        rows = drawn(f"topk:{k}", gamma=gamma)
-    else:
-        rows = draw_rows(row, length, Sampling(4e-3, seed=12, dtype=np.float32), names)
-    assert hold(rows, row, length, names, bound=1e-8)
+@pytest.mark.thorough
+def test_top_k_of_sampled_rows():
+    row, names = Row("topk:8", gamma=1.0), ("participation", "n_eff", "entropy", "S")
+    assert hold(drawn("topk:8", gamma=1.0), row, 16, names, bound=1e-8)
 
 
 def test_top_k_in_known_places(monkeypatch):
@@ -135,24 +121,3 @@ def test_stick_breaking_key_by_key():
 def test_stick_breaking_has_no_law():
     with pytest.raises(InputError, match="stick-breaking has no exact law; estimate samples it"):
         law("stick-breaking", beta=0.0, gamma=1.0, length=7)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "beta", "gamma", "names"),
-    [
-        ("topk:8", 0.0, 2.0, ("participation", "n_eff", "entropy", "S")),
-        ("topk:64", 0.0, 1.0, ("participation", "n_eff", "entropy", "S")),
-    ],
-)
-def test_long_sampled_rows_hold_the_laws(name, beta, gamma, names):
-    """10⁵ rows of 4096 tokens, the same for all quantities."""
-    row, ran = Row(name, beta=beta, gamma=gamma), 0
-    sampling = Sampling(1e-9, max_samples=1e5, seed=18, dtype=np.float32)
-    drawn = draw_rows(row, 4096, sampling, names)
-    for of in names:
-        found, rows = law(row, of, length=4096), drawn.estimate(of)
-        assert rows.samples >= 1e5
-        assert abs(rows.log_value - found.log_value) < 4.5 * math.hypot(rows.rel_stderr, 1e-6)
-        ran += 1
-    assert ran == len(names)

@@ -144,7 +144,8 @@ def test_the_gradient_of_the_penalty_is_that_of_finite_differences(of):
     assert wrong == 2  # a thousandth off is seen
 
 
-@pytest.mark.parametrize("of", ["gamma", pytest.param("n_eff", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("of", BOUNDS)
 def test_the_gradient_is_finite_for_rows_of_nothing_and_constant_rows(of):
     (q, k), run = few(), penalised(of)
     for x, sight in ((q, 0), (0 * q, 20), (0 * q, 0)):

@@ -550,6 +550,7 @@ def test_jumps_narrower_than_float32_are_drawn(formula):
     assert abs(planted).min() > 4
 
 
+@pytest.mark.thorough
 def test_a_weight_that_underflows_is_a_weight():
     """`support` counts it: of softmax every key, of topk:8 eight, whatever the spread."""
     for name, n, x64 in (("exp", 64, False), ("exp", 64, True), ("topk:8", 8, False)):

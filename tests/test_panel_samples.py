@@ -28,6 +28,7 @@ def sampled():
     return state, store
 
 
+@pytest.mark.thorough
 def test_samples_hold_the_exact_law(sampled):
     state, store = sampled
     content, _ = picture(state, store)

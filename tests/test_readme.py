@@ -23,7 +23,8 @@ def test_there_are_four_blocks():
 
 
 # The first and the third run below.
-@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.thorough), 3])
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [1, 3])
 def test_a_block_runs(number, capsys):
     names: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"README block {number}", "exec"), names)
@@ -113,6 +114,7 @@ def test_users_are_shown_imports_from_the_package_only():
     ]
 
 
+@pytest.mark.thorough
 def test_the_numbers_beside_the_rows():
     """The block of rows runs; each `# number` after a line that ends in `.value` is that value."""
     block = BLOCKS[2]

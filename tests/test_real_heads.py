@@ -9,7 +9,6 @@ import xarray
 from scipy.special import ndtri
 
 from experiments import real_model
-from experiments.layerwise import Edit, run_layers
 from experiments.real_heads import __main__ as study
 from experiments.real_heads import heads, parts, rows
 from experiments.real_heads.constants import HeadRows, fit_kappa, log_law_held_back
@@ -17,12 +16,9 @@ from experiments.real_heads.heads import WHOLE, Fits
 from experiments.real_heads.parts import (
     head_figures,
     split_scores,
-    sum_by_distance,
-    view_by_distance,
 )
 from experiments.real_heads.rows import Fit, Law, Rows, judge
 from sparsity import InputError, Row, SinkLogit, exact, measure
-from sparsity.attention.library import library
 from sparsity.attention.measurement import SHAPE
 
 
@@ -87,83 +83,6 @@ def test_rows_of_a_measurement_are_without_their_sinks():
     ratio = (np.log(rows.S) - rows.log_law())[..., 40:]
     assert abs(np.median(ratio)) < 0.02  # Gaussian logits follow it
     assert np.isnan((np.log(rows.S) - rows.log_law())[..., 0]).all()
-
-
-def test_sums_by_distance():
-    rng = np.random.default_rng(0)
-    x = np.tril(rng.normal(size=(2, 9, 9)))
-    expected = [[np.diagonal(one, -d).sum() for d in range(9)] for one in x]
-    np.testing.assert_allclose(sum_by_distance(x), expected, atol=1e-12)
-    profile = rng.normal(size=(2, 9))
-    view = view_by_distance(profile)
-    for i in range(9):
-        for j in range(9):
-            expected = profile[:, i - j] if j <= i else 0
-            np.testing.assert_array_equal(view[:, i, j], expected)
-
-
-def planted(texts=4, length=256, seed=1):
-    """Scores with a known profile and key bias, and Gaussian content of spread 1.5."""
-    rng = np.random.default_rng(seed)
-    distance = np.maximum(np.arange(length)[:, None] - np.arange(length), 0)
-    profile = 4 * np.exp(-distance / 6.0)
-    bias = 1.2 * rng.normal(size=(texts, 1, length))
-    content = 1.5 * rng.normal(size=(texts, length, length))
-    own = rng.normal(size=(texts, length, 1))  # of the row: nothing to see of it
-    return profile + bias + content + own, content
-
-
-def test_the_parts_of_planted_scores_are_found():
-    scores, content = planted()
-    rows = np.arange(136, 176, 8)
-    split = split_scores(scores, rows)
-    for part in (split.scores, split.profile, split.bias, split.content):
-        assert np.abs(part.sum(-1)).max() < 1e-9
-        assert np.all(part[:, ~split.seen] == 0)
-    gamma = parts.row_gamma(split.content, split.seen)
-    assert gamma.mean() == pytest.approx(1.5, rel=0.03)
-    true = content[:, rows]
-    known = np.broadcast_to(split.seen, true.shape)
-    assert np.corrcoef(split.content[known], true[known])[0, 1] > 0.98
-    near = split.profile[:, split.distance == 0] - split.profile[:, split.distance == 60]
-    assert near.mean() == pytest.approx(4, abs=0.3)
-    # Neither part has seen the rows that it is taken from.
-    one = scores.copy()
-    one[0, 136] += 10 * np.random.default_rng(2).normal(size=256)
-    moved = split_scores(one, rows)
-    np.testing.assert_allclose(moved.profile[0], split.profile[0], atol=1e-12)
-    np.testing.assert_allclose(moved.bias[0, 0], split.bias[0, 0], atol=1e-12)
-    assert np.abs(moved.profile[1] - split.profile[1]).max() > 1e-3
-
-
-def test_figures_are_their_definitions():
-    rng = np.random.default_rng(0)
-    length = 80
-    seen = np.tri(length, dtype=bool)[[60, 79]]
-    seen[:, 0] = False
-    distance = np.array([[60], [79]]) - np.arange(length)
-    x = rng.normal(size=(3, 2, length))
-    c = np.where(seen, x, 0)
-    c = np.where(seen, c - (c.sum(-1) / seen.sum(-1))[..., None], 0)
-    found = parts.row_figures(c, seen, distance, np.random.default_rng(1))
-
-    def S(s):
-        return np.exp(s).sum() / np.sqrt(len(s) * np.exp(2 * s).sum())
-
-    for head in range(3):
-        for i, last in enumerate((60, 79)):
-            s = c[head, i, 1 : last + 1]
-            at = head, i
-            assert found["S_without_sink_key"][at] == pytest.approx(S(s))
-            assert found["gamma_without_sink_key"][at] == pytest.approx(s.std(ddof=1))
-            assert found["nearest"][at] == len(s) - 1 - s.argmax()
-            assert found["lag"][at] == pytest.approx((s[1:] * s[:-1]).sum() / (s * s).sum())
-            assert found["S_far"][at] == pytest.approx(S(s[:-4]))
-            assert found["gamma_far"][at] == pytest.approx(s[:-4].std(ddof=1))
-            mid = np.delete(s, np.arange(len(s) // 2, len(s) // 2 + 4))
-            assert found["S_mid"][at] == pytest.approx(S(mid))
-            # A tail exchanged: of one the largest twentieth, of the other the rest.
-            assert found["S_tail"][at] != found["S_without_sink_key"][at] != found["S_body"][at]
 
 
 def law(ratio, rank=0.97, within=0.9, off=0.1):
@@ -422,45 +341,3 @@ def test_the_laws_hold_on_a_real_model():
         "dependence": "confirmed",
         "between-freezings": "confirmed",
     }
-
-
-@pytest.mark.model
-def test_keys_are_hidden_and_muted_where_they_should_be():
-    """The attention of the random model in NumPy, key by key, and its states."""
-    model = real_model.open_model(real_model.RANDOM)
-    ids, rng = np.arange(20) % 7, np.random.default_rng(0)
-    hidden, muted = rng.random((2, 4, 20, 20)) < 0.3
-    hidden[1, 7] = True  # it sees nothing at all
-    shown, plain = {}, {}
-    for found, edit in ((plain, None), (shown, Edit(hidden, muted))):
-        run_layers(
-            model.llama,
-            [ids],
-            edit=lambda layer, text, edit=edit: edit,
-            show=lambda layer, text, inside, found=found: found.update({layer: inside}),
-        )
-    inside = shown[0]
-    k = np.repeat(inside.keys, 2, 0)
-    s = inside.queries @ k.swapaxes(1, 2) / np.sqrt(8)
-    a = np.where(np.tri(20, dtype=bool) & ~hidden, np.exp(s), 0)
-    total = a.sum(-1, keepdims=True)
-    np.testing.assert_allclose(inside.weights, a / np.where(total > 0, total, 1), atol=1e-5)
-    assert not inside.weights[1, 7].any()
-    # What the layer adds: the difference that the edit makes is that of what was read.
-    read = [np.where(muted, 0, inside.weights), plain[0].weights]
-    added = [np.einsum("hij,hjd->id", x, inside.written()) for x in read]
-    np.testing.assert_allclose(inside.values, plain[0].values, atol=1e-6)
-    assert np.abs(added[0] - added[1]).max() > 0.1
-    for found, x in ((shown, added[0]), (plain, added[1])):
-        expected = _behind_first_layer(model.llama.model, ids, x)
-        np.testing.assert_allclose(found[0].after, expected, atol=1e-4)
-
-
-def _behind_first_layer(model, ids, added):
-    """The state behind the first layer, from what its attention added."""
-    torch = library("torch", "torch")
-
-    layer = model.layers[0]
-    with torch.no_grad():
-        state = model.embed_tokens(torch.as_tensor(ids)) + torch.as_tensor(added).float()
-        return (state + layer.mlp(layer.post_attention_layernorm(state))).numpy()

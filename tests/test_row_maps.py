@@ -67,19 +67,12 @@ def test_quick_laws_are_verified(kernel):
     assert len(found) >= 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
-def test_every_law_is_verified(kernel):
-    row = Row(kernel, beta=0.0, gamma=1.0)
-    names = map_laws.known(kernel)
-    if not names:
+def test_a_map_without_a_law_is_not_verified():
+    without = [kernel for kernel in MAPS if not map_laws.known(kernel)]
+    assert without
+    for kernel in without:
         with pytest.raises(InputError, match="has no exact law; estimate samples it"):
-            sparsity.verify(row, length=6)
-        return
-    found = sparsity.verify(row, length=16, detectable=4e-2, seed=1, dtype=np.float32)
-    assert found.agree
-    own = [name for name in names if quantities.named(name).linear is None]
-    assert sorted(cell.quantity for cell in found.cells) == sorted(own)
+            sparsity.verify(Row(kernel, beta=0.0, gamma=1.0), length=6)
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,7 @@ ALIKE = (  # leave six tokens alike
 )
 
 
+@pytest.mark.thorough
 def test_every_step_and_quantity_goes_through_exact():
     answered, refused, apart = 0, 0, 0
     laws = [quantity for quantity in quantities.ALL if quantity.has_law]

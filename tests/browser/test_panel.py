@@ -4,7 +4,6 @@ import csv
 import functools
 import io
 import math
-import re
 import time
 import xml.etree.ElementTree as ElementTree
 from contextlib import contextmanager
@@ -222,41 +221,6 @@ def test_what_cannot_be_had_is_disabled_and_says_why(panel):
 
 
 @pytest.mark.wide
-def test_a_map_of_whole_rows_is_a_curve(panel):
-    panel.kernels("exp", "sparsemax")
-    panel.type("length", "64")
-    panel.choose("y", "support")
-    number = "root.querySelector('tr[data-curve=\"live sparsemax\"] [data-of=exact]').dataset.value"
-    panel.wait_for(f"return {number} !== ''", 60)
-    wanted = float(exact("sparsemax", gamma=1, length=64, of="support").value)
-    assert panel.number("live sparsemax", "exact") == pytest.approx(wanted, rel=1e-9)
-    colours = panel.root.locator("tbody th").evaluate_all("all => all.map((e) => e.style.color)")
-    assert len(set(colours)) == 2
-    panel.kernels("forgetting")
-    assert panel.slider("gate").is_visible()
-    assert panel.slider("mix").is_hidden()
-
-
-@pytest.mark.wide
-def test_numbers_and_fields(panel):
-    """A typed value shows S, the exact law and n_eff of that value."""
-    panel.kernels("exp")
-    panel.type("gamma", "3")
-    panel.type("length", "4096")
-    panel.wait_for("return root.querySelector('[data-of=n_eff]').dataset.value !== ''")
-    law = exact("exp", length=4096, gamma=3)
-    assert panel.number("live exp", "S") == pytest.approx(math.exp(-4.5), rel=1e-12)
-    assert panel.number("live exp", "n_eff") == pytest.approx(float(law.value), rel=1e-9)
-    assert panel.number("live exp", "S_rms") == pytest.approx(float(law.S_rms), rel=1e-9)
-    panel.field("gamma").press("ArrowUp")
-    panel.settled()
-    assert float(panel.field("gamma").input_value()) > 3
-    panel.type("gamma", "500")  # beyond the axis, which then reaches it
-    assert float(panel.field("gamma").input_value()) == 500
-    assert max(x for _, x in panel.ticks()) >= 500
-
-
-@pytest.mark.wide
 def test_what_is_being_typed_is_left_alone(panel):
     """Pictures arrive all the time while the panel fills in; none may touch a field in use."""
     panel.sampling(True)
@@ -276,41 +240,6 @@ def test_what_is_being_typed_is_left_alone(panel):
     panel.settled()
     assert float(field.input_value()) == 2
     assert "gamma=2.0" in panel.python()
-
-
-@pytest.mark.wide
-def test_the_exact_line_is_the_exact_law(panel):
-    panel.kernels("relu2")
-    panel.choose("x", "gamma")
-    panel.wait_for("return root.querySelector('path.exact:not(.stale):not([opacity])')")
-    path = panel.path("live relu2", "exact")
-    assert len(path) == 65
-
-    def log_S(x):
-        laws = [exact("relu2", length=N, beta=BETA, gamma=g) for g in x]
-        return np.log([float(law.S_rms) for law in laws])
-
-    assert misfit(panel, path, "log", log_S, points=6) < 2
-
-
-@pytest.mark.wide
-def test_nothing_jumps_while_a_slider_moves(panel):
-    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
-    panel.choose("x", "gamma")
-    every = ("beta", "gamma", "length", "decay", "ratio", "dim")
-    for y, names in (("S", every), ("log S", every[1:3]), ("n_eff", every[1:3])):
-        panel.choose("y", y)
-        read = (
-            "root => [...root.querySelectorAll('text.tick-x, text.tick-y')].map((t) => t.outerHTML)"
-        )
-        before = panel.root.evaluate(read)
-        assert len(before) >= 9
-        for name in names:
-            panel.slider(name).focus()
-            for key in ("ArrowRight", "PageUp"):
-                panel.page.keyboard.press(key)
-            panel.settled()
-            assert panel.root.evaluate(read) == before, (y, name)
 
 
 @pytest.mark.wide
@@ -451,56 +380,6 @@ def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel, tmp_path)
 
 
 @pytest.mark.wide
-def test_the_formula_is_the_curves_own_or_none(panel):
-    panel.kernels("exp", "decayed")
-    panel.wait_for("return root.querySelectorAll('.formula math').length === 4", 60)
-    line = panel.root.locator(".formula")
-    assert "long rows:" in line.first.inner_text()
-    assert "𝑆" in line.first.inner_text()
-    for name, value in (("rows", "alibi"), ("y", "entropy")):
-        panel.choose(name, value)
-        words = line.first.inner_text()
-        assert "no formula of this curve" in words
-        assert "𝑆" not in words
-        assert "𝑎" in words  # the weight is the kernel's, whatever the law
-        panel.choose(name, {"rows": "iid", "y": "S"}[name])
-        assert "𝑆" in line.first.inner_text()
-    assert "rows of n:" in line.last.inner_text()
-
-
-def _looks(panel):
-    """(colour, letter) of every curve in the table, and at the end of every line."""
-    table = panel.root.locator("tbody th").evaluate_all(
-        "all => all.map((e) => [e.style.color, e.textContent])"
-    )
-    chart = panel.root.locator("text.end").evaluate_all(
-        "all => all.map((e) => [e.getAttribute('fill'), e.textContent])"
-    )
-    return [tuple(each) for each in table], [tuple(each) for each in chart]
-
-
-@pytest.mark.wide
-def test_no_two_curves_share_colour_and_letter(panel):
-    """Every kernel and map, twelve typed ones and six pins: as many as one can come by here."""
-    panel.kernels("exp", "relu2", "identity")
-    for gamma in ("2", "3"):
-        panel.type("gamma", gamma)
-        panel.button("Pin these curves").click()
-        panel.settled()
-    for power in range(3, 15):
-        panel.type("formula", f"s**{power}")
-    boxes = panel.root.locator("fieldset .boxes input")
-    panel.kernels(*boxes.evaluate_all("all => all.map((box) => box.value)"))
-    panel.wait_for("return root.querySelectorAll('text.end').length >= 20")
-    table, chart = _looks(panel)
-    assert len(panel.curves()) == len(table) >= 30
-    assert len({letter for _, letter in table}) == len(table)
-    assert len(chart) >= 20
-    assert len(set(chart)) == len(chart)
-    assert len({colour for colour, _ in table}) == 24  # the first that many curves differ in it
-
-
-@pytest.mark.wide
 def test_a_marker_is_a_sample(panel):
     """Shapes of points stand at sampled points, and in the table at curves that have some."""
 
@@ -515,32 +394,6 @@ def test_a_marker_is_a_sample(panel):
     panel.sampling(True)
     panel.wait_for("return root.querySelectorAll('g.point:not(.stale)').length >= 1")
     assert len(shapes()) >= 2
-
-
-@pytest.mark.wide
-def test_words_stand_beside_the_greek_letters(panel):
-    """On every slider and number field, and on axes that can be chosen."""
-    panel.kernels("relu2", "nonnegative", "decayed", "differential", "forgetting", "performer")
-    labels = panel.root.locator(".parameter:visible label").all_inner_texts()
-    assert labels[:6] == ["bias β", "spread γ", "length n", "decay λ", "ratio σ̃/μ̃", "dimension d"]
-    assert len(labels) >= 13
-    for x in panel.root.locator("select[data-name=x] option").all():
-        assert re.search(r"[a-z]{4}", x.inner_text())
-        name = x.get_attribute("value")
-        if name not in ("beta", "length", "dim"):
-            continue
-        panel.choose("x", name)
-        titles = panel.root.locator("text.title-x, text.title-y").all_text_contents()
-        assert [bool(re.search(r"[a-z]{4}", text)) for text in titles] == [True, True], titles
-    for label in labels:
-        assert re.search(r"[a-z]{3}", label), label
-        assert any(map(label.lower().startswith, ("gate", "mix"))) or len(label.split()) >= 2
-    boxes = panel.root.locator(".parameter:visible").evaluate_all(
-        "all => all.map((row) => [...row.children].map((e) => e.getBoundingClientRect().toJSON()))"
-    )
-    for label, slider, *_ in boxes:
-        assert label["right"] <= slider["left"]
-        assert label["height"] < 30  # on one line
 
 
 @pytest.mark.wide
