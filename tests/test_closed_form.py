@@ -10,7 +10,7 @@ import sympy
 from scipy.special import erf, ndtr
 
 from benchmarks import certify
-from sparsity import NoClosedForm, evaluate, kernels
+from sparsity import InputError, NoClosedForm, evaluate, kernels
 from sparsity.limit import closed_form
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -227,3 +227,27 @@ def test_many_points_have_the_bits_of_few(kernel):
     for i in (5, 290):
         row = evaluate(kernel, **{first: own[first][i], second: own[second]}, **names).log_S
         np.testing.assert_array_equal(many[i], row)
+
+
+def test_features_that_were_measured():
+    """1/√(1 + q̃ᵀΣ̃q̃/(q̃ᵀμ̃)²), against log-normal features that are drawn, and the i.i.d. form."""
+    rng = np.random.default_rng(0)
+    mixed = rng.uniform(size=(4, 4)) / 3
+    keys = np.exp(rng.standard_normal((400_000, 4)) @ mixed)
+    mean, covariance = keys.mean(0), np.cov(keys.T)
+    queries = rng.uniform(size=(3, 4))
+    a = queries @ keys.T
+    drawn = a.mean(1) / (a**2).mean(1) ** 0.5
+    found = evaluate("nonnegative", mean=mean, covariance=covariance, query=queries)
+    np.testing.assert_allclose(found.S, drawn, rtol=1e-5)
+    diagonal = evaluate("nonnegative", mean=mean, covariance=np.diag(covariance), query=queries)
+    assert np.abs(diagonal.S / drawn - 1).min() > 1e-3  # what is dropped is seen
+    alike = evaluate("nonnegative", mean=np.ones(9), covariance=np.full(9, 4.0), query=np.ones(9))
+    known = evaluate("nonnegative", ratio=2.0, dim=9, query="uniform")
+    assert float(alike.S) == pytest.approx(float(known.S), rel=1e-14)
+    good = {"mean": [1.0, 2.0], "covariance": [[1.0, 0.0], [0.0, 1.0]], "query": [1.0, 0.0]}
+    for name, bad in (("mean", [-1.0, 2.0]), ("mean", None), ("covariance", [1.0]),
+                      ("covariance", [[1.0, 2.0], [2.0, 1.0]]), ("query", [0.0, 0.0]),
+                      ("query", [1.0]), ("ratio", 1.0)):  # fmt: skip
+        with pytest.raises(InputError, match=name):
+            evaluate("nonnegative", **(good | {name: bad}))

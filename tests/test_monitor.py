@@ -114,7 +114,7 @@ def few(seed=0):
     return rng.standard_normal((2, 4, 20, 8)), rng.standard_normal((2, 2, 20, 8))
 
 
-BOUNDS = {"n_eff": (2.0, 3.0), "gamma": (0.5, 0.6)}
+BOUNDS = {"n_eff": (2.0, 3.0), "gamma": (0.5, 0.6), "entropy": (1.0, 1.2), "max_logit": (0.5, 0.6)}
 
 
 @functools.cache
@@ -159,21 +159,23 @@ def test_the_gradient_is_finite_for_rows_of_nothing_and_constant_rows(of):
 
 def test_what_the_penalty_is():
     q, k = few()
-    found = sparsity.stream(q, k, ("n_eff", "gamma", "length"))
+    found = sparsity.stream(q, k, ("n_eff", "gamma", "entropy", "length"))
 
-    asked = (("n_eff", 8.0, None), ("gamma", None, 0.7))
+    asked = (("n_eff", 8.0, None), ("gamma", None, 0.7), ("entropy", 2.0, None))
 
     @jax.jit
     def penalties(q):
         return [penalty(q, k, of, low=low, high=high, rows=None) for of, low, high in asked]
 
-    few_tokens, wide = penalties(q)
+    few_tokens, wide, sure = penalties(q)
     x, n = (np.asarray(found[name]) for name in ("n_eff", "length"))
     below = np.log(np.minimum(8.0, n) / x).clip(0)
     assert float(few_tokens) == pytest.approx((below**2).mean(), rel=1e-9)
     gamma = np.asarray(found["gamma"])[..., 1:]  # of one key there is none
     above = (gamma - 0.7).clip(0)
     assert float(wide) == pytest.approx((above**2).mean(), rel=1e-9)
+    below = (np.minimum(2.0, np.log(n)) - np.asarray(found["entropy"])).clip(0)
+    assert float(sure) == pytest.approx((below**2).mean(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_what_the_penalty_is():
         (lambda q, k: monitor(q, k, rows=[99]), "from 0 to 19"),
         (lambda q, k: monitor(q[0, 0], k[0, 0]), r"heads, tokens, dim"),
         (lambda q, k: monitor(q, k, "focus"), "choose among length, S"),
-        (lambda q, k: penalty(q, k, "entropy", low=1.0), "choose one of n_eff, gamma"),
+        (lambda q, k: penalty(q, k, "length", low=1.0), "choose one of n_eff, entropy"),
         (lambda q, k: penalty(q, k), "give at least one of them"),
         (lambda q, k: penalty(q, k, low=3.0, high=2.0), "at most high = 2.0"),
         (lambda q, k: penalty(q, k, low=0.5), ">= 1"),

@@ -50,9 +50,12 @@ def evaluate(
         **parameters: of a kernel its own, scalars or broadcastable arrays, and `steps` or `scores`
             as for `Row`: `beta` (real) and
             `gamma` (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative;
-            `decay` in (0, 1] and `length` (≥ 1) for decayed. Of a row whose tokens differ, the
-            `length` over which their moments are taken together. Quantities that depend on the
-            length of the row, as the entropy does, take a `length` as well, of any shape.
+            or of features that were measured `mean` μ̃ and `covariance` Σ̃ of a key, [d] and [d, d]
+            or [d] for independent ones, and `query` q̃, [..., d], for
+            S = 1/√(1 + q̃ᵀΣ̃q̃/(q̃ᵀμ̃)²); `decay` in (0, 1] and `length` (≥ 1) for decayed. Of a row
+            whose tokens differ, the `length` over which their moments are taken together.
+            Quantities that depend on the length of the row, as the entropy does, take a `length` as
+            well, of any shape.
 
     Returns:
         The value, its log, the method and a bound on |Δ log|, in the broadcast shape of the
@@ -109,6 +112,12 @@ def _sparsity(kernel: RowLike, method: str | None, parameters: dict[str, Any]) -
             n = LENGTH.check(length)  # S of a kernel of scores does not depend on it
             parameters |= {LENGTH.name: n} if row.kernel.law is kernels.Law.POSITION else {}
     kernel = kernels.named(kernel)
+    if kernel is kernels.nonnegative and {"mean", "covariance"} & parameters.keys():
+        for name in parameters.keys() - {"mean", "covariance", "query"}:
+            fix = "features that were measured take mean, covariance and query"
+            raise InputError(name, parameters[name], fix)
+        log_S, error = closed_form.of_measured_features(**parameters)
+        return Evaluation.from_log(log_S, "closed form", error)
     if isinstance(kernel, RowMap):
         return map_limits.limit(kernel, method, parameters)
     bound = kernel.bind(parameters)

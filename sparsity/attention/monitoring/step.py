@@ -6,6 +6,7 @@ layer itself. `Bounds` and `mean_square_outside` serve the penalty in PyTorch to
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +27,25 @@ from sparsity.checks import (
 )
 from sparsity.errors import InputError
 
+# What a penalty can bound: the least value that a row can have, and the keys without which it has
+# none.
+_BOUNDED = {
+    "n_eff": (1.0, 1),
+    "entropy": (0.0, 1),
+    "sink_mass": (0.0, 1),
+    "gamma": (0.0, 2),
+    "gamma_ratio": (0.0, 2),
+    "beta": (-math.inf, 1),
+    "max_logit": (-math.inf, 1),
+}
+
 
 @dataclass(frozen=True)
 class Bounds:
     """Rows within these bounds cost nothing.
 
     Args:
-        of: the quantity, "n_eff" or "gamma".
+        of: the quantity, one of `_BOUNDED`.
         low: the least value without cost; None for no such bound.
         high: the largest value without cost; None for no such bound.
     """
@@ -47,13 +60,13 @@ class Bounds:
         Raises:
             InputError: another `of`, no bound, `low` above `high` or out of range.
         """
-        check_choice("of", self.of, ("n_eff", "gamma"))
+        check_choice("of", self.of, tuple(_BOUNDED))
         if self.low is None and self.high is None:
             raise InputError("low and high", "None", "give at least one of them")
-        least = 1.0 if self.of == "n_eff" else 0.0
+        least, _ = _BOUNDED[self.of]
         for name, value in (("low", self.low), ("high", self.high)):
             if value is not None:
-                fix = f"give a finite number >= {least:g}"
+                fix = "give a finite number" + (f" >= {least:g}" if least > -math.inf else "")
                 # As a float: JAX refuses whole numbers beyond its integers.
                 found = check_number(name, value, fix, lambda x: x >= least)
                 object.__setattr__(self, name, float(found))
@@ -64,16 +77,17 @@ class Bounds:
 def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
     """Return the mean square distance of rows to the bounds, of the rows with a value; else 0.
 
-    n_eff is compared by its logarithm: a factor of two too few costs the same at 4 and at 400.
+    n_eff is compared by its logarithm: a factor of two too few costs the same at 4 and at 400. No
+    row of n keys is asked for an n_eff above n, nor for an entropy above ln n.
 
     Args:
         xp: `jax.numpy` or `torch`.
         bounds: the bounds.
-        found: n_eff or γ̂ of rows, NaN where there is none.
-        length: the number of keys n of each row: of none there is no n_eff, and of one no γ̂; it
-            caps the lower bound on n_eff.
+        found: the quantity of rows, NaN where there is none.
+        length: the number of keys n of each row: of none there is no n_eff, and of one no γ̂.
     """
-    some = length >= (1 if bounds.of == "n_eff" else 2)
+    _, keys = _BOUNDED[bounds.of]
+    some = length >= keys
     # NaN of these rows is a value gone wrong, which the penalty does not hide. That of others is
     # replaced before any arithmetic: its gradient would be NaN also where `where` drops it.
     x = xp.where(some, found, 1.0)
@@ -81,8 +95,9 @@ def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any
     low, high = (None if b is None else zero + b for b in (bounds.low, bounds.high))
     if bounds.of == "n_eff":
         x = xp.log(x)
-        low = None if low is None else xp.log(xp.minimum(low, xp.where(some, zero + length, 1.0)))
-        high = None if high is None else xp.log(high)
+        low, high = (None if bound is None else xp.log(bound) for bound in (low, high))
+    if bounds.of in ("n_eff", "entropy") and low is not None:
+        low = xp.minimum(low, xp.log(xp.where(some, zero + length, 1.0)))
     below = zero if low is None else xp.maximum(low - x, zero)
     above = zero if high is None else xp.maximum(x - high, zero)
     squares = xp.where(some, below**2 + above**2, zero)
@@ -194,16 +209,17 @@ def penalty(
     rows: Any = 16,
     **options: Any,
 ) -> jax.Array:
-    """Penalise rows outside bounds on n_eff or γ̂: a term of a loss, 0 where all lie inside.
+    """Penalise rows outside bounds on a quantity: a term of a loss, 0 where all lie inside.
 
-    It is the mean over rows of x², x the distance to the nearer bound, of ln n_eff or of γ̂ itself.
-    A row of n keys is never asked for an n_eff above n. Rows with too few keys do not count; the
-    derivatives are finite everywhere, and 0 where all logits of a row are equal.
+    It is the mean over rows of x², x the distance to the nearer bound, of ln n_eff or of another
+    quantity itself. A row of n keys is never asked for an n_eff above n. Rows with too few keys do
+    not count; the derivatives are finite everywhere, and 0 where all logits of a row are equal.
 
     Args:
         queries: [..., heads, T, d].
         keys: [..., kv heads, T, d].
-        of: the quantity that is bounded, "n_eff" or "gamma".
+        of: what is bounded: "n_eff", "entropy", "gamma", "gamma_ratio", "beta", "max_logit" or
+            "sink_mass".
         low: the least value without cost; None for no such bound.
         high: the largest value without cost; None for no such bound.
         rows: as `monitor` takes them.

@@ -253,12 +253,12 @@ def torch_penalty(
     causal: bool = True,
     **given: Any,
 ) -> Any:
-    """Penalise rows outside bounds on n_eff or γ̂ as `penalty` does, for tensors of PyTorch.
+    """Penalise rows outside bounds on a quantity as `penalty` does, for tensors of PyTorch.
 
     Args:
         queries: [batch, heads, T, d].
         keys: [batch, kv heads, T, d].
-        of: the quantity that is bounded, "n_eff" or "gamma".
+        of: what is bounded, as `penalty` takes it.
         low: the least value without cost; None for no such bound.
         high: the largest value without cost; None for no such bound.
         rows: how many, log-spaced with the last; or their positions; None for all.
