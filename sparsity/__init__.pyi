@@ -37,6 +37,7 @@ from sparsity.metric import entropy as entropy
 from sparsity.metric import gini as gini
 from sparsity.metric import hoyer as hoyer
 from sparsity.metric import n_eff as n_eff
+from sparsity.metric import varentropy as varentropy
 from sparsity.panel import explore as explore
 from sparsity.plots import plot as plot
 from sparsity.report import figures as figures
@@ -155,5 +156,6 @@ __all__ = [
     "stream",
     "streaming",
     "sweep",
+    "varentropy",
     "verify",
 ]

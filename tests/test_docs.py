@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 ELSEWHERE = re.compile(r"<!-- (?:needs|sets|run by) [^>]*-->\n```python\n.*?```", re.S)
 PAGES = (
     *("start", "kernel", "length", "positions", "extend", "design", "models", "gpu"),
-    *("train", "choose", "needle", "change", "explode"),
+    *("train", "choose", "needle", "change", "explode", "ess"),
 )
 DEAR = ("extend", "models", "design", "explode")
 NUMBER = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
@@ -112,6 +112,21 @@ def test_the_table_of_proxies_is_that_of_the_laws():
         value = sparsity.exact(row, length=131072, of="abs_sum").value
         assert f"{float(value):.3f}" == kept
         assert f"{norm.cdf(3 * float(rho) + norm.ppf(2048 / 131072)):.3f}" == limit
+
+
+def test_the_table_of_draws_is_that_of_the_law():
+    text = (DOCS / "ess.md").read_text("utf-8")
+    told = re.findall(r"^\| ([\d.]+) \| (0\.\d+) \| ([\d,]+) \| (0\.\d+) \|$", text, re.M)
+    assert len(told) == 6
+    for gamma, limit, draws, pilot in told:
+        law = {n: float(sparsity.exact("exp", gamma=float(gamma), length=n)) / n
+               for n in (1000, int(int(draws.replace(",", "")) * 1.05),
+                         int(int(draws.replace(",", "")) * 0.95))}  # fmt: skip
+        near = math.exp(-(float(gamma) ** 2))
+        at_1000, later, sooner = law.values()
+        assert math.isclose(near, float(limit), rel_tol=4e-3)
+        assert math.isclose(at_1000, float(pilot), rel_tol=2e-3)
+        assert later < 1.1 * near < sooner
 
 
 def test_no_block_is_left_out():

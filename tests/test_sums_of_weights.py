@@ -74,10 +74,11 @@ def test_varentropy_is_the_variance_of_the_score_in_long_rows():
 
 
 def test_metrics_take_logarithms_of_weights():
+    assert sparsity.quantities.named("ESS") is sparsity.quantities.n_eff
     log_w = np.array([[-1e4, -1e4, -np.inf], [800.0, 801.0, 802.0]])
     w = np.array([[1.0, 1.0, 0.0], np.exp([-2.0, -1.0, 0.0])])
     for name in ("S", "n_eff", "entropy", "varentropy", "gini", "hoyer"):
-        metric = getattr(sparsity.metric, name)
+        metric = getattr(sparsity, name)
         np.testing.assert_allclose(metric(log_w, log=True), metric(w), rtol=1e-14)
-    with_unit = sparsity.metric.entropy(np.zeros(2), unit=1.0, log=True)
-    assert with_unit == pytest.approx(sparsity.metric.entropy(np.ones(2), unit=1.0), rel=1e-15)
+    with_unit = sparsity.entropy(np.zeros(2), unit=1.0, log=True)
+    assert with_unit == pytest.approx(sparsity.entropy(np.ones(2), unit=1.0), rel=1e-15)

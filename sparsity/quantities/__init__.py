@@ -112,6 +112,8 @@ def named(of: str | Quantity) -> Quantity:
         return of
     if not isinstance(of, str):
         raise InputError("of", of, "give the name of a quantity, or a `Quantity`")
+    if of.lower() == "ess":  # Kish's effective sample size, as importance sampling calls it
+        return n_eff
     names = [quantity.name for quantity in (*ALL, *OF_MAPS)]
     if of in names:
         return (*ALL, *OF_MAPS)[names.index(of)]
