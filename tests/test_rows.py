@@ -373,7 +373,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = cells_of_steps()
-    assert len(cells) == 46
+    assert len(cells) == 48
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     steps = {Alibi, Chunk, Decay, FloorLog, LengthBias, LogLength, Needle, NeedleAbove,
              ScalableSoftmax, ScaleInvariant,

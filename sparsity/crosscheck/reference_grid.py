@@ -139,6 +139,8 @@ def cells_of_steps() -> tuple[Question, ...]:
     for kernel, beta, gamma, steps, length, quantity in (
         (exp, 0.0, 1.0, (), 8, "participation"),
         (exp, 0.0, 1.0, (), 8, "entropy"),
+        (exp, 0.0, 1.0, (), 8, "kl_uniform"),
+        (exp, 0.0, 1.0, (), 8, "varentropy"),
         (exp, 0.0, 1.0, (), 8, "max_weight"),
         (exp, 0.0, 1.0, (), 8, "top_k_mass:3"),
         (exp, 0.0, 1.0, (), 8, "gini"),
