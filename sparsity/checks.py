@@ -167,7 +167,7 @@ def float_type(value: Any) -> np.dtype:
     """
     try:
         dtype = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         raise InputError("dtype", value, "choose float32 or float64") from None
     if value is None or dtype not in (np.float32, np.float64):
         raise InputError("dtype", value, "choose float32 or float64")
@@ -352,6 +352,7 @@ def check_path(name: str, value: Any, fix: str) -> Path:
     Raises:
         InputError: no name that a file can have.
     """
-    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+    known = isinstance(value, (str, os.PathLike)) and os.fspath(value)
+    if not known or "\0" in os.fsdecode(value):
         raise InputError(name, value, fix)
     return Path(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.checks import check_reals, check_whole, is_traced
+from sparsity.checks import check_flag, check_reals, check_whole, is_traced
 from sparsity.errors import InputError
 
 
@@ -145,7 +145,7 @@ def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0, log: bool = False) ->
     if np.shape(unit) not in ((), a.shape[:-1]):
         fix = f"give one number or one for each row, {a.shape[:-1]}"
         raise InputError("unit", f"array of shape {np.shape(unit)}", fix)
-    if log:
+    if check_flag("log", log):
         log_unit = xp.where(unit > 0, xp.log(unit + (unit == 0)), -xp.inf)
         highest = xp.maximum(a.max(-1), log_unit)
         highest = xp.where(highest > -xp.inf, highest, 0)  # a row of zeros stays one

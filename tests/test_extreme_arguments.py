@@ -48,6 +48,12 @@ def test_a_spread_below_normal_numbers_is_refused(kernel):
     assert said.startswith("gamma = ")
 
 
+def test_beyond_all_patches_nothing_is_drawn_and_one_line_said():
+    said = _refused(lambda: sparsity.verify("exp", gamma=2**60))
+    assert "\n" not in said
+    assert sparsity.plot("exp", x="gamma", gamma=2**60) is not None
+
+
 SAMPLE = Empirical((-1.5, -0.5, 0.0, 0.75, 2.5))
 SINK = (sparsity.Decay(0.85), sparsity.Sink(3.0))
 

@@ -203,8 +203,10 @@ def verify(
     Raises:
         InputError: an unknown kernel, a value outside its domain, or nothing that can be compared.
     """
-    for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable)):
+    false_alarm_rate, detectable = (
         check_number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
+        for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable))
+    )
     seed = check_seed(seed)
     check_progress(progress)
     check_executor(executor)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.checks import check_number
+from sparsity.checks import check_choice, check_number
 from sparsity.design_search.answer import Design, Impossible, Requirement
-from sparsity.design_search.search import free_number, solve_lengths
+from sparsity.design_search.search import NAMES, free_number, solve_lengths
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
@@ -90,7 +90,9 @@ def design(
     others = [_one_length(other, quantity) for other in others]
     tokens_of_exp = record is exp and quantity is quantities.n_eff and not of_row and free is None
     scaled = options.get("gamma") if tokens_of_exp else None
-    free = free or _default_free(record, quantity, options, of_row)
+    if free is None:
+        free = _default_free(record, quantity, options, of_row)
+    free = check_choice("free", free, NAMES)
     row = row_of(kernel, options) if isinstance(kernel, Row) else _any_row(record, free, options)
     with_sink_logit = any(isinstance(step, SinkLogit) for step in row.steps)
     wanted = _wanted(value, quantity, n, with_sink_logit)

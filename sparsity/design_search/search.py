@@ -165,7 +165,7 @@ TRAINED = FreeNumber(
 )
 # Every token has its own law, so that a look takes up to seconds; the curve is a slow one.
 DISTANCE_SCALE = FreeNumber(
-    *("scale", "scale", ScaleInvariant, math.exp, _log_range(0.1, 1e6)), looks=15
+    *("scale", "scale", ScaleInvariant, math.exp, _log_range(0.1, 1e6)), looks=9
 )
 
 # What multiplies all scores of a row by a factor that rises in it.

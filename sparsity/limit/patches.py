@@ -193,6 +193,8 @@ def _build_patch(
     if not _corners_share_mass(axis, goal):
         return None
     cut(axis, goal, _MAX_WORK)
+    if not any(sure.size for sure in goal.sure):  # no panel has any for certain
+        return None
     lost, best = _relative_error(goal)
     nodes = goal.nodes(Panels.joined(goal.kept))
     # At an anchor places keep their digits.

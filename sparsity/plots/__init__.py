@@ -23,6 +23,7 @@ from sparsity.checks import (
     check_flag,
     check_instance,
     check_pair,
+    check_progress,
     check_seed,
     check_several,
     check_text,
@@ -226,6 +227,7 @@ def chart(
         montecarlo = settings.pop("montecarlo")
         places = sampled_places(montecarlo, x, values)
         sampling = _settings_of_sampling(settings, len(places) > 0)
+        check_progress(progress)
         curves = compute_curves(
             asked, quantity, x, values, places, sampling, names, limit, progress
         )

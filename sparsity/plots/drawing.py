@@ -278,7 +278,7 @@ def draw_key(ax: Axes, handles: list[Any], palette: Palette, room: float, **plac
         "columnspacing": 1,
     }
     legend: Any = None
-    most = len(handles) if "bbox_to_anchor" in place else 1 + (len(handles) > 4)
+    most = max(len(handles), 1) if "bbox_to_anchor" in place else 1 + (len(handles) > 4)
     for columns in range(most, 0, -1):
         legend = ax.legend(handles=handles, ncols=columns, **style, **box, **place)
         for text in legend.get_texts():  # a user's own label is no formula

@@ -100,7 +100,7 @@ def read_values(name: str, given: Any, whole: bool) -> list[Any]:
         return parse_grid(given, name, whole=whole).tolist()
     else:
         values = np.atleast_1d(as_float64(given, name, fix))
-    if not len(values) or np.ndim(values) > 1:
+    if not len(values) or any(np.iterable(x) and not isinstance(x, str) for x in values):
         raise InputError(name, given, fix)
     return list(values)
 

@@ -163,6 +163,9 @@ def monitor(
         raise InputError("queries", "tensor of PyTorch", fix)
     if not is_jax(when):
         when = check_flag("when", when)
+    elif when.shape or (not jnp.issubdtype(when.dtype, jnp.number) and when.dtype != bool):
+        fix = "give one bool, such as step % 50 == 0"
+        raise InputError("when", f"{when.dtype} of shape {when.shape}", fix)
     q, k, options = _sampled_inputs(queries, keys, rows, options)
     q, k = jax.lax.stop_gradient((q, k))
 

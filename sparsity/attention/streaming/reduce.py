@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from sparsity.attention.streaming.sums import Sums, empty, merge, of_block
+from sparsity.errors import InputError
 
 # Queries and keys at a time: with what is made of them they fit a core's cache. Larger blocks leave
 # it and skip less above the diagonal; smaller ones repeat the cost of a step of the loop.
@@ -108,7 +109,9 @@ def make_logits(rule: LogitRule, rows: QueryRows, k: Any, at: Any) -> tuple[Any,
     if rule.window is not None:
         seen = seen & (jnp.abs(i - j) < rule.window)
     if rule.mask is not None:
-        seen = seen & rule.mask(i, j)
+        if not hasattr(own := rule.mask(i, j), "dtype"):
+            raise InputError("mask", own, "must return an array of bools for positions i, j")
+        seen = seen & own
     if rows.text is not None:
         text = rows.text[:, None]
         seen = seen & (text == rows.texts[at]) & (text > 0)
