@@ -44,6 +44,8 @@ def test_n_eff_under_each_rule(step, values):
 def test_yarn_squares_its_factor():
     assert n_eff(Temperature.yarn(16.0), 16 * 8192) == pytest.approx(12.6254, rel=1e-4)
     assert n_eff(Temperature.yarn(128.0), 128 * 8192) == pytest.approx(6.6624, rel=1e-4)
+    assert sparsity.LogLength(16, 0.5).factor(256) == pytest.approx(2**0.5, rel=1e-15)
+    assert sparsity.LogLength(16, 0.5).factor(4) == 1
     assert Temperature.longrope(32.0, 4096).factor(7) == pytest.approx(17 / 12, rel=1e-15)
     assert Temperature.yarn(4.0).factor(7) == pytest.approx((1 + 0.1 * np.log(4)) ** 2, rel=1e-15)
 
@@ -222,6 +224,7 @@ def test_steps_refuse_bad_numbers():
         (lambda: Window(3, keep=-1), "keep = -1"),
         (lambda: sparsity.FloorLog(0.0), "slope = 0"),
         (lambda: sparsity.LogLength(1), "trained = 1"),
+        (lambda: sparsity.LogLength(9, 0.0), "power = 0"),
         (lambda: sparsity.Yarn(0.5), "extension = 0.5"),
         (lambda: sparsity.LongRope(32.0, 1), "trained = 1"),
         (lambda: sparsity.ScalableSoftmax(0.4, -1.0), "bias = -1"),

@@ -136,10 +136,12 @@ class FloorLog(Temperature):
 
 @dataclass(frozen=True)
 class LogLength(Temperature):
-    """Log-n scaling: c = max(1, ln n/ln trained).
+    """Log-n scaling: c = max(1, ln n/ln trained)^power.
 
     Args:
         trained: n₀ ≥ 2, the length up to which it changes nothing.
+        power: > 0; ½ is the rule in √ln n, which keeps γ over the √(2 ln n) at which one of n
+            Gaussian scores takes all.
 
     Source: Su Jianlin (2021), kexue.fm/archives/8823; Qwen (2023), `use_logn_attn`.
     """
@@ -148,13 +150,15 @@ class LogLength(Temperature):
     example: ClassVar[tuple[Any, ...]] = (4,)
 
     trained: int
+    power: float = 1.0
 
     def __post_init__(self) -> None:
         keep_checked(self, "trained", check_whole, 2)
+        keep_checked(self, "power", check_number, "give one number > 0", lambda x: x > 0)
 
     def factor(self, length: int) -> float:
-        """Return max(1, ln n/ln n₀)."""
-        return max(1.0, math.log(length) / math.log(self.trained))
+        """Return max(1, ln n/ln n₀)^power."""
+        return max(1.0, math.log(length) / math.log(self.trained)) ** self.power
 
 
 @dataclass(frozen=True)
