@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from sparsity import metric
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RowSums
@@ -224,6 +223,8 @@ def _most_varied(seen: float) -> float:
     """
     if seen < 2:
         return 0.0
+    from scipy.optimize import brentq  # a third of a second, which other quantities need not wait
+
     others = math.log(seen - 1)
     x: Any = brentq(lambda x: (x + others) * math.tanh(x / 2) - 2, 0.0, 4.0)
     return (x + others) ** 2 / (4 * math.cosh(x / 2) ** 2)

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import comb
 
 from sparsity.exact_law.transforms.nodes import too_wide
 from sparsity.exact_law.transforms.shared_nodes import Family, family, tilt
@@ -177,7 +176,8 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
             power, since = np.repeat(logged, len(here)), np.tile(here - high, len(series))
             found = np.zeros((*light.shape[1:-1], terms.shape[1]))
             for i, sums in enumerate(light):
-                found += sums @ (terms * comb(power, i) * since ** np.maximum(power - i, 0))
+                chosen = np.repeat([math.comb(m, i) for m in logged.tolist()], len(here))
+                found += sums @ (terms * chosen * since ** np.maximum(power - i, 0))
         else:
             found = light[0] @ terms
         out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
