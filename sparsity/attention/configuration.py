@@ -150,50 +150,45 @@ def kinds_of(model: Model) -> tuple[LayerKind, ...]:
         layers.setdefault(_read_layer(fields, family, layer, kind), []).append(layer)
         if len(layers) > MAX_KINDS:
             raise InputError("config", model.type, f"has more than {MAX_KINDS} kinds of layer")
-    general = [*model.notes]
-    if family.norm == "joint":
-        general.append("QK-norm is not of each head alone: its scores are taken for Gaussian")
-    if family.clipped and (limit := _clip(fields)):
-        general.append(f"queries and keys are clipped to ±{limit:g}: not in the row")
-    if family.note:
-        general.append(family.note)
-    fields.read.update(family.ignored.split())
-    if unread := fields.unread():
-        general.append(f"not read: {', '.join(unread)}")
+    notes = _notes(model)
     found = [
-        replace(kind, layers=tuple(numbers), notes=(*kind.notes, *general))
+        replace(kind, layers=tuple(numbers), notes=(*kind.notes, *notes))
         for kind, numbers in layers.items()
     ]
     return tuple(sorted(found, key=lambda each: (not each.softmax, -len(each.layers))))
 
 
+def _notes(model: Model) -> list[str]:
+    """Return what is said of every layer."""
+    fields, family, notes = model.fields, model.family, [*model.notes]
+    if family.norm == "joint":
+        notes.append("QK-norm is not of each head alone: its scores are taken for Gaussian")
+    if family.clipped and (limit := fields.get("clip_qkv")):
+        notes.append(f"queries and keys are clipped to ±{limit:g}: not in the row")
+    if family.note:
+        notes.append(family.note)
+    fields.read.update(family.ignored.split())
+    if unread := fields.unread():
+        notes.append(f"not read: {unread}")
+    return notes
+
+
 def _named_alone(model: Model, types: list[str]) -> tuple[LayerKind, ...]:
     """Return the layers of a model of which no law can be given, by the names of their types."""
     fields = model.fields
-    head_dim = fields.get("head_dim") or 0
-    listed = any(map(fields.get, LISTS))
+    head_dim, listed = fields.get("head_dim", 0), any(map(fields.get, LISTS))
     said = {name: fields.get(name) for name in _SAID}
-    read = [f"{name} = {value:g}" for name, value in said.items() if value is not None]
-    notes = [f"read: {', '.join(read)}", *model.notes]
-    if unread := fields.unread():
-        notes.append(f"not read: {', '.join(unread)}")
-    kinds = []
-    for kind in dict.fromkeys(types[:]):
-        layers = tuple(i for i, x in enumerate(types) if x == kind)
-        title = kind.replace("_", " ") if listed else "layers of a kind that is not known"
-        kinds.append(
-            LayerKind(title, layers, head_dim, math.nan, notes=tuple(notes), lawless=model.lawless)
+    read = ", ".join(f"{name} = {value:g}" for name, value in said.items() if value is not None)
+    notes = (f"read: {read}", *_notes(model))
+    kinds = [
+        LayerKind(
+            kind.replace("_", " ") if listed else "layers of a kind that is not known",
+            tuple(i for i, x in enumerate(types) if x == kind),
+            head_dim, math.nan, notes=notes, lawless=model.lawless,
         )
+        for kind in dict.fromkeys(types)
+    ]  # fmt: skip
     return tuple(sorted(kinds, key=lambda each: -len(each.layers)))
-
-
-def _inner(fields: Fields) -> Fields:
-    """Return the fields of attention that MPT and DBRX keep in a group."""
-    return fields.group("attn_config")
-
-
-def _clip(fields: Fields) -> float | None:
-    return fields.get("clip_qkv") or _inner(fields).get("clip_qkv")
 
 
 def _layer_types(fields: Fields, family: Family) -> list[str]:
@@ -240,14 +235,15 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
     rope = _rope_fields(fields, kind)
     rotation, steps = None, list[Step]()
     context = fields.get("max_position_embeddings")
-    if _has_alibi(fields, family):
+    rotates = family.positions.startswith("RoPE")
+    if family.positions.endswith("ALiBi") and fields.get("alibi", not rotates):
         steps.append(_alibi(fields, family, scale, notes))
         words.append("ALiBi")
-    elif turns and family.positions.startswith("RoPE"):
-        rotation = _read_rotation(fields, family, rope, head_dim, context)
-        steps += read_temperature(rope, context, family.latent) if rotation else ()
-    if rotation is None and not _has_alibi(fields, family):
-        words.append("no RoPE" if family.positions.startswith("RoPE") else family.positions)
+    else:
+        rotation = _read_rotation(fields, family, rope, head_dim, context) if turns else None
+        words += [] if rotation else ["no RoPE" if rotates else family.positions]
+    if rotation is not None:
+        steps += read_temperature(rope, context, family.latent)
     if rotation is not None and rotation.table:
         notes.append("RoPE's angles have a table of factors, which is not read")
     steps += _growing(fields, family, rope, turns)
@@ -279,6 +275,8 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
 def _turns(fields: Fields, family: Family, layer: int, slides: bool, window: int | None) -> bool:
     """Return whether RoPE turns a layer."""
     turning = fields.get("no_rope_layers")  # 1 for those that turn
+    if not family.positions.startswith("RoPE"):
+        return False
     if turning and layer < len(turning) and not turning[layer]:
         return False
     if family.turning == "windows":
@@ -296,20 +294,16 @@ def _normalised(fields: Fields, family: Family, turns: bool) -> bool:
 
 def _rope_fields(fields: Fields, kind: str) -> Fields:
     """Return RoPE's settings of a kind of layer: its own, or those of all."""
-    of_all = fields.group("rope_parameters")
-    by_kind = {key: x for key, x in of_all.values.items() if key.endswith("attention")}
-    if by_kind:
-        return Fields(by_kind.get(kind) or {}, read=fields.read)
-    old = fields.group("rope_scaling")
-    named = {x: fields.get(x) for x in ("rope_theta", "partial_rotary_factor") if fields.get(x)}
-    return Fields({**named, **old.values, **of_all.values}, read=fields.read)
+    of_all = fields.get("rope_parameters", {})
+    by_kind = {key: x for key, x in of_all.items() if key.endswith("attention")}
+    return Fields((by_kind.get(kind) or {}) if by_kind else of_all, read=fields.read)
 
 
 def _read_rotation(
     fields: Fields, family: Family, rope: Fields, head_dim: int, context: int | None
 ) -> Rotation | None:
     """Return RoPE of a layer that turns; None where there is no base."""
-    base = _inner(fields).get("rope_theta") or rope.get("rope_theta", family.base)
+    base = rope.get("rope_theta", family.base)
     if base is None:
         return None
     share = rope.get("partial_rotary_factor", 1.0)
@@ -333,16 +327,9 @@ def _growing(fields: Fields, family: Family, rope: Fields, turns: bool) -> list[
     return []
 
 
-def _has_alibi(fields: Fields, family: Family) -> bool:
-    if family.positions == "RoPE or ALiBi":
-        return fields.get("alibi", False)
-    return family.positions == "ALiBi" and _inner(fields).get("alibi", True)
-
-
 def _alibi(fields: Fields, family: Family, scale: float, notes: list[str]) -> Alibi:
     """Return the bias of a head in the middle, and say what those of the others are."""
-    heads = fields.need("num_attention_heads")
-    most = _inner(fields).get("alibi_bias_max", 8.0)
+    heads, most = fields.need("num_attention_heads"), fields.get("alibi_bias_max", 8.0)
     power = 2 ** int(math.log2(heads))
     rest = "" if power == heads else f" for h = 1 … {power}, then every second one of {2 * power}"
     times = " times the scale" if family.positions == "RoPE or ALiBi" else ""

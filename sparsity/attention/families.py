@@ -59,7 +59,7 @@ def of_gpt2(fields: Fields, head_dim: int, layer: int) -> float:
 
 def of_mpt(fields: Fields, head_dim: int, layer: int) -> float:
     """Return `softmax_scale`, or 1/√d."""
-    return fields.group("attn_config").get("softmax_scale", head_dim**-0.5)
+    return fields.get("softmax_scale", head_dim**-0.5)
 
 
 def by_terms(fields: Fields, head_dim: int, layer: int) -> float:

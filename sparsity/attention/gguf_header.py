@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sparsity.attention.fields import Fields, checked
 from sparsity.errors import InputError
 
 # struct's letters of the types of scalars
@@ -29,68 +30,46 @@ class Architecture:
     """What llama.cpp does with scores beside what the header says.
 
     Args:
-        name: `general.architecture`.
-        type: the `model_type` whose family it is.
+        names: `general.architecture`s; each the `model_type` of its family.
+        type: that `model_type`, where it is another one.
         full: every how many layers one is full, the others have a window; 0 for no such rule.
         window: the window where the header has none.
         base_in_windows: of RoPE in layers with a window, where it is another one.
-        cap: of the scores, where the header has none.
         large: layers of the model whose scale is by the width over the heads, not by the head.
         note: of what llama.cpp itself does otherwise.
     """
 
-    name: str
-    type: str
+    names: str
+    type: str = ""
     full: int = 0
     window: int | None = None
     base_in_windows: float | None = None
-    cap: float | None = None
     large: int = 0
     note: str = ""
 
 
 ARCHITECTURES = (
-    Architecture("llama", "llama"),
-    Architecture("llama4", "llama4_text", full=4),
-    Architecture("arcee", "arcee"),
-    Architecture("gemma", "gemma"),
-    Architecture("gemma2", "gemma2", full=2, window=4096, cap=50.0, large=46),
-    Architecture("gemma3", "gemma3_text", full=6, base_in_windows=1e4, large=62),
-    Architecture("gemma3n", "gemma3n_text", full=5, base_in_windows=1e4),
-    Architecture("qwen2", "qwen2"),
+    Architecture(
+        "llama arcee gemma qwen2 qwen3 gptj gpt2 falcon bloom mpt starcoder2 olmo olmoe exaone "
+        "granite granitemoe internlm2 nemotron seed_oss smollm3 glm4 apertus mamba mamba2"
+    ),
     Architecture("qwen2moe", "qwen2_moe"),
-    Architecture("qwen3", "qwen3"),
     Architecture("qwen3moe", "qwen3_moe"),
     Architecture("phi2", "phi"),
-    Architecture("phi3", "phi3", note="llama.cpp itself runs this family without its window"),
+    Architecture("phi3", note="llama.cpp itself runs this family without its window"),
     Architecture("gptneox", "gpt_neox"),
-    Architecture("gptj", "gptj"),
-    Architecture("gpt2", "gpt2"),
     Architecture("gpt-oss", "gpt_oss", full=2),
-    Architecture("falcon", "falcon"),
-    Architecture("bloom", "bloom"),
-    Architecture("mpt", "mpt"),
-    Architecture("starcoder2", "starcoder2"),
     Architecture("deepseek2", "deepseek_v3"),
     Architecture("command-r", "cohere"),
-    Architecture("cohere2", "cohere2", full=4),
-    Architecture("olmo", "olmo"),
+    Architecture("cohere2", full=4),
     Architecture("olmo2", "olmo3", full=4),
-    Architecture("olmoe", "olmoe"),
-    Architecture("exaone", "exaone"),
-    Architecture("exaone4", "exaone4", full=4),
-    Architecture("granite", "granite"),
-    Architecture("granitemoe", "granitemoe"),
-    Architecture("internlm2", "internlm2"),
-    Architecture("nemotron", "nemotron"),
-    Architecture("seed_oss", "seed_oss"),
-    Architecture("smollm3", "smollm3"),
-    Architecture("glm4", "glm4"),
-    Architecture("apertus", "apertus"),
-    Architecture("mamba", "mamba"),
-    Architecture("mamba2", "mamba2"),
+    Architecture("exaone4", full=4),
+    Architecture("llama4", "llama4_text", full=4),
+    Architecture("gemma2", full=2, window=4096, large=46),
+    Architecture("gemma3", "gemma3_text", full=6, base_in_windows=1e4, large=62),
+    Architecture("gemma3n", "gemma3n_text", full=5, base_in_windows=1e4),
 )
-_BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
+_BY_NAME = {name: each for each in ARCHITECTURES for name in each.names.split()}
 # Names of the header, after that of the architecture, and those of `fields.FIELDS`.
 _SAME = {
     "block_count": "num_hidden_layers",
@@ -103,15 +82,9 @@ _SAME = {
     "attention.scale": "attention_multiplier",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "attention.clamp_kqv": "clip_qkv",
+    "attention.max_alibi_bias": "alibi_bias_max",
     "rope.dimension_count": "rotary_dim",
 }
-# Those of the header that are read.
-READ = frozenset((
-    *_SAME, "attention.key_length_mla", "attention.max_alibi_bias", "rope.freq_base",
-    "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear",
-    "rope.scaling.original_context_length", "rope.scaling.attn_factor",
-    "rope.scaling.yarn_log_multiplier", "expert_count",
-))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,6 +96,7 @@ class Header:
         type: the `model_type` of its family.
         values: its fields under the names of `fields.FIELDS`, by llama.cpp's rules.
         names: of its fields as they stand there.
+        read: those of them that made the values.
         note: of what llama.cpp itself does otherwise.
     """
 
@@ -130,6 +104,7 @@ class Header:
     type: str
     values: dict[str, Any]
     names: tuple[str, ...]
+    read: frozenset[str]
     note: str
 
 
@@ -146,16 +121,26 @@ def read_header(path: Path) -> Header:
     name = header.get("general.architecture")
     if not isinstance(name, str):
         raise InputError("config", path, "holds no configuration: no general.architecture")
-    own = {
-        key.removeprefix(f"{name}."): value
-        for key, value in header.items()
-        if key.startswith(f"{name}.")
-    }
-    architecture = _BY_NAME.get(name, Architecture(name, name.replace("-", "_")))
-    values = {field: _alike(own[key]) for key, field in _SAME.items() if key in own}
+    parts = {key: x for key, x in header.items() if key.startswith(f"{name}.")}
+    own = Fields({key.removeprefix(f"{name}."): _alike(x) for key, x in parts.items()})
+    architecture = _BY_NAME.get(name, Architecture(name))
+    values = {field: own.get(key) for key, field in _SAME.items()}
     values["rope_freqs"] = "rope_freqs.weight" in tensors
-    ruled = _ruled(architecture, own, values)
-    return Header(name, architecture.type, values | ruled, tuple(own), architecture.note)
+    values |= _ruled(name, architecture, own, checked(values))
+    kind, names = architecture.type or name, tuple(own.values)
+    return Header(name, kind, values, names, frozenset(own.read), architecture.note)
+
+
+def _number(own: Fields, name: str) -> float:
+    """Return a number of the header, 0 where it is missing.
+
+    Raises:
+        InputError: it is something else.
+    """
+    value = own.get(name, 0)
+    if not isinstance(value, (int, float)):
+        raise InputError(name, value, "must be a number")
+    return value
 
 
 def _alike(value: Any) -> Any:
@@ -164,80 +149,67 @@ def _alike(value: Any) -> Any:
 
 
 def _ruled(
-    architecture: Architecture, own: Mapping[str, Any], values: Mapping[str, Any]
+    name: str, architecture: Architecture, own: Fields, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what llama.cpp's rules say of a header."""
-    layers, heads = values.get("num_hidden_layers"), values.get("num_attention_heads")
-    if not isinstance(layers, int) or not 0 < layers <= _MOST_KEPT or not isinstance(heads, int):
-        return {}  # `checked` says what is wrong
-    width = values.get("hidden_size", 0) // heads if heads else 0
-    head_dim = own.get("attention.key_length_mla") or values.get("head_dim") or width
-    window = values.get("sliding_window", architecture.window)
-    found: dict[str, Any] = {"head_dim": head_dim or None, "sliding_window": window}
-    base = own.get("rope.freq_base", 1e4)
-    rope = {"rope_theta": base} | _scaling(architecture, own, values)
-    found["rope_parameters"] = rope
-    windowed = bool(window) and (architecture.name != "exaone4" or layers == 64)
-    in_window = [architecture.full > 0 and (i + 1) % architecture.full > 0 for i in range(layers)]
-    if architecture.full and windowed:
-        kinds = ("full_attention", "sliding_attention")
-        found["layer_types"] = [kinds[x] for x in in_window]
-        local = own.get("rope.freq_base_swa", architecture.base_in_windows)
-        if local is not None:
-            found["rope_parameters"] = {kinds[0]: rope, kinds[1]: {"rope_theta": local}}
-    if architecture.name in ("gemma2", "gemma3"):
-        found["query_pre_attn_scalar"] = width if layers == architecture.large else head_dim
-        found["attn_logit_softcapping"] = values.get("attn_logit_softcapping", architecture.cap)
-    if architecture.name == "llama4" and window != 0:
-        kinds = ("full_attention", "chunked_attention")
-        found["layer_types"] = [kinds[x] for x in in_window]
-        found |= {
-            "no_rope_layers": [int(x) for x in in_window],
-            "attention_chunk_size": values.get("attention_chunk_size", 8192),
-            "attn_temperature_tuning": True,
-            "use_qk_norm": own.get("expert_count") != 128,
-        }
-    if architecture.name == "smollm3":
-        found["no_rope_layers"] = [int((i + 1) % 4 > 0) for i in range(layers)]
-    if architecture.name == "command-r":
-        found["use_qk_norm"] = layers >= 64
-    if architecture.name == "deepseek2" and "rotary_dim" in values:
-        turned = values["rotary_dim"]
-        found |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": head_dim - turned}
-    if "attention.max_alibi_bias" in own:
-        found["attn_config"] = {"alibi_bias_max": own["attention.max_alibi_bias"]}
-    return found
+    layers, heads = values.get("num_hidden_layers") or 0, values.get("num_attention_heads") or 1
+    width = (values.get("hidden_size") or 0) // heads
+    head_dim = _number(own, "attention.key_length_mla") or values.get("head_dim") or width or None
+    window = values.get("sliding_window")
+    window = architecture.window if window is None else window
+    in_window = [bool(architecture.full) and (i + 1) % architecture.full > 0 for i in range(layers)]
+    rope = {"rope_theta": own.get("rope.freq_base", 1e4), **_scaling(name, own)}
+    local = own.get("rope.freq_base_swa", architecture.base_in_windows)
+    kinds = ("full_attention", "sliding_attention")
+    ruled: dict[str, Any] = {"head_dim": head_dim, "sliding_window": window}
+    ruled["rope_parameters"] = rope
+    if window and any(in_window) and (name != "exaone4" or layers == 64):
+        ruled["layer_types"] = [kinds[x] for x in in_window]
+        if local:
+            ruled["rope_parameters"] = {kinds[0]: rope, kinds[1]: {"rope_theta": local}}
+    if architecture.large:
+        ruled["query_pre_attn_scalar"] = width if layers == architecture.large else head_dim
+    if name == "gemma2" and values.get("attn_logit_softcapping") is None:
+        ruled["attn_logit_softcapping"] = 50.0
+    if name == "llama4" and window != 0:
+        ruled["layer_types"] = [(kinds[0], "chunked_attention")[x] for x in in_window]
+        ruled["no_rope_layers"] = [int(x) for x in in_window]
+        ruled["attention_chunk_size"] = values.get("attention_chunk_size") or 8192
+        ruled["attn_temperature_tuning"] = True
+        ruled["use_qk_norm"] = own.get("expert_count") != 128
+    if name == "smollm3":
+        ruled["no_rope_layers"] = [int((i + 1) % 4 > 0) for i in range(layers)]
+    if name == "command-r":
+        ruled["use_qk_norm"] = layers >= 64
+    if name == "deepseek2" and head_dim and (turned := values.get("rotary_dim")):
+        ruled |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": head_dim - turned}
+    return ruled
 
 
-def _scaling(
-    architecture: Architecture, own: Mapping[str, Any], values: Mapping[str, Any]
-) -> dict[str, Any]:
+def _scaling(name: str, own: Fields) -> dict[str, Any]:
     """Return RoPE's rule for long contexts: a linear factor may stand there without its type.
 
     YaRN's `attn_factor` multiplies the usual amplitude, where `attention_factor` is the amplitude
     itself; of DeepSeek's models it is 1, and the scale has the square of 1 + multiplier·ln r.
     """
-    kind = own.get("rope.scaling.type", "none")
-    factor = own.get("rope.scaling.factor") or own.get("rope.scale_linear")
-    given = own.get("rope.scaling.attn_factor")
-    trained = own.get("rope.scaling.original_context_length")
-    if kind == "none" and given is not None and trained:  # Phi-3's long contexts
-        return {
-            "rope_type": "longrope",
-            "attention_factor": given,
-            "original_max_position_embeddings": trained,
-        }
-    if kind == "none" and (not factor or factor == 1):
+    kind, trained = own.get("rope.scaling.type"), own.get("rope.scaling.original_context_length")
+    factor = _number(own, "rope.scaling.factor") or _number(own, "rope.scale_linear") or 1
+    amplitude = _number(own, "rope.scaling.attn_factor") or None
+    if kind in (None, "none") and amplitude and trained:
+        kind = "longrope"  # Phi-3's long contexts
+    elif kind == "yarn" and name == "deepseek2":
+        amplitude = 1.0
+    elif kind == "yarn" and amplitude and factor > 0:
+        amplitude *= 1 + 0.1 * math.log(factor)
+    if kind in (None, "none") and factor == 1:
         return {}
-    rope = {"rope_type": "linear" if kind == "none" else kind, "factor": factor}
-    if trained:
-        rope["original_max_position_embeddings"] = trained
-    if kind == "yarn" and architecture.name == "deepseek2":
-        rope["attention_factor"] = 1.0
-        rope["mscale_all_dim"] = 10 * own.get("rope.scaling.yarn_log_multiplier", 0.0)
-    elif kind == "yarn" and given is not None and factor:
-        rope["attention_factor"] = given * (1 + 0.1 * math.log(factor))
-    return rope
+    return {
+        "rope_type": "linear" if kind in (None, "none") else kind,
+        "factor": None if kind == "longrope" else factor,
+        "original_max_position_embeddings": trained,
+        "attention_factor": amplitude,
+        "mscale_all_dim": 10 * _number(own, "rope.scaling.yarn_log_multiplier"),
+    }
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], set[str]]:

@@ -74,7 +74,7 @@ def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
         header = gguf_header.read_header(path)
         family = BY_TYPE.get(header.type)
         lawless = "" if family else f"the architecture {header.name!r} is not known here"
-        fields = Fields(checked(header.values), header.names, gguf_header.READ)
+        fields = Fields(checked(header.values), header.names, header.read)
         notes = (header.note,) if header.note else ()
         source = "its header, by llama.cpp's rules"
         return Model(header.name, family or _UNKNOWN, fields, source, lawless, notes)
@@ -181,6 +181,10 @@ def _filled(kind: str, values: Mapping[str, Any]) -> _Filled | None:
             whole = library.AutoConfig.for_model(kind, **copy.deepcopy(given))
             text = whole.get_text_config(decoder=True)
             found = checked({name: _attribute(text, name) for name in FIELDS}, strict=False)
+        inner = found.pop("attn_config", None) or {}  # MPT and DBRX keep them in a group
+        if base := inner.pop("rope_theta", None):
+            found["rope_parameters"] = {**found["rope_parameters"], "rope_theta": base}
+        found |= inner
         cls = type(text)
         known = getattr(cls, "__dataclass_fields__", None) or signature(cls.__init__).parameters
         source = f"{cls.__name__} of transformers {library.__version__}"
