@@ -83,28 +83,28 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         return _candidates_of_map(row, row.kernel, n)
     # S of long rows is held against pooled moments if there are steps, else against scalar draws.
     # The closed form and the derivation are held against quadrature.
-    law, found = row.kernel.law, []
+    law, questions = row.kernel.law, []
     of_positions = n if law is Law.POSITION else None
     if row.steps:
-        found.append(Question(row, ("limit", "pooled rows"), "S", n))
+        questions.append(Question(row, ("limit", "pooled rows"), "S", n))
     else:
-        found.append(Question(row, ("limit", "scalars"), "S", of_positions))
-        found.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
+        questions.append(Question(row, ("limit", "scalars"), "S", of_positions))
+        questions.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
         if law is Law.SCORE:
-            found.append(Question(row, ("derivation", "quadrature")))
+            questions.append(Question(row, ("derivation", "quadrature")))
     if law is not Law.SCORE:
         if n is not None and law is not Law.POSITION:
             row.scored()  # raises: rows of n tokens of features have no given law
-        return found
+        return questions
     if n is None:
-        return found
+        return questions
     for quantity in quantities.ALL:
         if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
             continue  # a linear image of another quantity, whose own cell checks both
         # Laws that refuse this row stay candidates, to be left out with their own reason.
         if quantity.has_law and capabilities(row, quantity, n).missing is None:
-            found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
-    return found
+            questions.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
+    return questions
 
 
 def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:

@@ -73,12 +73,12 @@ class Question:
     @property
     def parameters(self) -> dict[str, Any]:
         """What identifies the cell beside the kernel, in JSON's types."""
-        found: dict[str, Any] = dict(self.row.params)
+        identity: dict[str, Any] = dict(self.row.params)
         if self.length is not None:
-            found["length"] = self.length
+            identity["length"] = self.length
         if self.row.steps:
-            found["steps"] = " ".join(self.row.described()["steps"])
-        return found | self.given
+            identity["steps"] = " ".join(self.row.described()["steps"])
+        return identity | self.given
 
     @property
     def statistical(self) -> bool:
@@ -104,7 +104,7 @@ def families(cells: Sequence[Question]) -> list[list[int]]:
     They are scalar draws of one kernel, which compile once, and whole rows of one kind, whose
     quantities share their draws.
     """
-    found: dict[Any, list[int]] = {}
+    members: dict[Any, list[int]] = {}
     for i, cell in enumerate(cells):
         key: Any = i  # alone, unless it shares its draws
         if cell.instruments[1] in _ROW_SAMPLERS:
@@ -113,8 +113,8 @@ def families(cells: Sequence[Question]) -> list[list[int]]:
                 key = *key, cell.instruments[1]
         elif cell.instruments[1] == "scalars" and not cell.row.steps:
             key = cell.kernel
-        found.setdefault(key, []).append(i)
-    return list(found.values())
+        members.setdefault(key, []).append(i)
+    return list(members.values())
 
 
 def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> Iterator[Estimate]:
@@ -124,17 +124,17 @@ def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> I
     elif cells[0].instruments[1] in _ROW_SAMPLERS:
         of = [None if c.instruments[1] == "pooled rows" else c.quantity for c in cells]
         drawn = draw_rows(cells[0].row, cells[0].length or ANY_LENGTH, samplings[0], of)
-        yield from (drawn.limit_form() if each is None else drawn.estimate(each) for each in of)
+        yield from (drawn.limit_form() if q is None else drawn.estimate(q) for q in of)
     else:
         rows = cells[0].kernel.law is Law.POSITION  # whose length is a parameter
-        own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
-        yield from draw_each(cells[0].row.function, own, samplings)
+        parameters = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
+        yield from draw_each(cells[0].row.function, parameters, samplings)
 
 
 def _limit(cell: Question, method: str | None = None) -> Value:
     length: dict[str, Any] = {} if cell.length is None else {"length": cell.length}
-    found = evaluate(cell.row, method=method, **length)
-    return float(found.log_S), float(found.error_bound)
+    evaluation = evaluate(cell.row, method=method, **length)
+    return float(evaluation.log_S), float(evaluation.error_bound)
 
 
 def _product(cell: Question) -> Value:
@@ -161,13 +161,13 @@ def _derived(cell: Question) -> Value:
 
 def _exact(cell: Question) -> Value:
     assert cell.length is not None
-    found = exact(cell.row, length=cell.length, of=cell.quantity)
-    return float(found.log_value), float(found.error_bound)
+    evaluation = exact(cell.row, length=cell.length, of=cell.quantity)
+    return float(evaluation.log_value), float(evaluation.error_bound)
 
 
 def _features(cell: Question, sampling: Sampling) -> Estimate:
-    own: Any = cell.row.params
-    query = named_query(own["query"]).vector(own["dim"])
+    params: Any = cell.row.params
+    query = named_query(params["query"]).vector(params["dim"])
     feature = FEATURE_MAPS[cell.given["feature"]]
     return estimators.features(feature, query, cell.given["center"], cell.given["spread"], sampling)
 

@@ -231,15 +231,15 @@ class CrossCheck:
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the statistical comparisons by name, theory and estimate as logarithms."""
-        found: dict[str, list[Any]] = {"kernel": [cell.kernel for cell in self.cells]}
-        found["parameters"] = [
+        columns: dict[str, list[Any]] = {"kernel": [cell.kernel for cell in self.cells]}
+        columns["parameters"] = [
             ", ".join(f"{k} = {v}" for k, v in cell.parameters.items()) for cell in self.cells
         ]
         for name in ("quantity", "route", "theory", "z", "critical", "detectable", "verdict"):
-            found[name] = [getattr(cell, name) for cell in self.cells]
-        found["estimate"] = [cell.estimate.log_value for cell in self.cells]
-        found["stderr"] = [cell.estimate.rel_stderr for cell in self.cells]
-        return found
+            columns[name] = [getattr(cell, name) for cell in self.cells]
+        columns["estimate"] = [cell.estimate.log_value for cell in self.cells]
+        columns["stderr"] = [cell.estimate.rel_stderr for cell in self.cells]
+        return columns
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a row for each statistical comparison; theory and estimate are logarithms."""

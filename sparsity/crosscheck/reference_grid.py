@@ -135,7 +135,7 @@ def cells_of_steps() -> tuple[Question, ...]:
     mixed = (Decay(0.9), Alibi(0.05), Window(4), Sink(1.0, 0.3))
     beside_a_sink = (Window(4), SinkLogit(2.2))  # which mostly takes more than 0.6
     needle = (NeedleAbove(1.0, 0.2), Alibi(0.1))
-    found = []
+    questions = []
     for kernel, beta, gamma, steps, length, quantity in (
         (exp, 0.0, 1.0, (), 8, "participation"),
         (exp, 0.0, 1.0, (), 8, "entropy"),
@@ -188,8 +188,8 @@ def cells_of_steps() -> tuple[Question, ...]:
     ):
         row = Row(kernel, beta=beta, gamma=gamma, steps=steps)
         pooled = Question(row, ("limit", "pooled rows"), "S", length)
-        found.append(pooled if quantity == "limit" else of_rows(row, length, quantity))
-    return tuple(found)
+        questions.append(pooled if quantity == "limit" else of_rows(row, length, quantity))
+    return tuple(questions)
 
 
 def _rotary(

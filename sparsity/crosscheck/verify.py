@@ -132,25 +132,25 @@ def check(
     tasks = [([cells[i] for i in group], [samplings[i] for i in group]) for group in groups]
     settings = {"theory": theory, "sample": sample, "alarm": alarm, "detectable": detectable}
     work = functools.partial(_check_family, **settings)
-    found: dict[int, Cell] = {}
+    checked: dict[int, Cell] = {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
         for index, value in run_all_tasks(work, tasks, executor or threads):
-            found |= dict(zip(groups[index], value, strict=True))
+            checked |= dict(zip(groups[index], value, strict=True))
             if progress is not None:
-                progress(len(found), len(cells))
+                progress(len(checked), len(cells))
     finally:  # after Ctrl-C, do not sample the rest first
         threads.shutdown(wait=False, cancel_futures=True)
-    return tuple(found[i] for i in range(len(cells)))
+    return tuple(checked[i] for i in range(len(cells)))
 
 
 def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
     """Hold theories against each other, within the sum of their bounds."""
-    found = []
+    compared = []
     for cell in cells:
         (first, error), (second, other) = cell.value(0), cell.value(1)
         agree = abs(first - second) <= error + other
-        found.append(
+        compared.append(
             ExactCell(
                 kernel=cell.kernel.name,
                 quantity=cell.quantity,
@@ -161,7 +161,7 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
                 verdict="agree" if agree else "disagree",
             )
         )
-    return tuple(found)
+    return tuple(compared)
 
 
 @names_parameters()
@@ -212,9 +212,9 @@ def verify(
     check_executor(executor)
     if dtype is not None:
         float_type(dtype)
-    (cells, exact, left_out), own = _choose_cells(rows, length, parameters, detectable)
+    (cells, exact, left_out), given_row = _choose_cells(rows, length, parameters, detectable)
     # Of the grid, what float32 sees well is drawn in it: three times as fast.
-    coarse = dtype is None and not own and detectable >= _SEEN_BY_FLOAT32
+    coarse = dtype is None and not given_row and detectable >= _SEEN_BY_FLOAT32
     judged = check(
         cells,
         seed=seed,
@@ -239,8 +239,8 @@ def _choose_cells(
 ) -> tuple[Pairs, bool]:
     """Return the cells of a row of one's own, or of the reference grid, and which of both it is."""
     known = kernels.known()
-    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in known]
-    if own or parameters or length is not None:
+    others = [k for k in given if isinstance(k, Row) or kernels.named(k) not in known]
+    if others or parameters or length is not None:
         if len(given) != 1:
             fix = "give one row, or one kernel with its parameters"
             raise InputError("rows", ", ".join(map(str, given)) or None, fix)

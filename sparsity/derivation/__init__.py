@@ -107,10 +107,10 @@ def is_quickly_derived(weight: Expr) -> bool:
     return (
         sympy.count_ops(weight) <= _MAX_QUICK_OPERATIONS
         and len(switches) <= _MAX_QUICK_KINKS
-        and all(q.is_polynomial(s) for each in switches for q in switching_quantities(each))
+        and all(q.is_polynomial(s) for switch in switches for q in switching_quantities(switch))
         and all(not p.exp.is_number or abs(p.exp) <= _MAX_QUICK_POWER for p in powers)
         and all(max(abs(x.p), x.q) <= _MAX_QUICK_NUMBER for x in weight.atoms(sympy.Rational))
-        and all(each.has(s) for each in constants)
+        and all(constant.has(s) for constant in constants)
     )
 
 

@@ -34,7 +34,7 @@ class Undecided(Exception):
 
 def _laurent(expression: Expr) -> Series:
     """Return the powers of an expression that is a finite sum of integer powers of y."""
-    found: Series = {}
+    powers: Series = {}
     for term in sympy.Add.make_args(sympy.expand(expression)):
         if term == 0:
             continue
@@ -42,8 +42,8 @@ def _laurent(expression: Expr) -> Series:
         power = rest.as_base_exp()[1] if rest != 1 else S.Zero
         if not power.is_Integer or (rest != 1 and rest.as_base_exp()[0] != y):
             raise Undecided(f"{rest} is not a power of {y}")
-        found[int(power)] = found.get(int(power), S.Zero) + coefficient
-    return {p: c for p, c in found.items() if c != 0}
+        powers[int(power)] = powers.get(int(power), S.Zero) + coefficient
+    return {p: c for p, c in powers.items() if c != 0}
 
 
 def _tidy(coefficient: Expr) -> Expr:
@@ -69,8 +69,8 @@ def _times(a: Series, b: Series, order: int) -> Series:
         for r, e in b.items():
             if p + r < order:
                 terms.setdefault(p + r, []).append(sympy.expand(c * e))
-    found = {p: sympy.Add(*each) for p, each in terms.items()}
-    return {p: c for p, c in found.items() if c != 0}
+    product = {p: sympy.Add(*summands) for p, summands in terms.items()}
+    return {p: c for p, c in product.items() if c != 0}
 
 
 def _compose(coefficients: list[Expr], small: Series, order: int) -> Series:

@@ -73,17 +73,17 @@ def _antiderivative(k: int) -> tuple[Expr, Expr]:
     agree but take minutes); each is differentiated back before it is used.
     """
     if k < 2:
-        found = sympy.integrate(_t**k * _density, _t)
+        antiderivative = sympy.integrate(_t**k * _density, _t)
     else:
         polynomial, c = _antiderivative(k - 2)
-        found = -(_t ** (k - 1)) * _density
-        found += (k - 1) * (polynomial * _density + c * erf(_t / sqrt(2)))
-    if sympy.expand(sympy.diff(found, _t) - _t**k * _density) != 0:
+        antiderivative = -(_t ** (k - 1)) * _density
+        antiderivative += (k - 1) * (polynomial * _density + c * erf(_t / sqrt(2)))
+    if sympy.expand(sympy.diff(antiderivative, _t) - _t**k * _density) != 0:
         raise NoClosedForm("integration", f"antiderivative of t^{k}·e^(−t²/2) not proven")
-    found = sympy.expand(found)
-    polynomial, c = found.coeff(_density), found.coeff(erf(_t / sqrt(2)))
-    if sympy.expand(found - polynomial * _density - c * erf(_t / sqrt(2))) != 0:
-        raise NoClosedForm("integration", f"unexpected antiderivative {found}")
+    antiderivative = sympy.expand(antiderivative)
+    polynomial, c = antiderivative.coeff(_density), antiderivative.coeff(erf(_t / sqrt(2)))
+    if sympy.expand(antiderivative - polynomial * _density - c * erf(_t / sqrt(2))) != 0:
+        raise NoClosedForm("integration", f"unexpected antiderivative {antiderivative}")
     return polynomial, c
 
 
@@ -102,14 +102,14 @@ def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
     Raises:
         NoClosedForm: a piece is not of that form, or grows like e^(bs²) with b > 0.
     """
-    found: dict[tuple[Expr, Expr | None], list[Expr]] = {}
+    collected: dict[tuple[Expr, Expr | None], list[Expr]] = {}
 
     # Terms of one (Q, L) are collected before they are added: what cancels between neighbouring
     # pieces, the boundary terms at a kink without a jump, must be exactly 0.
     def add(coefficient: Expr, exponent: Expr, argument: Expr | None) -> None:
         if argument is not None and erf(argument).is_Mul:  # erf(−L) = −erf(L), as SymPy writes it
             coefficient, argument = -coefficient, sympy.expand(-argument)
-        found.setdefault((sympy.expand(exponent), argument), []).append(coefficient)
+        collected.setdefault((sympy.expand(exponent), argument), []).append(coefficient)
 
     for piece in pieces:
         for (b, a, k), c in exponential_polynomial(piece.expression**p).items():
@@ -135,7 +135,7 @@ def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
                         continue
                     add(side * weight * erf_weight, shift, sympy.expand(u / sqrt(2)))
                     add(side * weight * boundary.subs(_t, u), shift - u**2 / 2, None)
-    totals = {key: sympy.expand(sympy.Add(*each)) for key, each in found.items()}
+    totals = {key: sympy.expand(sympy.Add(*summands)) for key, summands in collected.items()}
     terms = (Term(c, exponent, argument) for (exponent, argument), c in totals.items() if c != 0)
     return Moment(tuple(sorted(terms, key=_order)))
 

@@ -58,7 +58,7 @@ def exponential_polynomial(expression: Expr) -> ExpPoly:
             raise NoClosedForm(_EXPANDING, f"{power} has a degree above {_MAX_DEGREE}")
     hyperbolic = expression.atoms(sympy.sinh, sympy.cosh)
     plain = expression.xreplace({h: h.rewrite(sympy.exp) for h in hyperbolic})
-    found: ExpPoly = {}
+    terms: ExpPoly = {}
     for term in sympy.Add.make_args(sympy.expand(plain)):
         coefficient, curve, rate, degree = S.One, S.Zero, S.Zero, 0
         for factor in sympy.Mul.make_args(term):
@@ -80,8 +80,8 @@ def exponential_polynomial(expression: Expr) -> ExpPoly:
         if not (coefficient.is_real and rate.is_real and curve.is_real):
             raise refuse(term)
         key = (sympy.expand(curve), sympy.expand(rate), degree)
-        found[key] = sympy.expand(found.get(key, S.Zero) + coefficient)
-    return {key: c for key, c in found.items() if c != 0}
+        terms[key] = sympy.expand(terms.get(key, S.Zero) + coefficient)
+    return {key: c for key, c in terms.items() if c != 0}
 
 
 def split(f: Expr) -> tuple[Piece, ...]:
@@ -116,11 +116,11 @@ def split(f: Expr) -> tuple[Piece, ...]:
 
 def _absolute(piece: Piece) -> list[Piece]:
     """Cut a piece where f changes sign, and take ±f."""
-    found = []
+    pieces = []
     for low, high in _cut(piece.low, piece.high, [piece.expression]):
         negative = sign_at(piece.expression, low, high) < 0
-        found.append(Piece(low, high, -piece.expression if negative else piece.expression))
-    return found
+        pieces.append(Piece(low, high, -piece.expression if negative else piece.expression))
+    return pieces
 
 
 def _innermost_switch(expression: Expr) -> Expr | None:

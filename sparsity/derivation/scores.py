@@ -29,9 +29,9 @@ def derive_scores(kernel: Kernel) -> Derivation:
     Raises:
         NoClosedForm: |f| is not an exponential polynomial on each of finitely many intervals.
     """
-    found, m1, m2, kinks = _moments(kernel)
-    limits = _limits(m1, m2, found.S, kinks, found.reduced is not None)
-    return replace(found, limits=tuple(limits))
+    derivation, m1, m2, kinks = _moments(kernel)
+    limits = _limits(m1, m2, derivation.S, kinks, derivation.reduced is not None)
+    return replace(derivation, limits=tuple(limits))
 
 
 def without_limits(kernel: Kernel) -> Derivation:
@@ -52,7 +52,7 @@ def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
         raise NoClosedForm("the ratio m₁/√m₂", "f vanishes almost everywhere")
     S = _ratio(m1.expression(), m2.expression())
     reduced = S.subs({beta: z, gamma: 1}) if _homogeneous(m1) and _homogeneous(m2) else None
-    found = Derivation(
+    derivation = Derivation(
         kernel=kernel,
         first_moment=m1.expression(),
         second_moment=m2.expression(),
@@ -60,7 +60,7 @@ def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
         assumptions=("score s ~ N(β, γ²), γ > 0",),
         reduced=reduced if S.has(beta) else None,
     )
-    return found, m1, m2, [p.low for p in pieces[1:]]
+    return derivation, m1, m2, [p.low for p in pieces[1:]]
 
 
 def _ratio(first: Expr, second: Expr) -> Expr:
@@ -91,7 +91,7 @@ def _limits(
 ) -> Iterator[Limit]:
     """Yield every limit that can be derived; one that cannot is left out, not guessed."""
     for regimes in _regimes(kinks, homogeneous):
-        found: list[Limit] = []
+        limits: list[Limit] = []
         for regime in regimes:
             if not S.has(regime.variable):
                 continue
@@ -100,12 +100,12 @@ def _limits(
             except Undecided:
                 continue
             condition = regime.condition
-            same = [old for old in found if old.leading == leading]
+            same = [old for old in limits if old.leading == leading]
             if same:  # β < 0 and β > 0 agree: say it once
-                found.remove(same[0])
+                limits.remove(same[0])
                 condition = sympy.Or(same[0].condition, condition).simplify()
-            found.append(Limit(regime.variable, regime.point, condition, value, leading))
-        yield from found
+            limits.append(Limit(regime.variable, regime.point, condition, value, leading))
+        yield from limits
 
 
 def _regimes(kinks: list[Expr], homogeneous: bool) -> Iterator[list[Approach]]:

@@ -85,13 +85,13 @@ def _map_named(name: str) -> RowMap | None:
         InputError: a family with a bad number.
     """
     family, colon, number = name.partition(":")
-    for each in MAPS:
-        if each.name == name:
-            return each
-        if each.with_number is not None and each.family == family:
+    for row_map in MAPS:
+        if row_map.name == name:
+            return row_map
+        if row_map.with_number is not None and row_map.family == family:
             if not colon:
-                raise InputError("kernel", name, f"give its number, such as {each.name}")
-            return each.with_number(each.parse_number(number, family))
+                raise InputError("kernel", name, f"give its number, such as {row_map.name}")
+            return row_map.with_number(row_map.parse_number(number, family))
     return None
 
 
@@ -115,19 +115,19 @@ def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
         return kernel
     if not isinstance(kernel, str):
         raise InputError("kernel", kernel, "give a kernel, its name, or a formula of the score s")
-    names = [each.name for each in known()]
+    names = [k.name for k in known()]
     spelled = kernel.strip().lower()  # ReLU2 is relu2, Softmax is softmax
     if spelled in names:
         return known()[names.index(spelled)]
     kernel = spelled if spelled in text.ALIASES else kernel
-    if (found := _map_named(spelled)) is not None:
-        return found
-    names += [each.name for each in MAPS]
+    if (row_map := _map_named(spelled)) is not None:
+        return row_map
+    names += [m.name for m in MAPS]
     near = difflib.get_close_matches(kernel, [*names, *text.ALIASES], n=1)
     if text.is_formula(kernel, near):
         return _typed(kernel)
     hint = f"did you mean {near[0]}? " if near else ""
-    first = ", ".join(each.name for each in ALL)
+    first = ", ".join(k.name for k in ALL)
     fix = f"{hint}the kernels are {first}, those of `sparsity list`, or a formula of the score s"
     raise InputError("kernel", kernel if len(kernel) <= 80 else f"{kernel[:80]} …", fix)
 

@@ -209,11 +209,13 @@ def score_kernel(
     free = expression.free_symbols
     named = [x for x in free if str(x) == "s"]  # among several symbols this is the score
     if len(free) == 1 or len(named) == 1:  # a user's own score symbol
-        own: Any = named[0] if named else free.pop()
-        if own in (p.symbol for p in (BETA, GAMMA)) or own.is_extended_nonnegative is not None:
+        score: Any = named[0] if named else free.pop()
+        if score in (p.symbol for p in (BETA, GAMMA)) or score.is_extended_nonnegative is not None:
             # An assumed sign would already have simplified Max(s, 0) to s.
-            raise InputError("weight", weight, f"the score {own} takes both signs: use Symbol('s')")
-        expression = expression.xreplace({own: symbols.s})
+            raise InputError(
+                "weight", weight, f"the score {score} takes both signs: use Symbol('s')"
+            )
+        expression = expression.xreplace({score: symbols.s})
     if expression.has(sympy.sinh) and expression.has(sympy.cosh):
         # cosh s − sinh s is e^(−s): as two that cancel, no rule would resolve it far out.
         plain = sympy.expand(expression.rewrite(sympy.exp))

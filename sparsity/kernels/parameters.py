@@ -66,10 +66,10 @@ class Parameter:
         Raises:
             InputError: several, or as for `check`.
         """
-        found = self.check(value)
-        if np.ndim(found):
+        number = self.check(value)
+        if np.ndim(number):
             raise InputError(self.name, value, "give one number")
-        return float(found)
+        return float(number)
 
 
 # Functions by name, not lambdas: parameters, and kernels with them, can be pickled.
@@ -143,14 +143,14 @@ def names_parameters(*names: str) -> Callable[[_Function], _Function]:
 
     def named(function: _Function) -> _Function:
         signature = inspect.signature(function)
-        *own, rest = signature.parameters.values()
+        *parameters, rest = signature.parameters.values()
         more = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
             for name in every
             if name not in signature.parameters
         ]
         called: Any = with_own_errstate(function)
-        called.__signature__ = signature.replace(parameters=[*own, *more, rest])
+        called.__signature__ = signature.replace(parameters=[*parameters, *more, rest])
         return called
 
     return named
@@ -210,8 +210,8 @@ def one_of_each(
     Raises:
         InputError: as `bound_by_name`, or more than one value.
     """
-    own = {p.name for p in parameters}
-    others = [p for p in more if given.get(p.name) is not None and p.name not in own]
+    names = {p.name for p in parameters}
+    others = [p for p in more if given.get(p.name) is not None and p.name not in names]
     extra = {p.name: p.check(given[p.name]) for p in others}
     bound = bound_by_name(
         owner, parameters, {name: value for name, value in given.items() if name not in extra}

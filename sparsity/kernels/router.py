@@ -146,9 +146,9 @@ class ReadBlocks:
     def __call__(self, normals: Any, shared: Any, *, gamma: Any, within: Any) -> Any:
         """Scores from two normals a token; of the second that of a block's first token counts."""
         xp = normals.__array_namespace__()
-        own, of_first = normals[..., 0], normals[..., :: self.size, 1]
-        of_block = xp.repeat(of_first, self.size, axis=-1)[..., : own.shape[-1]]
-        return gamma * (within**0.5 * of_block + (1 - within) ** 0.5 * own)
+        of_token, of_first = normals[..., 0], normals[..., :: self.size, 1]
+        of_block = xp.repeat(of_first, self.size, axis=-1)[..., : of_token.shape[-1]]
+        return gamma * (within**0.5 * of_block + (1 - within) ** 0.5 * of_token)
 
 
 def parse_blocks(text: str, argument: str) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def block_router(numbers: tuple[int, int]) -> RowMap:
     """
     if not (isinstance(numbers, (tuple, list)) and len(numbers) == 2):
         raise InputError("block-router", numbers, "give (blocks read, keys of a block)")
-    blocks, size = (check_whole("block-router", each, 1) for each in numbers)
+    blocks, size = (check_whole("block-router", number, 1) for number in numbers)
     weights = BlockWeights(blocks, size)
     return RowMap(
         name=f"block-router:{blocks},{size}",

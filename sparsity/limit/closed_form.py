@@ -132,7 +132,7 @@ def _relu2_table(degree: int) -> np.ndarray:
     values = _by_bands(middles[:, None] + half * nodes)
     terms = np.linalg.solve(chebyshev.chebvander(nodes, degree), values.T)
     basis = [Chebyshev.basis(k).convert(kind=Polynomial).coef for k in range(degree + 1)]
-    powers = [np.pad(each, (0, degree + 1 - len(each))) for each in basis]
+    powers = [np.pad(coefficients, (0, degree + 1 - len(coefficients))) for coefficients in basis]
     return np.array(powers, dtype=np.float64).T @ terms
 
 
@@ -265,8 +265,8 @@ def _evaluate_in_pieces(
 
     def fill(start: int) -> None:
         part = slice(start, start + size)
-        own = dict(zip(arrays, (x[part] for x in given), strict=True))
-        for whole, piece in zip(out, of(**own, **same), strict=True):
+        pieces = dict(zip(arrays, (x[part] for x in given), strict=True))
+        for whole, piece in zip(out, of(**pieces, **same), strict=True):
             whole[part] = piece
 
     with ThreadPoolExecutor(2) as pool:

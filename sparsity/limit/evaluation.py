@@ -74,7 +74,7 @@ def evaluate(
     if isinstance(kernel, Row) and kernel.length is not None:
         given = {LENGTH.name: kernel.length} | given
     if quantity is quantities.S:
-        found = _sparsity(kernel, method, given)
+        limit = _sparsity(kernel, method, given)
     elif method is not None:
         raise InputError("method", method, f"{quantity.name} has one limit; leave it out")
     else:
@@ -83,13 +83,13 @@ def evaluate(
         value, error = limit_of_quantity(row_of(kernel, of_row), quantity, length)
         with np.errstate(divide="ignore", invalid="ignore"):
             log = np.log(value)
-        found = Evaluation(value, log, LIMIT_OF_LONG_ROWS, error, length, quantity.name)
+        limit = Evaluation(value, log, LIMIT_OF_LONG_ROWS, error, length, quantity.name)
     place = {name: given[name] for name in _PLACE if given.get(name) is not None}
     # Of a value below float64 the logarithm is the answer, and its digits count.
-    beyond = np.where(np.isfinite(found.log_value), np.abs(found.log_value), 0.0) > -_SMALLEST_LOG
-    size = np.where(beyond, np.abs(found.log_value), 1.0)
-    check_resolved(quantity.name, found.error_bound / size, **place)
-    return found
+    beyond = np.where(np.isfinite(limit.log_value), np.abs(limit.log_value), 0.0) > -_SMALLEST_LOG
+    size = np.where(beyond, np.abs(limit.log_value), 1.0)
+    check_resolved(quantity.name, limit.error_bound / size, **place)
+    return limit
 
 
 def _sparsity(kernel: RowLike, method: str | None, parameters: dict[str, Any]) -> Evaluation:

@@ -54,13 +54,13 @@ def log_sums(
     count, bounds = given.token if count is None else count, []
 
     def logs(law: Class) -> np.ndarray:
-        found = np.array(log_moments(law[0], powers, *law[1:]))
-        bounds.append(found[:, 1])
-        return found[:, 0]
+        moments = np.array(log_moments(law[0], powers, *law[1:]))
+        bounds.append(moments[:, 1])
+        return moments[:, 0]
 
     values, off = classes.interpolated(given.classes, logs)
-    own = count > 0
-    log_w, log_count = given.log_w[own], np.log(count[own])
+    present = count > 0
+    log_w, log_count = given.log_w[present], np.log(count[present])
     largest = float(np.abs(log_w).max(initial=0.0))
     return [
         (
@@ -68,7 +68,7 @@ def log_sums(
             float(bound) + 2 * off + 8 * EPS * (1 + abs(power) * largest),
         )
         for power, log, bound in zip(
-            powers, values[given.member[own]].T, np.max(bounds, axis=0), strict=True
+            powers, values[given.member[present]].T, np.max(bounds, axis=0), strict=True
         )
     ]
 
@@ -101,12 +101,12 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
     if length is None and not classes.same_at_any_length(row):
         _refuse_without_length()
     n = LENGTH.check(ANY_LENGTH if length is None else length)
-    found = []
+    pairs = []
     for m in n.flat:
         given = classes.rescaled(classes.classed(row, int(m)), units=False)
         (first, off), (second, more) = log_sums(given, (1, 2))
-        found.append((first - 0.5 * (second + math.log(m)), off + more))
-    value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
+        pairs.append((first - 0.5 * (second + math.log(m)), off + more))
+    value, error = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     return value.reshape(n.shape), error.reshape(n.shape)
 
 
@@ -162,8 +162,8 @@ class TokenSums:
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
                 sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
-        own = log_sums(self.given, tuple(order for order, _ in sums)) if sums else []
-        parts = list(zip(own, (power for _, power in sums), strict=True))
+        values = log_sums(self.given, tuple(order for order, _ in sums)) if sums else []
+        parts = list(zip(values, (power for _, power in sums), strict=True))
         units = self.given.token.sum() < self.given.count.sum()
         if _goes_by_length(sums, count, total, sinks or needle, units):
             _ = self.n  # refused where there is none
@@ -194,17 +194,17 @@ class TokenSums:
         h = _ORDER_STEP / max(spread, 1.0)
         every = log_sums(self.given, tuple(1 + i * h for i in (1, 2, 3, 4, -1, -2, -3, -4)))
         pairs = list(zip(every[:4], every[4:], strict=True))
-        found = []
+        slopes = []
         for weights in _SLOPE_RULES:
             whole = 2 * sum((i + 1) * w for i, w in enumerate(weights))
             rise = sum(w * (up[0] - down[0]) for w, (up, down) in zip(weights, pairs, strict=False))
-            found.append(rise / (whole * h))
+            slopes.append(rise / (whole * h))
         noise = sum(up[1] + down[1] for up, down in pairs) / h
         total, more = self._total
         share = math.exp(middle - total)  # of the tokens
-        error = abs(found[0] - found[1]) + noise + off + 2 * more
-        bound = share * (error + 8 * EPS * (abs(total) + abs(found[0])))
-        return share * (total - found[0]), bound
+        error = abs(slopes[0] - slopes[1]) + noise + off + 2 * more
+        bound = share * (error + 8 * EPS * (abs(total) + abs(slopes[0])))
+        return share * (total - slopes[0]), bound
 
 
 class _Recorder:
@@ -245,10 +245,10 @@ def limit_needs_length(quantity: Quantity, *, units: bool) -> bool:
 def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, float]:
     """Return the limit, and a bound on its absolute error."""
     if quantity.linear is not None:
-        own = quantity.linear
-        value, error = _value(row, own.of, length)
+        linear = quantity.linear
+        value, error = _value(row, linear.of, length)
         n = np.inf if length is None else float(length)
-        return float(own(value, n)), float(abs(own.slope(n)) * error + 2 * EPS)
+        return float(linear(value, n)), float(abs(linear.slope(n)) * error + 2 * EPS)
     if quantity.limit is None:
         fix = "has no limit for long rows; use exact or estimate with a length"
         raise InputError("of", quantity.name, fix)
@@ -271,8 +271,8 @@ def limit_of_quantity(row: Row, quantity: Quantity, length: Any) -> tuple[np.nda
     """
     scored = row.scored()
     n = np.array(None) if length is None else LENGTH.check(length)
-    found = [_value(scored, quantity, None if length is None else int(m)) for m in n.flat]
-    value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    pairs = [_value(scored, quantity, None if length is None else int(m)) for m in n.flat]
+    value, error = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     with np.errstate(divide="ignore", invalid="ignore"):
         # The last operation rounds the value itself: 1 − e^(−12) is off by more than its e^(−12).
         relative = np.where(error > 0, error / np.abs(value) + EPS, 0.0)

@@ -76,9 +76,9 @@ def gate_moment(power: int, own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarra
     b, c = np.broadcast_arrays(own["gate"], own["gate_spread"])
     fixed = 1 / (1 + np.exp(-b)), 1 / (1 + np.exp(b))
     spread = np.where(c > 0, c, 1.0)
-    found = [quadrature.moment(f, p, b, spread) for f in (GATE, SHUT) for p in (1, power)]
-    (open_, opened), (shut, shut_) = ([np.exp(x) for x, _ in found[i : i + 2]] for i in (0, 2))
-    error = np.sum([off for _, off in found], axis=0)
+    moments = [quadrature.moment(f, p, b, spread) for f in (GATE, SHUT) for p in (1, power)]
+    (open_, opened), (shut, shut_) = ([np.exp(x) for x, _ in moments[i : i + 2]] for i in (0, 2))
+    error = np.sum([off for _, off in moments], axis=0)
     # 1 − g² = 2(1 − g) − (1 − g)²
     missing, at = (shut, open_) if power == 1 else (2 * shut - shut_, opened)
     left = fixed[1] if power == 1 else fixed[1] * (1 + fixed[0])
@@ -199,14 +199,14 @@ def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evalu
         raise InputError(
             "method", method, f"{kernel.name} is evaluated by its {known.method} only; leave it out"
         )
-    own = bound_by_name(kernel.name, (*kernel.parameters, LENGTH), {LENGTH.name: 1} | dict(given))
-    length = own.pop(LENGTH.name)
+    named = bound_by_name(kernel.name, (*kernel.parameters, LENGTH), {LENGTH.name: 1} | dict(given))
+    length = named.pop(LENGTH.name)
     if LENGTH.name not in given:
         length = None
         if not kernel.identically_distributed:
             fix = "this row depends on its length; give one"
             raise InputError("length", None, fix)
-    value, error = known.log_S(own, length)
+    value, error = known.log_S(named, length)
     if length is not None:
         value, error, length = np.broadcast_arrays(value, error, length)
     return Evaluation.from_log(
@@ -216,5 +216,5 @@ def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evalu
 
 def log_scatter(kernel: RowMap, given: Mapping[str, Any], length: int) -> float:
     """Bound the log of the variance of a² over its squared mean, as drawn rows of n have it."""
-    own: dict[str, Any] = {name: np.float64(value) for name, value in given.items()}
-    return float(_LIMITS[kernel.family].log_scatter(own, np.float64(length)))
+    numbers: dict[str, Any] = {name: np.float64(value) for name, value in given.items()}
+    return float(_LIMITS[kernel.family].log_scatter(numbers, np.float64(length)))

@@ -88,15 +88,15 @@ class Nodes(NamedTuple):
         Returns:
             A scale top, [powers]; the masses and bounds on their errors over e^top, [powers, …].
         """
-        found = self.found
+        values = self.found
         with np.errstate(invalid="ignore"):
-            top = (p * found.log + log_density).max(axis=(1, 2))
+            top = (p * values.log + log_density).max(axis=(1, 2))
             base = log_density - np.where(np.isfinite(top), top, 0.0)[:, None, None]
-            mass = self.weight * np.exp(p * found.log + base)
-            wrong = np.expm1(np.minimum(p * found.error, 700.0)) + own
-            most = self.weight * np.exp(np.minimum(p * found.most + base, 700.0))
+            mass = self.weight * np.exp(p * values.log + base)
+            wrong = np.expm1(np.minimum(p * values.error, 700.0)) + own
+            most = self.weight * np.exp(np.minimum(p * values.most + base, 700.0))
             # Where f has no digit, the mass may be anything up to the most that it can be.
-            noise = np.where(found.error > 0.5, most + mass, mass * wrong)
+            noise = np.where(values.error > 0.5, most + mass, mass * wrong)
         return top, mass, np.where(np.isnan(noise), np.inf, noise)
 
 
@@ -123,8 +123,8 @@ class Moments:
         self.squares = None  # of laws that can be bounded together
         gaussians = [law for law in self.laws if isinstance(law, Gaussian)]
         if len(gaussians) == len(self.laws):
-            each = [law.exponent(tilt) for law, tilt in zip(gaussians, self.tilts, strict=True)]
-            self.squares = Squares(*np.array(each).T[..., None])
+            tilted = [law.exponent(tilt) for law, tilt in zip(gaussians, self.tilts, strict=True)]
+            self.squares = Squares(*np.array(tilted).T[..., None])
         self.whole = all(float(p).is_integer() for p in powers)
         self.least = np.full(len(powers), -np.inf)  # log of the mass that kept panels have for sure
         self.certain = self.least  # … and pending ones besides
@@ -137,8 +137,8 @@ class Moments:
         if self.squares is not None:
             return getattr(self.squares, name)(*where)
         moments = zip(self.laws, self.tilts, strict=True)
-        found = np.array([getattr(law, name)(*where, tilt) for law, tilt in moments])
-        return np.moveaxis(found, 0, -2)
+        bounds = np.array([getattr(law, name)(*where, tilt) for law, tilt in moments])
+        return np.moveaxis(bounds, 0, -2)
 
     def _mass_range(self, known: PanelBounds) -> tuple[np.ndarray, np.ndarray]:
         """Return the log of the least and the most mass of each panel, [powers, panels]."""
@@ -272,21 +272,21 @@ class Moments:
         x = (panels.high + panels.low)[:, None] / 2 + half * NODES
         a = np.broadcast_to(panels.a[:, None], x.shape)
         t = self.axis.t[a] + x
-        found, p = self.axis.values_at(a, x), self.p[:, :, None]
+        values, p = self.axis.values_at(a, x), self.p[:, :, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            blur = p * found.most + np.log(half * WEIGHTS * np.minimum(found.error, 1.0))
+            blur = p * values.most + np.log(half * WEIGHTS * np.minimum(values.error, 1.0))
             blur += np.array([law.log_density(t) for law in self.laws])
             worth = np.asarray((blur > self.certain[:, None, None] + _BLUR).any(axis=0))
-        found = self.axis.refined(a, x, found, worth)
+        values = self.axis.refined(a, x, values, worth)
         columns = self.axis.t[panels.a][:, None], self.axis.shift[panels.a][:, None]
-        return Nodes(columns[0], x, half * WEIGHTS, found, columns[1])
+        return Nodes(columns[0], x, half * WEIGHTS, values, columns[1])
 
     def _chunk_totals(self, panels: Panels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the sum of the rule on some panels and its rounding error, both over e^top."""
         nodes = self.nodes(panels)
         t, law = nodes.t, self.axis.law
-        own = law.rounding(t) + law.steep(t) * nodes.shift + 6 * EPS
-        top, mass, noise = nodes.masses(self.p[:, :, None], law.log_density(t), own)
+        rounding = law.rounding(t) + law.steep(t) * nodes.shift + 6 * EPS
+        top, mass, noise = nodes.masses(self.p[:, :, None], law.log_density(t), rounding)
         return top, mass.sum(axis=(1, 2)), noise.sum(axis=(1, 2))
 
     def totals(self) -> tuple[np.ndarray, np.ndarray]:
@@ -339,9 +339,9 @@ def _refuse_growing(goal: Moments) -> None:
         return
     for side in (-1.0, 1.0):
         t = side * _GROWTH_PLACES
-        found = f.values_at(0.0, Approx(law.beta + law.gamma * t))
-        known = found.error[:2] < 1  # farther out, no digit need be
-        log = np.append(found.log[:2], found.most[2:])
+        values = f.values_at(0.0, Approx(law.beta + law.gamma * t))
+        known = values.error[:2] < 1  # farther out, no digit need be
+        log = np.append(values.log[:2], values.most[2:])
         over = goal.p * log + law.log_density(t) > 0  # false of NaN
         for p in goal.p[over.all(axis=-1) & known.all(), 0]:
             goal._refuse_endless(p)

@@ -276,25 +276,25 @@ def _resolution(axis: Axis, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     Next to an anchor f keeps its digits in the offset, elsewhere in the score: 1 − 1e−30 is no
     float64, but an anchor at 1 and an offset of −1e−30 are two.
     """
-    own = np.abs(x)
+    offset = np.abs(x)
     size = np.maximum(np.abs(axis.t[a]), np.abs(axis.s[a]) / axis.law.gamma)
-    return _NARROW * np.where(own < _NEAR * size, own, np.maximum(own, size))
+    return _NARROW * np.where(offset < _NEAR * size, offset, np.maximum(offset, size))
 
 
 def _too_narrow(axis: Axis, rest: PanelBounds) -> np.ndarray:
     """Say which panels cannot be cut further; at an anchor there is always a smaller half."""
     p = rest.panels
-    own = np.maximum(np.abs(p.low), np.abs(p.high))
-    narrow = 2 * rest.half <= _resolution(axis, p.a, own)
-    return ~p.at_anchor & narrow | (own < _UNDERFLOW)
+    offset = np.maximum(np.abs(p.low), np.abs(p.high))
+    narrow = 2 * rest.half <= _resolution(axis, p.a, offset)
+    return ~p.at_anchor & narrow | (offset < _UNDERFLOW)
 
 
 def _refuse_unreal(axis: Axis, rest: PanelBounds) -> None:
     """Refuse an f that is not real on a pending panel, as high precision confirms."""
     p = rest.panels
     x = p.low + _LOOK * (p.high - p.low)
-    found = axis.values_at(p.a, x)
-    odd = np.flatnonzero(np.isnan(found.log) | (found.log == np.inf))
+    values = axis.values_at(p.a, x)
+    odd = np.flatnonzero(np.isnan(values.log) | (values.log == np.inf))
     for i in odd[np.argsort(np.abs(axis.t[p.a] + x)[odd])][:_MOST_LOOKS]:
         offset = axis.law.offset(Approx(x[i]), axis.t[p.a[i]])
         score = float(axis.s[p.a[i]] + offset.m)
@@ -327,8 +327,8 @@ def _cut_evenly(p: Panels, count: np.ndarray) -> Panels:
             ratio = end / start
             # Towards an anchor f may vary as a power of the offset: halves in its logarithm.
             near = (ratio > 1 / _NEAR_RATIO) & (ratio < _NEAR_RATIO)
-            found = np.where(near, start * ratio**share, start + share * (end - start))
-        return np.where(share == 0, start, np.where(share == 1, end, found))
+            between = np.where(near, start * ratio**share, start + share * (end - start))
+        return np.where(share == 0, start, np.where(share == 1, end, between))
 
     return Panels(a, edge(number / parts), edge((number + 1) / parts))
 
@@ -355,21 +355,21 @@ def _find_jumps(axis: Axis, p: Panels, where: np.ndarray) -> tuple[np.ndarray, n
     shows that there are several edges, and two edges with the same side beyond both are not seen:
     halving parts those first.
     """
-    found = np.zeros(len(where), dtype=bool)
+    jumps = np.zeros(len(where), dtype=bool)
     index = np.flatnonzero(where)
     if not len(index):
-        return found, np.empty(0)
+        return jumps, np.empty(0)
     a, low, high = p.a[index], p.low[index], p.high[index]
     left, right = axis.values_at(a, low).side, axis.values_at(a, high).side
     middle = axis.values_at(a, (low + high) / 2).side
     differ = (left != right) & ((middle == left) | (middle == right))
-    found[index[differ]] = True
+    jumps[index[differ]] = True
     a, low, high, left = a[differ], low[differ], high[differ], left[differ]
     for _ in range(60 if len(a) else 0):  # more than float64 has bits
         middle = (low + high) / 2
         same = axis.values_at(a, middle).side == left
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    return found, (low + high) / 2
+    return jumps, (low + high) / 2
 
 
 def _cut_at_jumps(axis: Axis, p: Panels, place: np.ndarray) -> Panels:
@@ -381,5 +381,5 @@ def _cut_at_jumps(axis: Axis, p: Panels, place: np.ndarray) -> Panels:
     one = np.clip(place - sliver, p.low, p.high)
     two = np.clip(place + sliver, p.low, p.high)
     parts = [Panels(p.a, p.low, one), Panels(p.a, one, two), Panels(p.a, two, p.high)]
-    found = Panels.joined(parts)
-    return found[found.high > found.low]
+    panels = Panels.joined(parts)
+    return panels[panels.high > panels.low]

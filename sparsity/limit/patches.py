@@ -203,9 +203,9 @@ def _build_patch(
     x = nodes.anchor - origin + nodes.offset
     if max(_max_log_ratio(x, origin, corner) for corner in corners) > MAX_LOG_RATIO:
         return None
-    own = _rounding_of_density(nodes, x, origin, size)
+    rounding = _rounding_of_density(nodes, x, origin, size)
     p = np.array(powers)[:, None, None]
-    top, mass, noise = nodes.masses(p, -x * (origin + x / 2), own)
+    top, mass, noise = nodes.masses(p, -x * (origin + x / 2), rounding)
     if not np.all(np.isfinite(top)):
         return None
     missing = -x.size % _RUN_LENGTH  # nodes without mass that fill the last run
@@ -266,11 +266,11 @@ def log_moments(
         # Two whole numbers as one complex number: np.unique sorts those in one pass.
         places, which = np.unique(rows + 1j * columns, return_inverse=True)
         for number, place in enumerate(places.tolist()):
-            found = patch(kernel, powers, size, place.real, place.imag)
-            if found is None:
+            a_patch = patch(kernel, powers, size, place.real, place.imag)
+            if a_patch is None:
                 continue
             here = todo[which == number]
-            log, bound = found.log_moments(beta[here], gamma[here])
+            log, bound = a_patch.log_moments(beta[here], gamma[here])
             good = (bound <= _MAX_ERROR).all(axis=0)
             value[:, here[good]], error[:, here[good]] = log[:, good], bound[:, good]
     return value, error

@@ -34,8 +34,8 @@ def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -
     f = definition(kernel)
     beta, gamma = np.broadcast_arrays(np.asarray(beta, float), np.asarray(gamma, float))
     b, c = beta.ravel(), gamma.ravel()
-    own = period(kernel.weight)
-    if own is None:
+    period_length = period(kernel.weight)
+    if period_length is None:
         value, error = patches.log_moments(kernel, powers, b, c)
     else:  # a wide Gaussian is uniform on a period, which patches do not know
         value, error = np.zeros((len(powers), b.size)), np.full((len(powers), b.size), np.inf)

@@ -224,7 +224,7 @@ def gaussian_law(kernel: Kernel, beta: float, gamma: float) -> ScoreLaw:
     E g(β + γε) = mean of g over a period P, up to 2q/(1 − q) of it with q = exp(−2π²γ²/P²), for
     every g ≥ 0 of period P (Poisson's summation formula).
     """
-    found = period(kernel.weight)
-    if found is not None and gamma >= _WIDE_IN_PERIODS * found:
-        return Even(beta, gamma, 0.0, found / gamma)
+    period_length = period(kernel.weight)
+    if period_length is not None and gamma >= _WIDE_IN_PERIODS * period_length:
+        return Even(beta, gamma, 0.0, period_length / gamma)
     return Gaussian(beta, gamma)

@@ -91,8 +91,8 @@ class Sphere(ScoreLaw):
             slope = 1 / np.cosh(np.minimum(np.abs(v), 300.0))
             near = (rise * fall).whole() * kind.exact(slope, 4 * EPS * slope)
             far = (end.tanh() - start.tanh()).whole()
-            found = kind.where(small.magnitude() < 1, near, far)
-            return found * kind.exact(self.reach, 2 * EPS * self.reach)
+            difference = kind.where(small.magnitude() < 1, near, far)
+            return difference * kind.exact(self.reach, 2 * EPS * self.reach)
 
     def slow_offset(self, x: float, t: float) -> Any:
         v, scale = mpmath.mpf(t), mpmath.sqrt(self.dim - 1)
@@ -122,8 +122,8 @@ class Sphere(ScoreLaw):
         near = np.maximum(np.abs(centre) - width, 0.0) / self.scale
         y = height / self.scale
         least = np.sinh(np.minimum(near, 300.0)) ** 2 + np.cos(np.minimum(y, 1.5)) ** 2
-        found = np.where(near < 300, -(self.dim - 1) / 2 * np.log(least), -(self.dim - 1) * near)
-        return np.where(y < 1.5, found + EPS * self.dim, np.inf)
+        bound = np.where(near < 300, -(self.dim - 1) / 2 * np.log(least), -(self.dim - 1) * near)
+        return np.where(y < 1.5, bound + EPS * self.dim, np.inf)
 
 
 class Student(ScoreLaw):
@@ -230,17 +230,17 @@ def log_moments(
         InputError: a moment is infinite, or the weight not a finite real number.
     """
     if gamma == 0:
-        found = at_points(kernel, beta, 0.0, np.zeros(1))
-        log, off = float(found.log[0]), float(found.error[0])
+        pairs = at_points(kernel, beta, 0.0, np.zeros(1))
+        log, off = float(pairs.log[0]), float(pairs.error[0])
         return tuple((p * log, p * off) for p in orders)
     if scores is not None and scores.parts is not None:
         return _summed(kernel, orders, beta, gamma, scores.parts)
     law = score_law(kernel, beta, gamma, scores)
     values, errors = moments.log_moments(Axis(definition(kernel), law), orders)
-    found = zip(orders, values.tolist(), errors.tolist(), strict=True)
+    pairs = zip(orders, values.tolist(), errors.tolist(), strict=True)
     if isinstance(law, Student):
-        return tuple((x + law.log_norm, off + _beyond(kernel, p, law, x)) for p, x, off in found)
-    return tuple((x + law.log_norm, off) for _, x, off in found)
+        return tuple((x + law.log_norm, off + _beyond(kernel, p, law, x)) for p, x, off in pairs)
+    return tuple((x + law.log_norm, off) for _, x, off in pairs)
 
 
 def _summed(
@@ -262,7 +262,7 @@ def _summed(
     ]
     log_share = np.log(np.concatenate([share[point], share[~point]]))
     spread = np.array(laws).reshape(len(laws), len(orders), 2)
-    found = []
+    pairs = []
     for i, p in enumerate(orders):
         masses = np.concatenate([p * at.log, spread[:, i, 0]]) + log_share
         errors = np.concatenate([p * at.error, spread[:, i, 1]])
@@ -273,8 +273,8 @@ def _summed(
         mass = np.exp(masses[held] - top)
         total, blur = math.fsum(mass), errors[held] + 2 * EPS * (2 + np.abs(masses[held]))
         error = float(mass @ blur) / total + 2 * EPS * (1 + abs(top))
-        found.append((top + math.log(total), error))
-    return tuple(found)
+        pairs.append((top + math.log(total), error))
+    return tuple(pairs)
 
 
 def _beyond(kernel: Kernel, p: float, law: Student, log_moment: float) -> float:

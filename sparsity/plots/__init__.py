@@ -221,7 +221,7 @@ def chart(
         asked, values = requests.read_curves(what, x, parameters)
         root = isinstance(of, str) and of == ROOT
         quantity = _quantity("n_eff" if root else of, asked, x)
-        if root and x != LENGTH.name and any(each.length is None for each in asked):
+        if root and x != LENGTH.name and any(request.length is None for request in asked):
             raise InputError("of", of, "is √(n_eff/n) of rows of n tokens; give a length")
         names, common = _labels(asked)
         montecarlo = settings.pop("montecarlo")
@@ -233,7 +233,7 @@ def chart(
         )
         if root:
             pairs = zip(curves, asked, strict=True)
-            curves = tuple(in_units_of_S(curve, x, each.length) for curve, each in pairs)
+            curves = tuple(in_units_of_S(curve, x, request.length) for curve, request in pairs)
         from sparsity.plots.drawing import Chart  # with Matplotlib, while the curves are checked
         from sparsity.plots.scales import is_log
 
@@ -305,8 +305,8 @@ def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
     differ = [n for n in names if len({curve.held.get(n, "") for curve in curves}) > 1]
     first = curves[0].held
     common = ", ".join(first[n] for n in names if n not in differ)
-    each = [", ".join(c.held[n] for n in differ if c.held.get(n)) for c in curves]
-    return [label or c.held["kernel"] for label, c in zip(each, curves, strict=True)], common
+    texts = [", ".join(c.held[n] for n in differ if c.held.get(n)) for c in curves]
+    return [label or c.held["kernel"] for label, c in zip(texts, curves, strict=True)], common
 
 
 def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
@@ -315,8 +315,8 @@ def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: s
     from sparsity.plots.typesetting import typeset_weight
 
     titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
-    own = quantity.title[0].upper() + quantity.title[1:]
-    drawn = titles.get(quantity.name, own)
+    capitalized = quantity.title[0].upper() + quantity.title[1:]
+    drawn = titles.get(quantity.name, capitalized)
     kernels = list(dict.fromkeys(curve.row.kernel.name for curve in curves))
     of, weight = "", ""
     if len(kernels) == 1:

@@ -57,7 +57,7 @@ def readable(color: Any, ground: Any, least: float = TEXT) -> str:
     """Return a colour, mixed with black or white no more than its contrast on a ground needs."""
     end = "white" if is_dark(ground) else "black"
     mixed = (mix(color, end, share) for share in np.linspace(0, 1, 51))
-    return next((each for each in mixed if contrast(each, ground) >= least), end)
+    return next((shade for shade in mixed if contrast(shade, ground) >= least), end)
 
 
 def curve_color(number: int, ground: Any) -> str:

@@ -93,7 +93,7 @@ def compute_curves(
         InputError: nothing is known of the quantity here and nothing is sampled, or a value outside
             its domain.
     """
-    found, done = [], 0
+    curves, done = [], 0
     every = len(requests) * (1 + len(places))
 
     def tick() -> None:
@@ -108,8 +108,8 @@ def compute_curves(
             # Place by place: points of one curve share a program, for which they would all wait.
             promised: list[list[Future[Estimate]]] = [[] for _ in requests]
             for place in places:
-                for points, each in zip(promised, requests, strict=True):
-                    points.append(pool.submit(_sample, each, quantity, x, place, sampling))
+                for points, request in zip(promised, requests, strict=True):
+                    points.append(pool.submit(_sample, request, quantity, x, place, sampling))
             for request, label, points in zip(requests, labels, promised, strict=True):
                 curve = _theory(request, quantity, x, values, places, label, limits)
                 tick()
@@ -117,11 +117,11 @@ def compute_curves(
                 for point in points:
                     drawn.append(point.result())
                     tick()
-                found.append(_with_points(curve, places, drawn))
+                curves.append(_with_points(curve, places, drawn))
         except BaseException:  # Ctrl-C included: do not sample the rest first
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(found)
+    return tuple(curves)
 
 
 def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
@@ -139,9 +139,9 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
         count = SAMPLED_POINTS if montecarlo else 0
     else:
         fix = "give True, a number of points, or their places"
-        found = as_float64(montecarlo, "montecarlo", fix, texts=False)
-        if found.ndim:
-            places = check_vector("montecarlo", found, fix)
+        numbers = as_float64(montecarlo, "montecarlo", fix, texts=False)
+        if numbers.ndim:
+            places = check_vector("montecarlo", numbers, fix)
             if not places.size:
                 raise InputError("montecarlo", None, fix)
             return np.unique(places)
@@ -234,7 +234,7 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
     row, n, kernel = request.row, request.length, request.row.kernel
     # S of nonnegative features is defined by long rows: there is no other law of it.
     if kernel.law is Law.FEATURES and quantity is quantities.S:
-        return np.exp([evaluate(each).log_S for each, _ in _rows_along(request, x, values)])
+        return np.exp([evaluate(moved).log_S for moved, _ in _rows_along(request, x, values)])
     known = capabilities(row, quantity)
     if not known.exact or (n is None and x != LENGTH.name):
         return np.full(values.shape, np.nan)
@@ -244,7 +244,7 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
     rows = _rows_along(request, x, values)
-    return np.array([exact(each, length=n, of=quantity).value for each, n in rows], float)
+    return np.array([exact(moved, length=n, of=quantity).value for moved, n in rows], float)
 
 
 def _limit(
@@ -267,7 +267,7 @@ def _limit(
     if x == LENGTH.name:  # + 0·values: a limit that does not depend on n is one number
         return np.asarray(evaluate(row, of=quantity, length=n).value) + 0 * values
     rows = _rows_along(request, x, values)
-    return np.array([evaluate(each, of=quantity, length=n).single for each, n in rows])
+    return np.array([evaluate(moved, of=quantity, length=n).single for moved, n in rows])
 
 
 def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarray:
@@ -281,7 +281,7 @@ def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarra
             given: dict[str, Any] = row.params | {x: values}
             return np.asarray(evaluate(kernel, **given).log_S)
     rows = _rows_along(request, x, values)
-    return np.array([float(evaluate(each, length=n).log_S) for each, n in rows])
+    return np.array([float(evaluate(moved, length=n).log_S) for moved, n in rows])
 
 
 def floor_of_rows(
@@ -291,7 +291,7 @@ def floor_of_rows(
     lengths = values if x == LENGTH.name else None if n is None else np.full(values.shape, n)
     if lengths is None or quantity not in (quantities.S, quantities.n_eff):
         return None
-    return np.array([quantity.ends(float(each))[0] for each in lengths.tolist()])
+    return np.array([quantity.ends(float(length))[0] for length in lengths.tolist()])
 
 
 def in_units_of_S(curve: Curve, x: str, n: int | None) -> Curve:
@@ -311,9 +311,9 @@ def _with_points(curve: Curve, places: np.ndarray, drawn: Sequence[Estimate]) ->
     columns = {"estimate": "value", "stderr": "stderr", "samples": "samples", "seed": "seed"}
     filled = {name: getattr(line, name).copy() for name in columns}
     for name, of in columns.items():
-        filled[name][index] = [getattr(found, of) for found in drawn]
+        filled[name][index] = [getattr(estimate, of) for estimate in drawn]
     pairs = zip(places.tolist(), drawn, strict=True)
-    doubts = {x: found.warning for x, found in pairs if found.warning is not None}
+    doubts = {x: estimate.warning for x, estimate in pairs if estimate.warning is not None}
     return replace(curve, exact=replace(line, **filled, method=drawn[0].method, doubts=doubts))
 
 

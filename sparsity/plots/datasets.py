@@ -86,7 +86,7 @@ def _indices(grid: np.ndarray, name: str, given: Any) -> list[int]:
         near = np.array([[value == one for one in grid.tolist()] for value in wanted])
     for value, on in zip(wanted, near, strict=True):
         if not on.any():
-            shown = ", ".join(short(each) for each in grid.tolist()[:8])
+            shown = ", ".join(short(v) for v in grid.tolist()[:8])
             more = ", …" if len(grid) > 8 else ""
             raise InputError(name, value, f"the dataset has {shown}{more}")
     return near.argmax(axis=1).tolist()
@@ -165,7 +165,7 @@ def _measured_curve(
 ) -> Curve:
     """Return the measured values of one head, with the laws predicted for its rows."""
     # They go where estimates go, and theory is the exact law at each row's own spread.
-    at, values = (np.asarray(here[each].values, float) for each in (x, name))
+    at, values = (np.asarray(here[column].values, float) for column in (x, name))
     exact, long = _laws_beside(here, name)
     theory = np.full(at.shape, np.nan) if exact is None else exact.values
     line = Series.of_values(label, at, theory, **key)
@@ -180,12 +180,12 @@ def _swept_curve(
     here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
 ) -> Curve:
     """Return one curve of a sweep, with its sampled points and its limit."""
-    at, value = (np.asarray(here[each].values, float) for each in (x, name))
+    at, value = (np.asarray(here[column].values, float) for column in (x, name))
     line = Series.of_values(label, at, value, **key)
     if f"{name}_mc" in here:
         # As `sweeps.variables.Grid.sampled` names them: of a limit alone the columns have no name.
         tag = "_mc" if "stderr_mc" in here and name == "S" else f"_{name}_mc"
-        names = (f"{name}_mc", *(f"{each}{tag}" for each in _COLUMNS[1:]))
+        names = (f"{name}_mc", *(f"{column}{tag}" for column in _COLUMNS[1:]))
         columns = {c: np.asarray(here[n].values) for c, n in zip(_COLUMNS, names, strict=True)}
         line = replace(line, **columns, method=str(here.attrs.get(f"method{tag}", "")))
         if f"trusted{tag}" in here:

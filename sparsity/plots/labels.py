@@ -44,9 +44,9 @@ class CurveLabels(Artist):
         style: dict[str, Any] = {"fontsize": 10.5, "va": "center", "parse_math": False}
         style |= {"transform": ax.transAxes, "zorder": 5}
         self.texts = [ax.text(0, 0, name, **style) for name in names]
-        own: dict[str, Any] = {"lw": 0.9, "clip_on": False, "transform": ax.transAxes}
+        line_style: dict[str, Any] = {"lw": 0.9, "clip_on": False, "transform": ax.transAxes}
         # Not `ax.plot`: places in the axes are no data, by which limits would go.
-        self.leaders = [Line2D([], [], color=line.get_color(), **own) for line in lines]
+        self.leaders = [Line2D([], [], color=line.get_color(), **line_style) for line in lines]
         for leader in self.leaders:
             ax.add_artist(leader)
         ax.add_artist(self)
@@ -72,9 +72,9 @@ class CurveLabels(Artist):
 
     def _place_at_ends(self) -> bool:
         ax = self._chart_axes()
-        found = [_last_point(ax, line) for line in self.lines]
+        last = [_last_point(ax, line) for line in self.lines]
         # Also of a curve that leaves the axes, at whose edge it then stands.
-        ends = np.clip(np.array(found), ax.bbox.y0, ax.bbox.y1)
+        ends = np.clip(np.array(last), ax.bbox.y0, ax.bbox.y1)
         point = self.figure.dpi / 72  # type: ignore[union-attr]
         order = np.argsort(ends, kind="stable")
         heights = np.empty_like(ends)
@@ -95,9 +95,9 @@ class CurveLabels(Artist):
         places, scores, sizes = [], [], []
         for line, text in zip(self.lines, self.texts, strict=True):
             box = text.get_window_extent()
-            own = curves.get(line, np.full(columns.shape, np.nan))
+            curve = curves.get(line, np.full(columns.shape, np.nan))
             # On the curve; else above or below it, where it has a neighbour on the other side.
-            heights = own + np.outer((0, 0.75, -0.75), np.full(columns.shape, box.height))
+            heights = curve + np.outer((0, 0.75, -0.75), np.full(columns.shape, box.height))
             score = [
                 _clearance(ax, columns, y, line, curves, marks, (box.width, box.height))
                 for y in heights
@@ -138,23 +138,23 @@ def _pixels(ax: Axes, line: Line2D) -> np.ndarray:
     """Return the points of a line in pixels, those that the axes can show."""
     xy = np.asarray(line.get_xydata(), float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = ax.transData.transform(xy)
-    return found[np.isfinite(found).all(axis=1)]
+        points = ax.transData.transform(xy)
+    return points[np.isfinite(points).all(axis=1)]
 
 
 def _last_point(ax: Axes, line: Line2D) -> float:
     """Return the height in pixels of the last point of a line; the axes' lower edge without one."""
-    found = _pixels(ax, line)
-    inside = found[found[:, 0] <= ax.bbox.x1 + 1]
+    points = _pixels(ax, line)
+    inside = points[points[:, 0] <= ax.bbox.x1 + 1]
     return float(inside[-1, 1]) if len(inside) else ax.bbox.y0
 
 
 def _heights(ax: Axes, line: Line2D, columns: np.ndarray) -> np.ndarray:
     """Return the heights of a line in pixels at some columns, NaN beyond its ends."""
-    found = _pixels(ax, line)
-    if len(found) < 2:
+    points = _pixels(ax, line)
+    if len(points) < 2:
         return np.full(columns.shape, np.nan)
-    return np.interp(columns, *found.T, left=np.nan, right=np.nan)
+    return np.interp(columns, *points.T, left=np.nan, right=np.nan)
 
 
 def _clearance(
@@ -173,23 +173,23 @@ def _clearance(
     width, height = size
     reach = int(np.ceil((width / 2 + 3) / _STEP))
     padded = {other: np.pad(h, reach, constant_values=np.nan) for other, h in curves.items()}
-    found = np.full(columns.shape, -np.inf)
+    clearance = np.full(columns.shape, -np.inf)
     for i in np.flatnonzero(np.isfinite(y)):
         if not ax.bbox.y0 + height / 2 < y[i] < ax.bbox.y1 - height / 2:
             continue
         if not reach <= i < len(columns) - reach:
             continue
         off = {x: np.abs(h[i : i + 2 * reach + 1] - y[i]) for x, h in padded.items()}
-        own = off.pop(line, np.zeros(1))
+        to_curve = off.pop(line, np.zeros(1))
         near = np.concatenate([np.array([np.inf]), *off.values()])
         away = min(float(np.nanmin(near)) - height / 2 - 2, 2 * height)  # farther is not better
         if len(marks):
             beside = np.abs(marks[:, 0] - columns[i]) - width / 2
             above = np.abs(marks[:, 1] - y[i]) - height / 2
             away = min(away, float(np.maximum(beside, above).min()) - 5)
-        if own[reach : reach + 1] > 0:  # beside the curve, which may not run through it
-            away = min(away, float(np.nanmin(own)) - height / 2) - height / 8
+        if to_curve[reach : reach + 1] > 0:  # beside the curve, which may not run through it
+            away = min(away, float(np.nanmin(to_curve)) - height / 2) - height / 8
         # Then the middle of the chart is better than its edge.
         middle = abs(columns[i] - columns.mean()) / np.ptp(columns)
-        found[i] = away - middle * height / 4
-    return found
+        clearance[i] = away - middle * height / 4
+    return clearance

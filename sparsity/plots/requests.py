@@ -55,11 +55,11 @@ class CurveRequest:
 
     def fixed(self, x: str) -> dict[str, Any]:
         """Return what the curve holds fixed besides x, by the names of parameters."""
-        own = {"kernel": self.row.kernel.name, **self.row.params, "length": self.length}
+        held = {"kernel": self.row.kernel.name, **self.row.params, "length": self.length}
         if self.row.steps:
-            own["steps"] = " ".join(self.row.described()["steps"])
+            held["steps"] = " ".join(self.row.described()["steps"])
         moves = {x} if self.spread is None else {x, self.moved(x, np.ones(1))[0]}
-        return {k: v for k, v in own.items() if v is not None and k not in moves}
+        return {k: v for k, v in held.items() if v is not None and k not in moves}
 
     @property
     def fast(self) -> bool:
@@ -81,41 +81,41 @@ def read_curves(
     Raises:
         InputError: an unknown name, a value outside its domain, too many curves.
     """
-    each = check_x_axis(what, x)
+    sources = check_x_axis(what, x)
     for name in ("steps", "scores"):
         if name in given:
             raise InputError(name, given[name], 'give rows, such as Row("exp", gamma=2, steps=…)')
     values = {
-        name: read_values(name, value, any(_is_whole(name, one) for one in each))
+        name: read_values(name, value, any(_is_whole(name, one) for one in sources))
         for name, value in given.items()
         if value is not None
     }
     lengths = values.get(LENGTH.name, [None]) if x != LENGTH.name else [None]
-    found = []
-    for one in each:
+    curves = []
+    for one in sources:
         by_dim = x == DIM.name and _has_whole_keys(one)
         # Without a spread the dimension gives one: the two below.
         unset = by_dim and not isinstance(one, Row) and GAMMA.name not in values
-        own = values | {GAMMA.name: [1.0]} if unset else values
-        for row, length in itertools.product(_rows(one, x, own), lengths):
+        numbers = values | {GAMMA.name: [1.0]} if unset else values
+        for row, length in itertools.product(_rows(one, x, numbers), lengths):
             n = None if length is None else int(LENGTH.one(length))
             curve = CurveRequest(row, n, _held(row, x, n))
             if unset:
-                found += [
+                curves += [
                     replace(curve, held={**curve.held, **held}, spread=f) for held, f in _SPREADS
                 ]
             else:
-                found.append(replace(curve, spread=_fixed(row.gamma)) if by_dim else curve)
+                curves.append(replace(curve, spread=_fixed(row.gamma)) if by_dim else curve)
     # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.
-    taken = dict.fromkeys(name for curve in found for name in names_taken(curve.row))
+    taken = dict.fromkeys(name for curve in curves for name in names_taken(curve.row))
     for name in values:
         if name not in taken and name not in (LENGTH.name, x):
             fix = f"these rows do not take it; they take {', '.join(taken)}"
             raise InputError(name, given[name], fix)
-    if len(found) > MOST_CURVES:
-        raise InputError("curves", len(found), f"at most {MOST_CURVES} in one chart; give fewer")
-    along = _check_along(found, x, values[x]) if x in values else _default_along(found, x)
-    return found, along
+    if len(curves) > MOST_CURVES:
+        raise InputError("curves", len(curves), f"at most {MOST_CURVES} in one chart; give fewer")
+    along = _check_along(curves, x, values[x]) if x in values else _default_along(curves, x)
+    return curves, along
 
 
 def _fixed(gamma: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -153,17 +153,17 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     """
     one = isinstance(what, (str, Row, Kernel, RowMap))
     fix = "give a kernel, a Row, a list of them, or a sweep's dataset"
-    each = [what] if one else list(check_several("what", what, fix))
-    if not each:
+    sources = [what] if one else list(check_several("what", what, fix))
+    if not sources:
         raise InputError("what", what, fix)
-    each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
-    for one in each:
+    sources = [one if isinstance(one, Row) else kernels.named(one) for one in sources]
+    for one in sources:
         names = _names_on_axis(one)
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
             fix = f"is no parameter of a row of {name}; give {', '.join(names)}"
             raise InputError("x", x, fix)
-    return each
+    return sources
 
 
 def short(value: Any) -> str:
@@ -187,18 +187,18 @@ def _law_of_step(step: Any) -> Any:
 def names_taken(row: Row | Kernel | RowMap) -> list[str]:
     """Return the names that a row, or a kernel, takes values of."""
     kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
-    found = [p.name for p in kernel.parameters]
-    if kernel.law is not Law.FEATURES and LENGTH.name not in found:
-        found.append(LENGTH.name)
+    names = [p.name for p in kernel.parameters]
+    if kernel.law is not Law.FEATURES and LENGTH.name not in names:
+        names.append(LENGTH.name)
     for step in steps:
         law = _law_of_step(step)
         # A step that the panel shows goes by its control, as its sliders do; other steps, such as a
         # user's own, by the names of their fields.
         if law is None:
-            found += [field.name for field in fields(step)]  # type: ignore[arg-type]
+            names += [field.name for field in fields(step)]  # type: ignore[arg-type]
         elif law.name != "rope":  # whose control is a dimension, which is no number of the step
-            found += law.controls
-    return found
+            names += law.controls
+    return names
 
 
 def _step_number(row: Row, name: str) -> tuple[int, str] | None:
@@ -211,8 +211,8 @@ def _step_number(row: Row, name: str) -> tuple[int, str] | None:
         if law is not None and name in law.controls and law.name != "rope":
             return i, fields(step)[0].name  # type: ignore[arg-type]
     for i, step in enumerate(row.steps):
-        own = [field.name for field in fields(step)]  # type: ignore[arg-type]
-        if name in own and isinstance(getattr(step, name), (int, float)):
+        field_names = [field.name for field in fields(step)]  # type: ignore[arg-type]
+        if name in field_names and isinstance(getattr(step, name), (int, float)):
             return i, name
     return None
 
@@ -225,12 +225,12 @@ def with_value(row: Row, name: str, value: Any) -> Row:
     """
     if name in row.params:
         return row.replace(**{name: value})
-    found = _step_number(row, name)
-    if found is None:
+    place = _step_number(row, name)
+    if place is None:
         taken = ", ".join(names_taken(row))
         fix = f"a row of {row.kernel.name} here does not take it; it takes {taken}"
         raise InputError(name, value, fix)
-    index, field = found
+    index, field = place
     step: Any = row.steps[index]
     number = float(as_float64(value, name, "give a number"))
     # A field that holds an int gets one, which a user's own step may rely on. A fraction stays as
@@ -246,8 +246,8 @@ def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
     kernel = each.kernel if isinstance(each, Row) else each
     if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH, DIM)):
         return True
-    found = _step_number(each, name) if isinstance(each, Row) else None
-    return found is not None and isinstance(getattr(each.steps[found[0]], found[1]), int)  # type: ignore[union-attr]
+    place = _step_number(each, name) if isinstance(each, Row) else None
+    return place is not None and isinstance(getattr(each.steps[place[0]], place[1]), int)  # type: ignore[union-attr]
 
 
 # --- rows, what they hold fixed, and values along the x-axis ---------------------------------
@@ -256,11 +256,11 @@ def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
 def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
     """Return the rows of one kernel or row, one for each combination of values."""
     if isinstance(each, Row):
-        found = [each]
+        rows = [each]
         for name, values in given.items():
             if name in names_taken(each) and name not in (x, LENGTH.name):
-                found = [with_value(row, name, value) for row in found for value in values]
-        return found
+                rows = [with_value(row, name, value) for row in rows for value in values]
+        return rows
     grids: dict[str, list[Any]] = {}
     for name in (p.name for p in each.parameters if p.name != LENGTH.name):
         if name == x and name not in given:  # any value will do to begin with
@@ -296,16 +296,16 @@ def _check_along(curves: Sequence[CurveRequest], x: str, values: Sequence[Any]) 
     Raises:
         InputError: one is not.
     """
-    found = np.unique(as_float64(values, x, "give numbers"))
+    points = np.unique(as_float64(values, x, "give numbers"))
     for curve in curves:
         whole_keys = () if curve.spread is None else (DIM,)
-        own = {p.name: p for p in (*curve.row.kernel.parameters, LENGTH, *whole_keys)}
-        if x in own:
-            own[x].check(found)
+        parameters = {p.name: p for p in (*curve.row.kernel.parameters, LENGTH, *whole_keys)}
+        if x in parameters:
+            parameters[x].check(points)
         else:
-            for value in found.tolist():
+            for value in points.tolist():
                 with_value(curve.row, x, value)
-    return found
+    return points
 
 
 def _default_along(curves: Sequence[CurveRequest], x: str) -> np.ndarray:
@@ -332,9 +332,9 @@ def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
     """Return the panel's control of the x-axis; None where it has none."""
     if x in CONTROLS:
         return CONTROLS[x]
-    found = _step_number(curves[0].row, x)
-    step: Any = curves[0].row.steps[found[0]] if found else None
-    return around(type(step)) if found and fields(step)[0].name == found[1] else None
+    place = _step_number(curves[0].row, x)
+    step: Any = curves[0].row.steps[place[0]] if place else None
+    return around(type(step)) if place and fields(step)[0].name == place[1] else None
 
 
 def axis_label(curves: Sequence[CurveRequest], x: str) -> str:

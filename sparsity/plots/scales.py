@@ -89,8 +89,8 @@ def ends_of_y_axis(
         alone = curve.limit is not None and np.isnan(curve.exact.theory).all()
         seen = [(curve.exact, "theory"), (curve.exact, "estimate")]
         seen += [(curve.limit, "theory")] if alone and curve.limit else []
-        found = [getattr(s, name)[(s.x >= left) & (s.x <= right)] for s, name in seen]
-        values = np.concatenate(found)
+        columns = [getattr(s, name)[(s.x >= left) & (s.x <= right)] for s, name in seen]
+        values = np.concatenate(columns)
         shown.append(values[np.isfinite(values)])
     values = np.concatenate(shown)
     low, high, log = _ends_of_values(values, [v for v in shown if len(v)], of, view.yscale, floor)
@@ -113,7 +113,7 @@ def _ends_of_values(
     share = low >= 0 and high <= 1.0
     log = low > 0 and high / low >= _LEAST_RATIO_OF_LOG
     if share:  # whose charts compare on a linear axis; S alone may be small everywhere
-        small = all(each.min() < _S_IS_SMALL for each in by_curve)
+        small = all(curve_values.min() < _S_IS_SMALL for curve_values in by_curve)
         log = of.startswith("S") and small and low >= _S_IS_NOTHING
     if scale is not None:
         log = scale == "log" and low > 0

@@ -175,8 +175,8 @@ class RowSampler:
             unit = jnp.where(live, jnp.exp(log_unit - at), 0)
             a = None if a is None else a * shrink[:, None]
             total = jnp.where(live, l1 * shrink, 1)
-            own = jnp.exp(-at) / self.gate
-            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a, own)
+            scaled_one = jnp.exp(-at) / self.gate
+            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a, scaled_one)
             if self.needle:
                 whole = whole._replace(needle=tokens.needle * shrink)
         values = [

@@ -196,8 +196,8 @@ class ComplexBox(NamedTuple):
         angle = np.stack([np.arctan2(y, x) for y in self[2:4] for x in self[:2]])
         re = np.log(self._least()) + self.k, np.log(self._size()) + self.k
         slack = np.where(clear, 4 * EPS * (1 + np.abs(self.k)), np.nan)
-        found = _outward(re, (angle.min(axis=0), angle.max(axis=0)), by=8 * EPS)
-        return found._widened(slack)
+        logarithm = _outward(re, (angle.min(axis=0), angle.max(axis=0)), by=8 * EPS)
+        return logarithm._widened(slack)
 
     def log1p(self) -> ComplexBox:
         """Return ln(1 + z) for |z| < 1/2: ½ ln(1 + (2x + x² + y²)) and the angle of 1 + z."""
@@ -207,8 +207,8 @@ class ComplexBox(NamedTuple):
         clear = np.where(z.lo > -0.99, 1.0, np.nan)
         ends = np.stack([np.arctan2(y, 1 + x) for y in (z.ilo, z.ihi) for x in (z.lo, z.hi)])
         re = np.log1p(left + flat) / 2, np.log1p(right + high) / 2
-        found = _outward(re, (ends.min(axis=0), ends.max(axis=0)), by=8 * EPS)
-        return ComplexBox(*(x * clear for x in found[:4]))._or_itself(self)
+        logarithm = _outward(re, (ends.min(axis=0), ends.max(axis=0)), by=8 * EPS)
+        return ComplexBox(*(x * clear for x in logarithm[:4]))._or_itself(self)
 
     def _wave(self, cosine: bool) -> ComplexBox:
         """Return cos x cosh y − i sin x sinh y, or sin x cosh y + i cos x sinh y."""
@@ -216,10 +216,10 @@ class ComplexBox(NamedTuple):
         sine = np.sinh(z.ilo), np.sinh(z.ihi)
         # cosh is even and grows with |y|: its range is that over the least and the largest y².
         rise = [np.cosh(np.sqrt(end)) for end in square(z.ilo, z.ihi)]
-        own, other = cos_range(z.lo, z.hi), sin_range(-z.hi, -z.lo)
+        real, imaginary = cos_range(z.lo, z.hi), sin_range(-z.hi, -z.lo)
         if not cosine:
-            own, other = sin_range(z.lo, z.hi), own
-        return _outward(product(*own, *rise), product(*other, *sine), by=8 * EPS)
+            real, imaginary = sin_range(z.lo, z.hi), real
+        return _outward(product(*real, *rise), product(*imaginary, *sine), by=8 * EPS)
 
     def sin(self) -> ComplexBox:
         return self._wave(cosine=False)._or_itself(self)
@@ -244,8 +244,8 @@ class ComplexBox(NamedTuple):
         z = self.plain()
         near = np.sqrt(square(z.lo, z.hi)[0])
         exponent = square(z.ilo, z.ihi)[1] - near**2
-        found = z._by_slope(special.erf, _TWO_OVER_ROOT_PI * np.exp(exponent))
-        return ComplexBox.where(self._is_tiny(), self.times(_TWO_OVER_ROOT_PI), found)
+        box = z._by_slope(special.erf, _TWO_OVER_ROOT_PI * np.exp(exponent))
+        return ComplexBox.where(self._is_tiny(), self.times(_TWO_OVER_ROOT_PI), box)
 
     def erfcx(self) -> ComplexBox:
         """Return e^(z²) erfc(z) for Re z ≥ 0: |slope| is largest at the left end of the real part.
@@ -271,8 +271,8 @@ class ComplexBox(NamedTuple):
         """Return z^p for a fixed real p, cut along (−∞, 0]."""
         log = ComplexBox(*self[:4]).log()
         re, im = product(log.lo, log.hi, p, p), product(log.ilo, log.ihi, p, p)
-        found = _exponential(re, im, p * self.k)
-        return found._widened(2 * EPS * np.abs(p * self.k) * found._size())._in_range()
+        power = _exponential(re, im, p * self.k)
+        return power._widened(2 * EPS * np.abs(p * self.k) * power._size())._in_range()
 
     def floor(self, step: Any) -> ComplexBox:
         """Return the largest whole number below, which is known; NaN elsewhere."""

@@ -54,7 +54,7 @@ class Values(NamedTuple):
 
 def _roots(expression: Any) -> set[float]:
     """Return the scores at which a polynomial part of degree 1 or 2 of an expression vanishes."""
-    found = {0.0}  # offsets from 0 are the scores themselves
+    scores = {0.0}  # offsets from 0 are the scores themselves
     for part in sympy.preorder_traversal(expression):
         whole: Any = part
         # Kinks and zeros of f sit where a linear or quadratic part vanishes, or two sides meet.
@@ -67,10 +67,10 @@ def _roots(expression: Any) -> set[float]:
         powers = [float(c) for c in sympy.Poly(whole, score).all_coeffs() if c.is_real]
         if 2 <= len(powers) <= 3:
             roots = np.roots(powers)
-            found |= {float(x.real) for x in roots if x.imag == 0 and abs(x) < 1e300}
-        if len(found) >= _MOST_ANCHORS:
+            scores |= {float(x.real) for x in roots if x.imag == 0 and abs(x) < 1e300}
+        if len(scores) >= _MOST_ANCHORS:
             break
-    return found
+    return scores
 
 
 def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
@@ -87,8 +87,8 @@ def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
                     rest *= sympy.exp(term)
         else:
             rest *= factor
-    found = [float(tilt.coeff(score, power)) for power in range(3)] if tilt != 0 else [0.0] * 3
-    return (found[0], found[1], found[2]), rest
+    c = [float(tilt.coeff(score, power)) for power in range(3)] if tilt != 0 else [0.0] * 3
+    return (c[0], c[1], c[2]), rest
 
 
 def _cost(part: Any) -> int:
@@ -112,12 +112,12 @@ def _own_period(part: Any) -> Any:
 def period(weight: Any) -> float | None:
     """Return a period P > 0 of f, f(s + P) = f(s), or None where the expression shows none."""
     parts = sympy.preorder_traversal(weight)
-    found = {part: own for part in parts if (own := _own_period(part))}
-    if not found or weight.subs({part: sympy.Dummy() for part in found}).has(score):
+    periods = {part: length for part in parts if (length := _own_period(part))}
+    if not periods or weight.subs({part: sympy.Dummy() for part in periods}).has(score):
         return None
     # The common period is the least common multiple of those of the parts, in units of the first:
     # p/q of it fits into p of the first. SymPy knows ratios such as √2 to be irrational.
-    first, *others = found.values()
+    first, *others = periods.values()
     common = 1
     for other in others:
         ratio = other / first
@@ -192,12 +192,12 @@ class Definition:
             fixed: whether they are fixed scores, at which a jump of f has the value of f itself.
         """
         branches = Branches(fixed=fixed)
-        found = self._run(anchor, x, branches)
+        weight = self._run(anchor, x, branches)
         shape = np.broadcast_shapes(np.shape(anchor), np.shape(x.m))
         with np.errstate(all="ignore"):
-            value, error = found.log_abs()
+            value, error = weight.log_abs()
             error = np.where(np.isnan(error), np.inf, error)  # NaN: no digit is known
-            most = found.k + np.log(np.abs(found.m) + found.e)
+            most = weight.k + np.log(np.abs(weight.m) + weight.e)
             # One number for all signs: steps of 1 and odd parts keep two sets of signs apart.
             side = sum(sign * (i + 1.37) for i, sign in enumerate(branches.taken))
         return Values(*(np.broadcast_to(y, shape) for y in (value, error, most, side)))
@@ -213,9 +213,9 @@ class Definition:
             tilted: whether to leave out the factor of `tilt`.
         """
         branches = Branches()
-        found = self._run(anchor, x, branches, tilted)
+        weight = self._run(anchor, x, branches, tilted)
         with np.errstate(all="ignore"):
-            low, high = found.log_range()
+            low, high = weight.log_range()
         shape = np.shape(x.lo.m)
         return np.broadcast_to(low, shape), np.broadcast_to(high, shape), branches.taken
 
@@ -234,9 +234,9 @@ class Definition:
             log of the least and of the largest |f|, and the largest |arg f|; NaN where it may not
             be analytic, and, for the first and the last, where it may vanish.
         """
-        found = self._run(anchor, x, Branches(taken), tilted)
+        weight = self._run(anchor, x, Branches(taken), tilted)
         with np.errstate(all="ignore"):
-            bounds = found.log_bounds()
+            bounds = weight.log_bounds()
         return tuple(np.broadcast_to(y, np.shape(x.lo)) for y in bounds)
 
     def slowly(self, anchor: np.ndarray, offset: Sequence[Any]) -> np.ndarray:
@@ -246,10 +246,10 @@ class Definition:
             anchor: a, one for each offset.
             offset: x, mpmath numbers.
         """
-        found = np.full(len(offset), np.nan)
+        logs = np.full(len(offset), np.nan)
         for i in range(min(len(offset), _MOST_SLOW)):
-            found[i] = self._slowly_at(float(anchor[i]), offset[i])
-        return found
+            logs[i] = self._slowly_at(float(anchor[i]), offset[i])
+        return logs
 
     def _slowly_at(self, anchor: float, x: Any) -> float:
         """Double the digits until two values in turn agree to an eighth of a rounding error."""

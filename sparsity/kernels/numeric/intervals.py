@@ -214,10 +214,10 @@ class Interval(NamedTuple):
         return self.rising(Approx.log1p)
 
     def sin(self) -> Interval:
-        found = Interval.between(*sin_range(*self._plain()))
+        sine = Interval.between(*sin_range(*self._plain()))
         # Next to zero the ends keep the scale that float64 would lose.
         tiny = self.lo.is_tiny() & self.hi.is_tiny()
-        return Interval.where(tiny, self.rising(Approx.sin), found)
+        return Interval.where(tiny, self.rising(Approx.sin), sine)
 
     def cos(self) -> Interval:
         return Interval.between(*cos_range(*self._plain()))

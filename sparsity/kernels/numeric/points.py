@@ -229,11 +229,11 @@ class Approx(NamedTuple):
         relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), most), 0.0)
         size = np.abs(self.k + np.log(np.where(self.m > 0, self.m, 1.0)))  # p itself is rounded
         spread = np.abs(p) * (2 * EPS * size - np.log1p(-relative)) + 4 * EPS
-        found = _known_to_a_factor(m, spread, p * self.k)
+        power = _known_to_a_factor(m, spread, p * self.k)
         # |x^p − m^p| ≤ |x − m|^p for p ≤ 1; for larger p, x^p itself is at most (m + e)^p.
         reach = self.e if p <= 1 else self.m + self.e
         lost = np.where((self.m > 0) & (self.e < self.m / 2), 0.0, np.power(reach, abs(p)))
-        return Approx(found.m, found.e + lost, found.k)._in_range()
+        return Approx(power.m, power.e + lost, power.k)._in_range()
 
     def step(self) -> Any:
         """Return the largest whole number below."""

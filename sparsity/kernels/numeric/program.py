@@ -64,11 +64,11 @@ class _Run:
 
     def _node(self, e: Any) -> Split:
         if e.func in FUNCTIONS:
-            found = FUNCTIONS[e.func](self, e)
+            value = FUNCTIONS[e.func](self, e)
             # Points have nothing to gain from a second form: their error is that of rounding.
             if self.kind is not Approx and e.func is sympy.Add and (powers := _coefficients(e)):
-                return _narrower(found, _taylor(powers, self.found[s]))
-            return found
+                return _narrower(value, _taylor(powers, self.found[s]))
+            return value
         names = ", ".join(sorted(str(f.__name__) for f in FUNCTIONS))
         raise InputError("weight", e, f"{e.func.__name__} cannot be evaluated; use {names}")
 
@@ -101,10 +101,10 @@ def _coefficients(e: Any) -> tuple[float, ...]:
     """Return the coefficients of a polynomial of the score from degree 0 on; else ()."""
     if not e.is_polynomial(s):
         return ()
-    found = sympy.Poly(e, s).all_coeffs()[::-1]
-    if not 3 <= len(found) <= _HIGHEST_DEGREE or not all(c.is_real for c in found):
+    coefficients = sympy.Poly(e, s).all_coeffs()[::-1]
+    if not 3 <= len(coefficients) <= _HIGHEST_DEGREE or not all(c.is_real for c in coefficients):
         return ()
-    return tuple(float(c) for c in found)
+    return tuple(float(c) for c in coefficients)
 
 
 def _taylor(powers: tuple[float, ...], score: Split) -> Any:
@@ -194,11 +194,11 @@ def _steps(below: float) -> Callable[[_Run, Any], Split]:
     def of(run: _Run, e: Any) -> Split:
         low, high = (Split(x, run.kind.exact(0.0)) for x in (below, 1.0))
         sign = run.decided(e.args[0])
-        found = run.select(sign, high, low)
+        value = run.select(sign, high, low)
         if not np.any(sign == _TIE):
-            return found
+            return value
         between = run(e.args[1]) if len(e.args) > 1 else Split(0.0, run.kind.exact(0.0))
-        return between.where(sign == _TIE, found)
+        return between.where(sign == _TIE, value)
 
     return of
 

@@ -237,13 +237,13 @@ def around(step: type[Any]) -> Control:
 def control_of_step(step: type[Any]) -> Control:
     """Return the control of the first field of a step."""
     name = _BY_STEP.get(step.name)
-    return around(step) if name is None else next(each for each in _COMMON if each.name == name)
+    return around(step) if name is None else next(c for c in _COMMON if c.name == name)
 
 
 def controls_of(steps: tuple[type[Any], ...]) -> dict[str, Control]:
     """Return every control by name, given the steps that there are: those of parameters first."""
-    own = map(control_of_step, row_steps.typed(steps).values())
-    return {control.name: control for control in (*_COMMON, *own)}
+    of_steps = map(control_of_step, row_steps.typed(steps).values())
+    return {control.name: control for control in (*_COMMON, *of_steps)}
 
 
 CONTROLS = controls_of(row_steps.ALL)

@@ -200,32 +200,35 @@ def named(name: str) -> Plot:
     for view in _VIEWS:
         if view.name == name:
             return view
-    family = next((each for each in FAMILIES if each.name == name), None)
+    family = next((member for member in FAMILIES if member.name == name), None)
     try:
-        found = quantities.named(name if family is None else f"{name}:{family.example}")
+        quantity = quantities.named(name if family is None else f"{name}:{family.example}")
     except InputError as error:
         raise InputError("y", str(error.value)[:_LONGEST], error.fix) from None
-    return _of(found, found.symbol)
+    return _of(quantity, quantity.symbol)
 
 
 def offered() -> list[tuple[str, str, str]]:
     """Return (name, words, title) of every choice; a family stands under its own name."""
     seen = [view.of.name for view in _VIEWS]
-    every = [each for each in (*quantities.ALL, *quantities.OF_MAPS) if each.name not in seen]
+    every = [q for q in (*quantities.ALL, *quantities.OF_MAPS) if q.name not in seen]
     views = [(view.name, view.title, view.title) for view in _VIEWS]
-    plain = [(each.name, _words(each.name), each.title) for each in every]
+    plain = [(quantity.name, _words(quantity.name), quantity.title) for quantity in every]
     return [
         *views,
         *plain,
-        *((each.name, f"{_words(each.name)}, {each.symbol}", each.title) for each in FAMILIES),
+        *(
+            (family.name, f"{_words(family.name)}, {family.symbol}", family.title)
+            for family in FAMILIES
+        ),
     ]
 
 
 def argument(name: str) -> dict[str, str] | None:
     """Return what the number of a plot is, if it has one: its text, symbol, meaning and domain."""
     family, _, text = name.partition(":")
-    for each in FAMILIES:
-        if each.name == family:
-            said = {"meaning": each.title, "domain": each.domain}
-            return {"text": text, "symbol": each.symbol, **said}
+    for member in FAMILIES:
+        if member.name == family:
+            said = {"meaning": member.title, "domain": member.domain}
+            return {"text": text, "symbol": member.symbol, **said}
     return None

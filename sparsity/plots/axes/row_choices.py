@@ -173,13 +173,13 @@ def _of_step(step: type[Any]) -> Rows:
 
 def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:
     """Return the laws of these steps."""
-    found = [_IID]
+    laws = [_IID]
     for step in steps:
         if step is Rope:
-            found.append(_ROPE)
+            laws.append(_ROPE)
         elif step in row_steps.typed(steps).values():
-            found.append(_of_step(step))
-    return tuple(found)
+            laws.append(_of_step(step))
+    return tuple(laws)
 
 
 ALL: tuple[Rows, ...] = of_steps()

@@ -115,15 +115,15 @@ def page_of_request(
     values: dict[str, float] = {}
     query, grows = QUERIES[0], False
     for curve in curves:
-        kernel, (own, of_query, of_grows) = curve.row.kernel, _described(curve, x)
+        kernel, (held, of_query, of_grows) = curve.row.kernel, _described(curve, x)
         if not shown:
             query, grows = of_query, of_grows
-        same = all(values.get(name, value) == value for name, value in own.items())
+        same = all(values.get(name, value) == value for name, value in held.items())
         if kernel not in shown and same and (query, grows) == (of_query, of_grows):
             shown.append(kernel)
-            values |= own
+            values |= held
         else:
-            pins.append(Pin(kernel, own, of_query, of_grows))
+            pins.append(Pin(kernel, held, of_query, of_grows))
     ends: dict[str, tuple[float, float]] = {}
     if x in given:
         # A row of one token is none to focus in; the page begins at two.
@@ -144,8 +144,8 @@ def _described(curve: CurveRequest, x: str) -> tuple[dict[str, float], str, bool
         grows = at_four > 1.5 * params["gamma"]
     if curve.length is not None:
         params["length"] = curve.length
-    own = {name: float(value) for name, value in params.items() if name != x}
-    return own, query, grows
+    held = {name: float(value) for name, value in params.items() if name != x}
+    return held, query, grows
 
 
 def save(path: str | os.PathLike[str], start: Start) -> Path:
@@ -251,7 +251,7 @@ def html(start: Start) -> str:
     controls = [_control_record(name, start) for name in PARAMETERS]
     values = {name: _control(name, start)[1] for name in PARAMETERS}
     setting = {
-        "kernels": [each.record for each in ported],
+        "kernels": [p.record for p in ported],
         "controls": controls,
         "y": {name: _view_record(name) for name in VIEWS},
         "pins": [vars(pin) | {"kernel": pin.kernel.name} for pin in start.pins],
@@ -264,7 +264,7 @@ def html(start: Start) -> str:
             "values": values,
         },
     }
-    return _document(start.title or _TITLE, setting, [each.size for each in ported])
+    return _document(start.title or _TITLE, setting, [p.size for p in ported])
 
 
 def _document(title: str, setting: dict[str, Any], sizes: list[str]) -> str:

@@ -129,16 +129,16 @@ def _hold_against_definition(
     Raises:
         InputError: the expression in float64 is not the definition.
     """
-    own, f = definition(kernel), _as_function(expression)
-    found: list[list[float | None]] = []
-    for anchor, low, high in _between(_kinks(kernel, own.roots)):
+    defined, f = definition(kernel), _as_function(expression)
+    regions: list[list[float | None]] = []
+    for anchor, low, high in _between(_kinks(kernel, defined.roots)):
         # Half a region lies to one side of its anchor.
         side = -1.0 if low is None or low < 0 else 1.0
         end = low if side < 0 else high
         offsets = _OFFSETS if end is None else _OFFSETS[_OFFSETS < abs(end)]
         if not offsets.size:
             offsets = np.array([abs(end or 0.0) / 2])
-        truth = own.values_at(anchor, Approx(side * offsets)).log
+        truth = defined.values_at(anchor, Approx(side * offsets)).log
         seen = (truth > _LEAST) & (truth < _LARGEST)
         with np.errstate(all="ignore"):
             drawn = f(anchor + side * offsets) + 0.0 * offsets
@@ -149,10 +149,10 @@ def _hold_against_definition(
             at = anchor + side * float(offsets[off][0])
             _refuse(kernel, f"loses digits in a browser, at s = {at:.3g}")
         if (truth > -np.inf).any():
-            found.append([anchor, low, high])
-    if not found:
+            regions.append([anchor, low, high])
+    if not regions:
         _refuse(kernel, "is 0 wherever a page looks")
-    return found
+    return regions
 
 
 def _as_function(expression: Any) -> Callable[[Any], Any]:
@@ -167,7 +167,7 @@ def _kinks(kernel: Kernel, known: tuple[float, ...]) -> tuple[float, ...]:
     Raises:
         InputError: there are too many.
     """
-    weight, found = kernel.weight, list(known)
+    weight, kinks = kernel.weight, list(known)
     if weight.has(sympy.floor, sympy.ceiling):
         _refuse(kernel, "has more kinks than a page cuts at")
     switches = [weight, *(part.args[0] for part in weight.atoms(sympy.Abs))]
@@ -180,11 +180,11 @@ def _kinks(kernel: Kernel, known: tuple[float, ...]) -> tuple[float, ...]:
             sign = np.sign(f(_LOOKED_AT) + 0.0 * _LOOKED_AT)
             for k in np.flatnonzero(sign[:-1] * sign[1:] < 0).tolist():
                 at = float(brentq(f, *_LOOKED_AT[k : k + 2], xtol=1e-15, maxiter=1000))  # type: ignore[arg-type]
-                if min(abs(at - other) for other in found) > 1e-9:
-                    found.append(at)
-                if len(found) > _MOST_KINKS:
+                if min(abs(at - other) for other in kinks) > 1e-9:
+                    kinks.append(at)
+                if len(kinks) > _MOST_KINKS:
                     _refuse(kernel, f"has more than {_MOST_KINKS} zeros and kinks")
-    return tuple(sorted(found))
+    return tuple(sorted(kinks))
 
 
 def _between(roots: tuple[float, ...]) -> list[tuple[float, float | None, float | None]]:
