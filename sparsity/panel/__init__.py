@@ -40,27 +40,27 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     # rows have values of their own: they are pinned.
     first, known, laws = [], (*kernels.ALL, *kernels.MAPS), ALL
     starts: list[tuple[str, dict[str, Any]]] = []  # of each row: its kernel, where to start
-    for each in shown:
-        kernel = kernels.named(each.kernel if isinstance(each, Row) else each)
+    for row_like in shown:
+        kernel = kernels.named(row_like.kernel if isinstance(row_like, Row) else row_like)
         known += (kernel,) if kernel not in known else ()
-        if isinstance(each, Row):
-            law, values_of_steps = of_row(each)
-            if each.steps and isinstance(kernel, RowMap):
+        if isinstance(row_like, Row):
+            law, values_of_steps = of_row(row_like)
+            if row_like.steps and isinstance(kernel, RowMap):
                 fix = f"the panel has {kernel.name} of Gaussian scores only; leave them out"
-                raise InputError("scores", each.described()["steps"][0], fix)
+                raise InputError("scores", row_like.described()["steps"][0], fix)
             laws += (law,) if law.name not in [other.name for other in laws] else ()
             place = {"rows": law.name} if kernel.law is Law.SCORE else {}
-            starts.append((kernel.name, place | each.params | values_of_steps))
-        if not isinstance(each, Row) or len(starts) == 1:
+            starts.append((kernel.name, place | row_like.params | values_of_steps))
+        if not isinstance(row_like, Row) or len(starts) == 1:
             first.append(kernel.name)
     # Curves and what is computed of them are kept by the names of kernels.
-    names = [each.name for each in known]
+    names = [k.name for k in known]
     if len(set(names)) != len(names):
         raise InputError("kernel", names[-1], "give your kernel a name of its own")
-    own = starts[0][1] if starts else {}
-    state = initial(known, tuple(first), x, laws=laws, **(own | values))
-    for name, own in starts[1:]:
-        other = initial(known, (name,), x, laws=laws, **(own | values))
+    start = starts[0][1] if starts else {}
+    state = initial(known, tuple(first), x, laws=laws, **(start | values))
+    for name, start in starts[1:]:
+        other = initial(known, (name,), x, laws=laws, **(start | values))
         state = replace(state, pins=state.pins + other.specs())
     return drawable(state)
 

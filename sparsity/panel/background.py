@@ -60,12 +60,12 @@ def fill_laws(state: State, store: Store, seconds: float = math.inf) -> Iterator
     # The order is that of the eye: numbers at the marker, then what is had for many points at once,
     # then the rest point by point.
     axes = Axes(state)
-    found = [curve.spec for curve in curves(state) if not why_no_value(curve.spec)]
-    for spec in found:
+    specs = [curve.spec for curve in curves(state) if not why_no_value(curve.spec)]
+    for spec in specs:
         yield from _fill_exact(store, spec.at(axes.name, axes.marker))
         yield from _fill_limit(store, spec.at(axes.name, axes.marker))
-    found = [spec for spec in found if spec.whole and axes.moves(spec)]  # others are level lines
-    for spec in found:
+    specs = [spec for spec in specs if spec.whole and axes.moves(spec)]  # others are level lines
+    for spec in specs:
         if spec.score and _has_slow_limit(spec):  # a kernel without a closed form
             limits = lambda x, s=spec: bounded_limit(s, axes.name, x, method=None)  # noqa: E731
             yield from _fill_together(axes, spec, "limit", store, limits)
@@ -80,10 +80,10 @@ def fill_laws(state: State, store: Store, seconds: float = math.inf) -> Iterator
         (_fill_exact, lambda spec: not why_no_law(spec)),
         (_fill_limit, _has_slow_limit),
     ):
-        filled = [spec for spec in found if has_points(spec.at(axes.name, first))]
+        filled = [spec for spec in specs if has_points(spec.at(axes.name, first))]
         along = axes.x[[*even_places(len(axes.x))]].tolist()
         places = {spec: iter(along) for spec in filled}
-        spent = dict.fromkeys(found, 0.0)
+        spent = dict.fromkeys(specs, 0.0)
         # A point of each curve in turn: every curve gets its coarse shape before any is finished.
         while places:
             for spec in list(places):
@@ -114,11 +114,11 @@ def _fill_together(
             new = [k for k in sorted(part) if spec.at(x, float(axes.x[k])) not in memory]
             if not new:
                 continue
-            found = law(axes.x[new])
-            if found is None:
+            computed = law(axes.x[new])
+            if computed is None:
                 return
-            columns = (axes.x[new], *found)
-            for place, value, bound in zip(*(each.tolist() for each in columns), strict=True):
+            columns = (axes.x[new], *computed)
+            for place, value, bound in zip(*(column.tolist() for column in columns), strict=True):
                 store.put(kind, spec.at(x, place), value, bound)
             yield
     except (InputError, ArithmeticError):
@@ -163,12 +163,12 @@ def _fill_point(store: Store, kind: str, spec: Spec, law: Callable[[Spec], Value
         law: computes the value; None where there is none within reach.
     """
     try:
-        found = law(spec)
+        value = law(spec)
     except (InputError, ArithmeticError) as error:
         store.values(kind).put(spec, str(error))
     else:
-        if found is not None:
-            store.put(kind, spec, *found)
+        if value is not None:
+            store.put(kind, spec, *value)
 
 
 def fill_formulas(state: State, store: Store) -> Iterator[None]:
@@ -228,9 +228,9 @@ def _fill_sample(
     if known and (known.round >= number or known.estimate.rel_stderr <= _TARGET):
         return
     try:
-        found, of = _draw(spec, chunks, check)
-        sampled = math.isfinite(found.value)
-        point = Point(found, of, number) if sampled else f"not sampled: {found.warning}"
+        estimate, of = _draw(spec, chunks, check)
+        sampled = math.isfinite(estimate.value)
+        point = Point(estimate, of, number) if sampled else f"not sampled: {estimate.warning}"
     except InputError as error:
         point = f"not sampled: {error}"
     store.points.put(spec, point)

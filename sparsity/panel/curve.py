@@ -82,8 +82,8 @@ class Spec:
         """
         if isinstance(self.kernel, Kernel):
             return self.law.row(self.kernel, self.given())
-        own: dict[str, Any] = {name: value for name, value in self.values if name != "length"}
-        return Row(self.kernel, **own)
+        params: dict[str, Any] = {name: value for name, value in self.values if name != "length"}
+        return Row(self.kernel, **params)
 
     def at(self, name: str, x: float) -> Spec:
         """Return the spec with one value changed, if it is one of its own."""
@@ -135,8 +135,8 @@ def _closed_form(spec: Spec, x: str, values: np.ndarray) -> tuple[np.ndarray, ..
     a window.
     """
     assert isinstance(spec.kernel, Kernel)
-    own = x in dict(spec.values)
-    v = {k: values if k == x and own else at for k, at in spec.given().items()}
+    has_x = x in dict(spec.values)
+    v = {k: values if k == x and has_x else at for k, at in spec.given().items()}
     form = spec.law.closed(spec.kernel, v) if spec.law.closed else None
     return None if form is None else tuple(np.broadcast_to(part, values.shape) for part in form)
 
@@ -180,8 +180,8 @@ def closed_limit(
     n: float | None = None,
 ) -> np.ndarray | None:
     """Return the first of what `bounded_limit` does: the limit of long rows along one parameter."""
-    found = bounded_limit(spec, x, values, n=n)
-    return None if found is None else found[0]
+    limit = bounded_limit(spec, x, values, n=n)
+    return None if limit is None else limit[0]
 
 
 def bounded_limit(
@@ -216,19 +216,19 @@ def bounded_limit(
             if form is None:
                 return None
             beta, gamma, factor = form
-            found = evaluate(spec.kernel, method=method, beta=beta, gamma=gamma)
-            log_S = found.log_S + factor
+            evaluation = evaluate(spec.kernel, method=method, beta=beta, gamma=gamma)
+            log_S = evaluation.log_S + factor
             # A factor is of closed forms, too.
-            bound = found.error_bound + np.where(factor == 0, 0.0, error_bound(factor))
+            bound = evaluation.error_bound + np.where(factor == 0, 0.0, error_bound(factor))
         else:
             kernel: Any = spec.kernel
             if isinstance(kernel, RowMap) and not kernel.identically_distributed:  # by quadrature
                 return None
             given: dict[str, Any] = spec.given() | ({x: values} if x in dict(spec.values) else {})
             given |= {"query": spec.query} if spec.query else {}
-            found = evaluate(kernel, method=method, **given)
-            log_S = np.broadcast_to(found.log_S, values.shape)
-            bound = np.broadcast_to(found.error_bound, values.shape)
+            evaluation = evaluate(kernel, method=method, **given)
+            log_S = np.broadcast_to(evaluation.log_S, values.shape)
+            bound = np.broadcast_to(evaluation.error_bound, values.shape)
     except NoClosedForm:
         return None
     return _bounded(spec, log_S, bound, _length(spec, x, values, n))
@@ -273,10 +273,10 @@ def limit_at_point(spec: Spec) -> Value:
     """Return the limit of long rows at one point, by quadrature and sums over the row."""
     n = dict(spec.values)["length"]
     if _goes_by_S(spec):
-        found = evaluate(spec.row(), length=n)
-        return Value(*map(float, _bounded(spec, found.log_S, found.error_bound, n)))
-    found = evaluate(spec.row(), of=spec.quantity, length=n)
-    return Value(float(found.value), float(found.error_bound))
+        evaluation = evaluate(spec.row(), length=n)
+        return Value(*map(float, _bounded(spec, evaluation.log_S, evaluation.error_bound, n)))
+    evaluation = evaluate(spec.row(), of=spec.quantity, length=n)
+    return Value(float(evaluation.value), float(evaluation.error_bound))
 
 
 def has_limit(spec: Spec) -> bool:
@@ -363,11 +363,11 @@ def exact_value(spec: Spec) -> Value | None:
     if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
         by_S = evaluate(spec.kernel, **v)
         return Value(*map(float, _bounded(spec, by_S.log_S, by_S.error_bound, v["length"])))
-    found = exact(spec.row(), length=v["length"], of=spec.quantity)
-    return Value(float(found.value), float(found.error_bound))
+    evaluation = exact(spec.row(), length=v["length"], of=spec.quantity)
+    return Value(float(evaluation.value), float(evaluation.error_bound))
 
 
 def exact_at_lengths(spec: Spec, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the exact law of independent scores, and its bounds, at many lengths at once."""
-    found = exact(spec.row(), length=lengths, of=spec.quantity)
-    return found.value, found.error_bound
+    evaluation = exact(spec.row(), length=lengths, of=spec.quantity)
+    return evaluation.value, evaluation.error_bound

@@ -127,9 +127,9 @@ def _values(spec: Spec) -> dict[str, str]:
 
 def _kernel_and_values(spec: Spec) -> str:
     """Return the arguments of a curve of independent scores as they are written, but the length."""
-    own = ({"beta": "0.0"} if spec.score else {}) | _values(spec)
-    own.pop("length", None)
-    return ", ".join([in_python(spec.kernel), *(f"{name}={x}" for name, x in own.items())])
+    arguments = ({"beta": "0.0"} if spec.score else {}) | _values(spec)
+    arguments.pop("length", None)
+    return ", ".join([in_python(spec.kernel), *(f"{name}={x}" for name, x in arguments.items())])
 
 
 def _row(spec: Spec) -> tuple[Imports, list[str], str]:
@@ -163,10 +163,10 @@ def _row(spec: Spec) -> tuple[Imports, list[str], str]:
 
 def _why_not_along(spec: Spec, x: str) -> str:
     """Say why `plot` has no curve along x, which the panel draws as a level line or not at all."""
-    own = {parameter.name for parameter in spec.kernel.parameters} | set(dict(spec.values))
+    names = {parameter.name for parameter in spec.kernel.parameters} | set(dict(spec.values))
     if spec.rows == Rope.name and x in ("dim", "beta", "gamma"):
         return f"the vectors of RoPE are made anew at each {CONTROLS[x].label}"
-    return "" if x in own or x == "length" else f"does not depend on {CONTROLS[x].label}"
+    return "" if x in names or x == "length" else f"does not depend on {CONTROLS[x].label}"
 
 
 def _grid(axes: Axes, points: int, most: float) -> str:
@@ -234,10 +234,10 @@ def csv_table(state: State, store: Store) -> str:
     for identifier, spec, _ in curves(state):
         if why_no_value(spec):
             continue
-        v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
-        own += [v.get(name, "") for name in names]
+        v, cells = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
+        cells += [v.get(name, "") for name in names]
         for x in sorted({*axes.x.tolist(), *axes.sampled(spec)}):
-            rows.append([*own, x, *_numbers(axes, spec, store, x)])
+            rows.append([*cells, x, *_numbers(axes, spec, store, x)])
     return csv_text(rows)
 
 
@@ -245,8 +245,8 @@ def _numbers(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     """Return the columns of the plot and what was sampled; "" where not known."""
     here, n = spec.at(axes.name, x), float(axes.n(x, spec))
     try:
-        found = closed_limit(here, "", axes.x[:1], n=n)
-        limit = store.limit.get(here) if found is None else float(found[0])
+        closed = closed_limit(here, "", axes.x[:1], n=n)
+        limit = store.limit.get(here) if closed is None else float(closed[0])
     except InputError:
         limit = None
     known = {False: limit, True: store.exact.get(here)}
@@ -258,7 +258,7 @@ def _numbers(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     if not isinstance(point, Point):
         return [*row, "", "", "", ""]
     shown = axes.plot.columns[0].shown
-    value, low, high = (float(shown(each, n)) for each in point.values(n))
+    value, low, high = (float(shown(number, n)) for number in point.values(n))
     name = ("S" if point.of == "S" else "√(n_eff/n)") if spec.quantity is n_eff else point.of
     return [*row, name, value, max(high - value, value - low), point.estimate.samples]
 

@@ -101,29 +101,29 @@ def _line_by_points(
     at = sorted(even_places(len(axes.x))) if moves else []
     x = axes.x[at] if moves else np.array([axes.marker])
     memory = store.values(kind)
-    each: list[Any] = [memory.get(spec.at(axes.name, value)) for value in x.tolist()]
+    points: list[Any] = [memory.get(spec.at(axes.name, value)) for value in x.tolist()]
     bounds = [store.bounds.get((kind, spec.at(axes.name, value))) for value in x.tolist()]
     bound = _known_bounds(power * np.array([-1.0 if b is None else b for b in bounds]))
-    waiting = [k for k, value in enumerate(each) if value is None]
-    shown = np.array([value if isinstance(value, float) else math.nan for value in each])
+    waiting = [k for k, value in enumerate(points) if value is None]
+    shown = np.array([value if isinstance(value, float) else math.nan for value in points])
     if waiting and kind == "limit":
         shown[waiting] = previewed_limit(spec, axes.name, x[waiting])
     if not moves:  # a level line, from the value at the marker
         if not np.isfinite(shown).all():
-            return None, each
+            return None, points
         ends = axes.x[[0, -1]]
         height = axes.v(np.repeat(shown, 2), axes.n(ends, spec))
         line = {"u": pack(axes.u(ends)), "v": pack(height), "bound": pack(np.repeat(bound, 2))}
-        return line | {"whole": not waiting}, each
+        return line | {"whole": not waiting}, points
     # Points without a value are left out, and the line runs on to the next: `whole` says whether it
     # is all there, or is drawn as what may still change.
     height = axes.v(shown, axes.n(x, spec))
     known = np.isfinite(height)
     if known.sum() < min(len(axes.x), _LEAST_POINTS_OF_LINE):
-        return None, each
+        return None, points
     whole = bool(known.all()) and not waiting
     line = {"u": axes.along[at], "v": height, "bound": bound}
-    return {name: pack(column[known]) for name, column in line.items()} | {"whole": whole}, each
+    return {name: pack(column[known]) for name, column in line.items()} | {"whole": whole}, points
 
 
 def _known_bounds(bounds: np.ndarray) -> np.ndarray:
@@ -183,14 +183,14 @@ def _lines(
     x = axes.name
     notes: list[str] = []
     here, n = spec.at(x, axes.marker), float(axes.n(axes.marker, spec))
-    found: dict[str, Any] = {"limit": None}
+    lines: dict[str, Any] = {"limit": None}
     limit = level = None
 
     def by_points(kind: str) -> tuple[dict[str, Any] | None, float | None]:
-        line, each = _line_by_points(axes, spec, kind, store, pack)
+        line, points = _line_by_points(axes, spec, kind, store, pack)
         known = store.values(kind).get(here)
         # One refusal speaks for all points: the one at the marker first, where the reader looks.
-        notes.extend([e for e in (known, *each) if isinstance(e, str)][:1])
+        notes.extend([e for e in (known, *points) if isinstance(e, str)][:1])
         return line, None if isinstance(known, str) else known
 
     try:
@@ -201,10 +201,10 @@ def _lines(
             height = axes.v(values[:-1], axes.n(axes.x, spec))
             bounds = _known_bounds(axes.plot.power * bounds[:-1])
             line = {"u": axes.along, "v": height, "bound": bounds}
-            found["limit"] = {name: pack(each) for name, each in line.items()} | {"whole": True}
+            lines["limit"] = {name: pack(column) for name, column in line.items()} | {"whole": True}
             limit = float(values[-1])
         elif has_limit(spec):
-            found["limit"], limit = by_points("limit")
+            lines["limit"], limit = by_points("limit")
         else:
             notes.append("no limit of long rows")
     except InputError as error:
@@ -213,10 +213,10 @@ def _lines(
         notes.append(why)
     # Weights by position are not random: S of the row is exact as it stands, and drawn as exact.
     if spec.kernel.law is Law.POSITION:
-        found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
-        return found, {False: level, True: level}, notes
-    found["exact"], level = by_points("exact")
-    return found, {False: limit, True: level}, notes
+        lines["exact"], lines["limit"], limit, level = lines["limit"], None, None, limit
+        return lines, {False: level, True: level}, notes
+    lines["exact"], level = by_points("exact")
+    return lines, {False: limit, True: level}, notes
 
 
 def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
@@ -249,9 +249,9 @@ def curve_letter(number: int) -> str:
 def picture(state: State, store: Store) -> Frame:
     """Return everything to be drawn of a state, with what the store holds by now."""
     axes, pack = Axes(state), _Packer()
-    found = []
+    drawn = []
     for number, (identifier, spec, pin) in enumerate(curves(state)):
-        found.append(
+        drawn.append(
             {
                 "id": identifier,
                 "letter": curve_letter(number),
@@ -266,7 +266,7 @@ def picture(state: State, store: Store) -> Frame:
         )
     floor = axes.floor()
     content = {
-        "curves": found,
+        "curves": drawn,
         "columns": [{"of": c.of, "title": c.title, "short": c.short} for c in axes.plot.columns],
         "axis": {
             "x": state.x,

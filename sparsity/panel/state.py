@@ -61,18 +61,18 @@ class State:
 
     def specs(self) -> tuple[Spec, ...]:
         """Return the curves of the kernels shown, at the present values."""
-        found, of = [], self.plot.of.name
+        specs, of = [], self.plot.of.name
         for kernel in self.known:
             if kernel.name in self.shown:
                 # A spec takes of the state only what its curve depends on: the same curve in two
                 # states is the same spec, and is computed once.
                 score = kernel.law is Law.SCORE
                 rows = row_choices.named(self.rows if score else "iid", self.laws)
-                own = parameters_used(kernel, rows)
-                values = tuple((k, v) for k, v in self.values if k in own)
+                names = parameters_used(kernel, rows)
+                values = tuple((k, v) for k, v in self.values if k in names)
                 query = self.query if kernel.law is Law.FEATURES else ""
-                found.append(Spec(kernel, rows, values, query, of))
-        return tuple(found)
+                specs.append(Spec(kernel, rows, values, query, of))
+        return tuple(specs)
 
     def pinned(self) -> tuple[tuple[int, Spec], ...]:
         """Return (place among the pins, curve) of the pins that are of the plotted quantity."""
@@ -155,8 +155,8 @@ def _edited(state: State, name: str, value: Any) -> State:
     if name == "shown":
         names = [kernel.name for kernel in state.known]
         wanted = value if isinstance(value, list) else [value]
-        chosen = {_choice("kernels", each, names) for each in wanted}
-        return replace(state, shown=tuple(each for each in names if each in chosen))
+        chosen = {_choice("kernels", choice, names) for choice in wanted}
+        return replace(state, shown=tuple(choice for choice in names if choice in chosen))
     if name == "formula":
         return _typed(state, value)
     if name == "y":
@@ -211,15 +211,15 @@ def _typed(state: State, value: Any) -> State:
         raise InputError("formula", error.value, error.fix) from None
     # A formula of a kernel that is known shows that one. Another function under a taken name is
     # refused, as curves are told apart by the names of kernels.
-    same = [each for each in state.known if _same(each, kernel)]
+    same = [k for k in state.known if _same(k, kernel)]
     kernel = same[0] if same else kernel
-    if not same and kernel.name in [each.name for each in state.known]:
+    if not same and kernel.name in [k.name for k in state.known]:
         raise InputError("formula", kernel.name, "another kernel has this name")
-    typed = [each for each in state.known if each not in (*kernels.ALL, *kernels.MAPS)]
+    typed = [k for k in state.known if k not in (*kernels.ALL, *kernels.MAPS)]
     if not same and len(typed) >= _MOST_TYPED:
         raise InputError("formula", kernel.name, f"at most {_MOST_TYPED} are kept; reset")
     known = state.known if same else (*state.known, kernel)
-    shown = tuple(each.name for each in known if each.name in {*state.shown, kernel.name})
+    shown = tuple(k.name for k in known if k.name in {*state.shown, kernel.name})
     return replace(state, known=known, shown=shown)
 
 
@@ -248,10 +248,10 @@ def why_not_plotted(state: State) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def _why_not_plotted(shown: tuple[tuple[Any, frozenset[str]], ...]) -> dict[str, str]:
-    found = {}
+    reasons = {}
     for name, *_ in quantity_axis.offered():
         quantity = quantity_axis.named(name).of
         why = [why_kernel_has_none(kernel, marked, quantity) for kernel, marked in shown]
         if why and all(why):
-            found[name] = why[0]
-    return found
+            reasons[name] = why[0]
+    return reasons

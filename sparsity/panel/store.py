@@ -57,8 +57,8 @@ class Point(NamedTuple):
     def values(self, n: float) -> tuple[float, float, float]:
         """Return the value and the ends of its 95 % interval; of an S those of n_eff = n·S²."""
         # Squaring is increasing for S ≥ 0, so that the ends of the interval may be squared as well.
-        found = (self.estimate.value, *self.estimate.ci95)
-        return tuple(n * x * x for x in found) if self.of == "S" else found  # type: ignore
+        numbers = (self.estimate.value, *self.estimate.ci95)
+        return tuple(n * x * x for x in numbers) if self.of == "S" else numbers  # type: ignore
 
 
 class Store:

@@ -130,9 +130,9 @@ class Panel(anywidget.AnyWidget):
     def _edit(self, edits: Any) -> dict[str, str]:
         """Make the edits that can be made; return what is wrong with the others, by name."""
         errors = {}
-        for each in edits:
+        for change in edits:
             try:
-                name, value = each
+                name, value = change
                 self._state = self._start if name == "reset" else edit(self._state, name, value)
             except InputError as error:
                 errors[error.argument] = str(error)
@@ -160,8 +160,8 @@ class Panel(anywidget.AnyWidget):
         self.send({"kind": "formulas", "formulas": self._formulas(self._state)})
 
     def _formulas(self, state: State) -> dict[str, tuple[str, str]]:
-        found = {name: self._store.formulas.get(name) for name in state.shown}
-        return {name: written for name, written in found.items() if written}
+        formulas = {name: self._store.formulas.get(name) for name in state.shown}
+        return {name: written for name, written in formulas.items() if written}
 
     def _fill(self) -> None:
         """Fill in whatever is new until the next edit, for ever: the work of the thread."""
@@ -258,7 +258,7 @@ def _setting(state: State) -> dict[str, Any]:
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],
         "own": sorted(CONTROLS.keys() - _ALWAYS_SHOWN),
         "queries": list(NAMES),
-        "y": [dict(zip(("name", "words", "title"), each, strict=True)) for each in offered],
+        "y": [dict(zip(("name", "words", "title"), choice, strict=True)) for choice in offered],
         "controls": [
             {
                 "name": name,

@@ -162,12 +162,12 @@ def measure(
         how["note"] = next(iter(notes))
         warnings.warn(f"measure: {how['note']}", stacklevel=2)
     # `done` has texts by layer; a dataset is of all layers of one text.
-    found = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
-    if len(found) == 1:
-        return found[0]
+    by_text = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
+    if len(by_text) == 1:
+        return by_text[0]
     import xarray
 
-    return xarray.concat(found, "text").assign_coords(text=np.arange(len(found)))
+    return xarray.concat(by_text, "text").assign_coords(text=np.arange(len(by_text)))
 
 
 def _split_layers(name: str, value: Any) -> Iterator[Any]:

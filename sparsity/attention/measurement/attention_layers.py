@@ -90,8 +90,8 @@ class AttentionLayer:
         """
         seen = xp.ones((1, stop - start, width), dtype=bool)
         if self.causal:
-            own = xp.arange(start, stop) + self.offset
-            seen = seen & (xp.arange(width) <= own[:, None])
+            position = xp.arange(start, stop) + self.offset
+            seen = seen & (xp.arange(width) <= position[:, None])
         if self.segments is not None:
             seen = seen & (self.segments[start:stop, None] == self.segments[:width])
         if self.mask is not None:
@@ -313,7 +313,7 @@ def _multiply(q: Any, k: Any) -> Any:
         return compiled_product()(q, k)
     if q.dtype != np.float32:
         return np.matmul(q, k.swapaxes(-1, -2))
-    return np.stack([compiled_product()(*each) for each in zip(q, k, strict=True)])
+    return np.stack([compiled_product()(*pair) for pair in zip(q, k, strict=True)])
 
 
 def check_finite(name: str, x: Any) -> None:

@@ -120,10 +120,10 @@ def measure_with_laws(
     Returns:
         By name, what `measure_layer`, `measure_without_sinks` and `compare_with_laws` find.
     """
-    found = measure_layer(layer, sink, of)
-    is_sink = sinks.find_sinks(found["key_importance"])
-    found |= sinks.measure_without_sinks(layer, is_sink, found, sink, of)
-    return found | compare_with_laws(found) if "gamma" in found else found
+    measured = measure_layer(layer, sink, of)
+    is_sink = sinks.find_sinks(measured["key_importance"])
+    measured |= sinks.measure_without_sinks(layer, is_sink, measured, sink, of)
+    return measured | compare_with_laws(measured) if "gamma" in measured else measured
 
 
 def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -217,13 +217,13 @@ def label_layers(
     # Variables come in the order of `MEANING`, what `of` asked for behind them.
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
-    found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
-    length, keys = found["S"].shape[-1], found["key_importance"].shape[-1]
+    stacked = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
+    length, keys = stacked["S"].shape[-1], stacked["key_importance"].shape[-1]
     # Causal queries are the last of all tokens, as where the first were kept in a cache.
     before = keys - length if attributes["causal"] else 0
-    single = found["importance"].shape[-1] == 1
+    single = stacked["importance"].shape[-1] == 1
     variables = {}
-    for name, values in found.items():
+    for name, values in stacked.items():
         axes = ("layer", "head", *_AXES.get(name, () if name.startswith("rank_") else ("row",)))
         if name in ("length", "length_without_sinks"):
             values = values.astype(np.int32)
@@ -241,7 +241,7 @@ def label_layers(
         "context": "T, tokens of the text up to which rows are averaged",
     }
     coords = {name: ("layer", list(x)) for name, x in numbered.items()} | {
-        "head": ("head", np.arange(found["S"].shape[1])),
+        "head": ("head", np.arange(stacked["S"].shape[1])),
         "row": ("row", before + np.arange(1, length + 1)),
         "key": ("key", np.arange(1, keys + 1)),
         "context": ("context", np.asarray([before + length] if single else contexts(length))),

@@ -91,32 +91,32 @@ def measure_layer(
         blocks = _plan_blocks(heads, together, held.plan.rows, cuts)
     else:
         work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
-    found: dict[str, np.ndarray] = {}
+    statistics: dict[str, np.ndarray] = {}
     received, counts = np.zeros((2, heads, keys))  # by key, as in `BlockResult`
     importance = ContextImportance(sink)
-    for (own, start, stop), block in _run_in_order(work, blocks):
-        _store(found, block.found, layer.shape, own, start, stop)
+    for (some_heads, start, stop), block in _run_in_order(work, blocks):
+        _store(statistics, block.found, layer.shape, some_heads, start, stop)
         reached = block.received.shape[-1]
-        received[own, :reached] += block.received
-        counts[own, :reached] += block.counts
+        received[some_heads, :reached] += block.received
+        counts[some_heads, :reached] += block.counts
         # Blocks come in order of rows and none crosses a context length, so that at the end of one
         # `received` holds what keys get within that context and nothing from beyond it. The heads
         # of some rows may come in several blocks, those of the last heads at the end.
-        if stop in cuts and own.stop == heads:
+        if stop in cuts and some_heads.stop == heads:
             importance.close(stop, received, counts, layer.count_active(stop))
     if isinstance(layer, LogitLayer):
-        sums = {name: x.astype(np.float64) for name, x in found.items()}
+        sums = {name: x.astype(np.float64) for name, x in statistics.items()}
         of_sink, learned = sums.pop(_SINK), layer.learned_sinks
         learned = None if learned is None else learned[:, None]
-        found = row_focus.measure_logit_sums(Sums(**sums), of_sink, learned)
-        found["length"] = sums["count"] + np.isfinite(of_sink)
-    found |= importance.statistics(found)
+        statistics = row_focus.measure_logit_sums(Sums(**sums), of_sink, learned)
+        statistics["length"] = sums["count"] + np.isfinite(of_sink)
+    statistics |= importance.statistics(statistics)
     if of:
         work = functools.partial(measure_requested, layer, sink, of)
-        for (own, start, stop), more in _run_in_order(work, row_blocks):
-            _store(found, more, layer.shape, own, start, stop)
+        for (some_heads, start, stop), more in _run_in_order(work, row_blocks):
+            _store(statistics, more, layer.shape, some_heads, start, stop)
     kind = np.float64 if layer.dtype == np.float64 else np.float32
-    return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
+    return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in statistics.items()}
 
 
 def contexts(length: int) -> tuple[int, ...]:
@@ -140,18 +140,18 @@ def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, st
     x, seen = layer.block(start, stop, layer.key_width(stop, sink))
     xp = x.__array_namespace__()
     at = sink if isinstance(sink, int) else xp.asarray(layer.first[:, start:stop])
-    found, p, n = row_focus.measure_weights(row_focus.set_sink_apart(x, seen, at))
-    own = found["sink_mass"][..., None]
+    statistics, p, n = row_focus.measure_weights(row_focus.set_sink_apart(x, seen, at))
+    mass = statistics["sink_mass"][..., None]
     # `p` is without the sink key: its share goes back to its place, to give [rows, keys] again.
-    some = ~xp.isnan(own)  # rows that see nothing, or are all zero, give nothing and do not count
-    given = xp.where(some, own, 0.0)
+    some = ~xp.isnan(mass)  # rows that see nothing, or are all zero, give nothing and do not count
+    given = xp.where(some, mass, 0.0)
     if isinstance(at, int):
         weights = xp.concat([p[..., :at], given, p[..., at:]], axis=-1)
     else:
         weights = xp.where(xp.arange(x.shape[-1]) == at[..., None], given, p)
-    found |= {"length": xp.broadcast_to(n, own.shape[:-1])}
+    statistics |= {"length": xp.broadcast_to(n, mass.shape[:-1])}
     by_key = weights.sum(-2), (seen & some).sum(-2)
-    return BlockResult({k: np.asarray(v) for k, v in found.items()}, *map(np.asarray, by_key))
+    return BlockResult({k: np.asarray(v) for k, v in statistics.items()}, *map(np.asarray, by_key))
 
 
 def _measure_logits(
@@ -165,8 +165,8 @@ def _measure_logits(
     """Return the sums of rows of logits, which become statistics when the layer is whole."""
     block, counts = logit_blocks.sum_block(held, layer, sink, heads, start, stop)
     sums = {name: x for name, x in block.others._asdict().items() if x is not None}
-    found = sums | {_SINK: block.sink}
-    return BlockResult(found, block.received, np.atleast_2d(counts))
+    with_sink = sums | {_SINK: block.sink}
+    return BlockResult(with_sink, block.received, np.atleast_2d(counts))
 
 
 def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator[tuple[Block, Any]]:

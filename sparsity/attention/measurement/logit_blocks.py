@@ -95,10 +95,10 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     # The last block begins earlier rather than being shorter: all are of one size, compiled once.
     # Its first rows were in the block before, and `counts` below leaves them out.
     first = jnp.minimum(rows.start, length - size)
-    own = jax.lax.dynamic_slice_in_dim(q, rows.group, groups, axis=0)
-    own = scale * jax.lax.dynamic_slice_in_dim(own, first, size, axis=2)
+    queries = jax.lax.dynamic_slice_in_dim(q, rows.group, groups, axis=0)
+    queries = scale * jax.lax.dynamic_slice_in_dim(queries, first, size, axis=2)
     own_keys = jax.lax.dynamic_slice_in_dim(k, rows.group, groups, axis=0)
-    shape, tiles = own.shape[:3], k.shape[1] // width
+    shape, tiles = queries.shape[:3], k.shape[1] // width
     at = first + jnp.arange(size, dtype="int32")
     sink_at = jnp.broadcast_to(rows.sink, shape)
 
@@ -109,7 +109,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
         )
         keys = jax.lax.dynamic_slice_in_dim(own_keys, begin, width, axis=1)
         j = begin + jnp.arange(width, dtype="int32")
-        s, seen = make_logits(rule, QueryRows(own, at), keys, j)
+        s, seen = make_logits(rule, QueryRows(queries, at), keys, j)
         seen = seen & (j < length)
         if rows.seen is not None:
             seen = seen & part(rows.seen)
@@ -127,7 +127,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     def reaches(tile: Any) -> Any:
         return jnp.asarray(True) if not rule.causal else tile * width < rows.stop
 
-    start = empty(shape, FIELDS, own.dtype)
+    start = empty(shape, FIELDS, queries.dtype)
     others, (kept, sink) = sum_over_keys(score_tile, reaches, start, tiles, FIELDS)
     sink = sink.max(0)  # it is in one tile, and −∞ in the others; NaN stays
     low, some = base(others.top), others.count > 0
@@ -150,7 +150,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
         return jnp.einsum("ghr,ghrk->ghk", over_weight * counts, weight, precision="highest")
 
     def skip_tile(tile: Any) -> Any:
-        return jnp.zeros((*shape[:2], width), own.dtype)
+        return jnp.zeros((*shape[:2], width), queries.dtype)
 
     # Tiles above the diagonal are skipped here as in the first pass: they hold −∞ alone.
     given = jax.lax.map(  # [tiles, groups, heads, keys at a time]
@@ -220,7 +220,7 @@ def sum_block(
     plan, (_, together) = held.plan, held.q.shape[:2]
     length = plan.length
     first = min(start, length - plan.rows)  # as in `_sum_block`
-    own, seen, added, learned = layer.part(heads), None, None, None
+    part, seen, added, learned = layer.part(heads), None, None, None
 
     # An axis of length 1 stands for all heads and stays so: what a mask shares is not copied.
     def by_group(x: Any) -> Any:  # [1 or heads, rows, …] -> [1 or groups, 1 or heads, rows, …]
@@ -231,20 +231,20 @@ def sum_block(
         return by_group(np.pad(mask, ((0, 0), (0, 0), (0, held.k.shape[1] - mask.shape[-1]))))
 
     if layer.hides:
-        seen, added = own.masks(first, first + plan.rows)
+        seen, added = part.masks(first, first + plan.rows)
         added = None if added is None else added.astype(layer.dtype)  # else it is compiled anew
     if isinstance(sink, int):
         at = np.full((1, 1, 1), sink, np.int32)
     else:
-        at = by_group(own.first[:, first : first + plan.rows].astype(np.int32))
-    if own.learned_sinks is not None:
-        learned = own.learned_sinks.astype(layer.dtype).reshape(plan.groups, -1, 1)
+        at = by_group(part.first[:, first : first + plan.rows].astype(np.int32))
+    if part.learned_sinks is not None:
+        learned = part.learned_sinks.astype(layer.dtype).reshape(plan.groups, -1, 1)
     seen_by_group, added = (None if x is None else padded(x) for x in (seen, added))
     block = RowBlock(heads.start // together, start, stop, at, seen_by_group, added, learned)
     with jax.enable_x64(held.q.dtype == np.float64):
-        found = jax.device_get(_sum_block(plan, held.q, held.k, held.scale, block))
-    found: BlockSums = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
-    others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], found[:2])
+        sums = jax.device_get(_sum_block(plan, held.q, held.k, held.scale, block))
+    sums: BlockSums = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sums)
+    others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], sums[:2])
     # Sums of softmax hide an overflow (the largest logit has weight 1); means and squares show it.
     if not (np.isfinite(others.mean) & np.isfinite(others.m2)).all() or np.isnan(of_sink).any():
         shape = (layer.shape[0], length, length)
@@ -255,4 +255,4 @@ def sum_block(
         counts = np.clip(stop - np.maximum(np.arange(length), start), 0, None)
     else:
         counts = np.full(length, stop - start)
-    return BlockSums(others, of_sink, found.received[:, :length]), counts
+    return BlockSums(others, of_sink, sums.received[:, :length]), counts

@@ -35,12 +35,12 @@ def find_padding(layer: Any) -> Any:
     else:
         # The diagonal of the mask and its two neighbours: whether token i's key is seen at i, and
         # whether it is seen from i − 1 or i + 1. Strict masks hide a token from itself alone.
-        own, beside = (np.zeros((heads, length), bool) for _ in range(2))
+        by_itself, beside = (np.zeros((heads, length), bool) for _ in range(2))
         for start, stop, seen in layer.iterate_visible():
-            for away, found in ((0, own), (1, beside), (-1, beside)):
+            for away, marks in ((0, by_itself), (1, beside), (-1, beside)):
                 i = np.arange(max(start, -away), min(stop, length - away))
-                found[:, i + away] |= seen[:, i - start, i + away]
-        text = own | beside | ~own.any(-1, keepdims=True)
+                marks[:, i + away] |= seen[:, i - start, i + away]
+        text = by_itself | beside | ~by_itself.any(-1, keepdims=True)
     # Where no query sees its own key the mask says nothing about padding: `text` is all true then.
     visible, padded = [], layer.segments is None and not text.all()
     for start, stop, seen in replace(layer, active=text).iterate_visible():

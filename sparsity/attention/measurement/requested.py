@@ -36,17 +36,17 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
     fix = "give names of quantities"
     listed = (of,) if isinstance(of, (str, Quantity)) else check_several("of", of, fix)
     try:
-        found = [
+        names = [
             x if isinstance(x, str) and x in SHAPE else quantities.named(x).name for x in listed
         ]
     except InputError as error:
         fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
         raise InputError("of", error.value, fix) from None
-    for name in found:
+    for name in names:
         quantity = None if name in SHAPE else quantities.named(name)
         if quantity is not None and (quantity.needs == "needle" or quantity is quantities.recall):
             raise InputError("of", name, "is not told by a measured row; ask for it of a Row")
-    return tuple(name for name in dict.fromkeys(found) if name not in ALWAYS)
+    return tuple(name for name in dict.fromkeys(names) if name not in ALWAYS)
 
 
 def measure_requested(
@@ -56,20 +56,20 @@ def measure_requested(
 
     Quantities are computed in double precision.
     """
-    own: Any = layer.part(heads)
-    x, seen = own.block(start, stop, layer.key_width(stop, sink))
-    sink = sink if isinstance(sink, int) else own.first[:, start:stop]
-    found: dict[str, np.ndarray] = {}
+    part: Any = layer.part(heads)
+    x, seen = part.block(start, stop, layer.key_width(stop, sink))
+    sink = sink if isinstance(sink, int) else part.first[:, start:stop]
+    arrays: dict[str, np.ndarray] = {}
     if any(name in SHAPE for name in of):
         shape = measure_shape(set_sink_apart(x, seen, sink), of)
-        found |= {name: np.asarray(values) for name, values in shape.items()}
+        arrays |= {name: np.asarray(values) for name, values in shape.items()}
     wanted = [quantities.named(name) for name in of if name not in SHAPE]
     if wanted:
         seen = np.asarray(seen)
-        weights, learned = own.to_weights(x, seen)
-        scaled = isinstance(own, LogitLayer)
-        found |= _measure_quantities(weights, learned, seen, sink, wanted, scaled)
-    return found
+        weights, learned = part.to_weights(x, seen)
+        scaled = isinstance(part, LogitLayer)
+        arrays |= _measure_quantities(weights, learned, seen, sink, wanted, scaled)
+    return arrays
 
 
 def _measure_quantities(
@@ -95,34 +95,34 @@ def _measure_quantities(
     """
     # Definitions of quantities take rows of the keys in sight, and no mask. Rows that see the same
     # keys go together: a whole block where nothing is causal or masked, else mostly one by one.
-    found = {each.name: np.full(weights.shape[:2], np.nan) for each in wanted}
+    arrays = {quantity.name: np.full(weights.shape[:2], np.nan) for quantity in wanted}
     for heads, rows, keys in _rows_of_same_keys(seen):
-        own = weights[heads, rows][..., keys]
-        most = own.max(-1, initial=0.0)
+        kept = weights[heads, rows][..., keys]
+        most = kept.max(-1, initial=0.0)
         known = most > 0
         if not known.any():
             continue
         most = np.where(known, most, 1.0)
-        own = np.where(known[..., None], own / most[..., None], 1.0)
-        of_sink = own[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
+        kept = np.where(known[..., None], kept / most[..., None], 1.0)
+        of_sink = kept[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
         beside = learned[heads, rows] / most
-        sums = own.sum(-1), (own * own).sum(-1), of_sink + beside, beside
+        sums = kept.sum(-1), (kept * kept).sum(-1), of_sink + beside, beside
         # The row was divided by its largest weight. Some quantities take weights as shares of 1,
         # which is 1/most in that unit; softmax weights are made relative, and are shares of none.
-        row = RowSums(float(len(keys)), *sums, own, None if scaled else 1 / most)
+        row = RowSums(float(len(keys)), *sums, kept, None if scaled else 1 / most)
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
-            for each in wanted:
-                found[each.name][heads, rows] = np.where(known, each.of(row), np.nan)
-    return found
+            for quantity in wanted:
+                arrays[quantity.name][heads, rows] = np.where(known, quantity.of(row), np.nan)
+    return arrays
 
 
 def _rows_of_same_keys(seen: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
     """Yield heads, rows, and the keys that all of these see, of [1 or heads, rows, keys]."""
-    for head, own in enumerate(seen):
+    for head, of_head in enumerate(seen):
         heads = slice(None) if len(seen) == 1 else slice(head, head + 1)
-        cuts = np.flatnonzero((own[1:] != own[:-1]).any(-1)) + 1
-        for a, b in zip([0, *cuts], [*cuts, len(own)], strict=True):
-            yield heads, slice(a, b), np.flatnonzero(own[a])
+        cuts = np.flatnonzero((of_head[1:] != of_head[:-1]).any(-1)) + 1
+        for a, b in zip([0, *cuts], [*cuts, len(of_head)], strict=True):
+            yield heads, slice(a, b), np.flatnonzero(of_head[a])
 
 
 def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any]:

@@ -64,10 +64,10 @@ def set_sink_apart(x: Any, visible: Any, sink: Any) -> SinkApart:
     """
     xp = x.__array_namespace__()
     if not isinstance(sink, int):  # of each row: nothing can be cut out, so the key is hidden
-        own = xp.broadcast_to(xp.asarray(sink), x.shape[:-1])[..., None]
+        index = xp.broadcast_to(xp.asarray(sink), x.shape[:-1])[..., None]
         visible = xp.broadcast_to(visible, x.shape)
-        of_sink, seen = (xp.take_along_axis(y, own, axis=-1)[..., 0] for y in (x, visible))
-        return SinkApart(x, of_sink, visible & (xp.arange(x.shape[-1]) != own), seen)
+        of_sink, seen = (xp.take_along_axis(y, index, axis=-1)[..., 0] for y in (x, visible))
+        return SinkApart(x, of_sink, visible & (xp.arange(x.shape[-1]) != index), seen)
 
     def without(y: Any) -> Any:
         if sink == 0:  # no copy
@@ -119,14 +119,14 @@ def measure_weights(weights: SinkApart) -> tuple[dict[str, Any], Any, Any]:
         p = others * p_per_weight[..., None]
         squares = xp.where(others_known, (others * others).sum(-1), 1.0)
         n = n_others + weights.sink_visible
-        found = _add_sink(
+        statistics = _add_sink(
             SinkShares(n_others, n, mass, share, known, others_known),
             square=(p * p).sum(-1),
             n_eff=metric.effective(safe_total, squares),
             entropy=xp.log(safe_total) - _xlogx(xp, others).sum(-1) / safe_total,
             largest=others.max(-1, initial=0.0) * p_per_weight,
         )
-    return found, p, n
+    return statistics, p, n
 
 
 def _add_sink(
@@ -161,8 +161,8 @@ def _add_sink(
     }
     return {
         name: xp.where(has, x, xp.nan)
-        for has, found in ((known, of_row), (others_known, of_others))
-        for name, x in found.items()
+        for has, statistics in ((known, of_row), (others_known, of_others))
+        for name, x in statistics.items()
     }
 
 
@@ -207,7 +207,7 @@ def measure_logit_sums(
         of_sink, of_others = special.expit(odds), special.expit(-odds)
         shares = SinkShares(n_others, n, of_sink, of_others, n > 0, some)
         p_top = np.where(some, shares.others / z, 0.0)
-        found = _add_sink(
+        statistics = _add_sink(
             shares,
             square=p_top * p_top * y,
             n_eff=np.clip(metric.effective(z, y), 1.0, np.maximum(n_others, 1.0)),
@@ -220,24 +220,24 @@ def measure_logit_sums(
             # n_eff and S are free of scale and stay.
             log_z = np.logaddexp(np.where(some, others.top + np.log(z), -np.inf), sink)
             over = learned - log_z
-            own, left = special.expit(over), special.expit(-over)
-            found["largest"] = left * found["largest"]
-            found["sink_mass"] = left * found["sink_mass"] + own
-            found["learned_sink"] = np.where(np.isnan(found["entropy"]), np.nan, own)
-            found["entropy"] = left * (found["entropy"] - special.log_expit(-over))
+            share, left = special.expit(over), special.expit(-over)
+            statistics["largest"] = left * statistics["largest"]
+            statistics["sink_mass"] = left * statistics["sink_mass"] + share
+            statistics["learned_sink"] = np.where(np.isnan(statistics["entropy"]), np.nan, share)
+            statistics["entropy"] = left * (statistics["entropy"] - special.log_expit(-over))
         delta = sink - others.mean
         moved, _, gamma_left, gamma = spread_with_sink(
             others.mean, others.m2, n_others, delta, seen
         )
         top = np.where(some, others.top - others.mean, np.nan)
-        found |= {
+        statistics |= {
             "beta": np.where(n > 0, others.mean + moved, np.nan),
             "gamma": np.where(n > 1, gamma, np.nan),
             "sink_logit": np.where(seen & (n > 1), delta, np.nan),
             "gamma_without_sink_key": np.where(n > 1, gamma_left, np.nan),
             "top_logit_without_sink_key": np.where(n > 0, top, np.nan),
         }
-    return found
+    return statistics
 
 
 def spread_with_sink(mean: Any, m2: Any, n_others: Any, delta: Any, seen: Any) -> tuple[Any, ...]:

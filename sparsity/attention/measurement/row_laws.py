@@ -104,8 +104,8 @@ def _tabulate_chunk(longest: int, chunk: int) -> np.ndarray:
     first = chunk * STEPS_AT_A_TIME + SPARE_STEPS if chunk else 1
     stop = (chunk + 1) * STEPS_AT_A_TIME + SPARE_STEPS
     grids = {"beta": np.zeros(1), "gamma": np.sinh(GAMMA_STEP * np.arange(first, stop))}
-    found = exact_grid(kernels.exp, grids, _table_lengths(longest), quantities.n_eff)
-    return np.log(found.S_rms[0]).T  # of [1, spreads, lengths]
+    law = exact_grid(kernels.exp, grids, _table_lengths(longest), quantities.n_eff)
+    return np.log(law.S_rms[0]).T  # of [1, spreads, lengths]
 
 
 def _table_lengths(longest: int) -> np.ndarray:

@@ -66,14 +66,14 @@ def measure_without_sinks(
     """
     sink = layer.first if sink is None else sink
     seen = layer.rows_that_see(sink) if isinstance(sink, int) else np.zeros((1, 1), bool)
-    found, several = reuse_rows(rows, sinks, sink, seen)
+    reused, several = reuse_rows(rows, sinks, sink, seen)
     if several.size:
-        own, step = layer.part(several), layer.rows_per_block(MAX_ENTRIES)
+        part, step = layer.part(several), layer.rows_per_block(MAX_ENTRIES)
         for start in range(0, layer.shape[1], step):
             stop = min(start + step, layer.shape[1])
-            for name, values in _measure_block(own, sinks[several], of, start, stop).items():
-                found[name][several, start:stop] = values
-    return {name: x.astype(rows["S"].dtype) for name, x in found.items()}
+            for name, values in _measure_block(part, sinks[several], of, start, stop).items():
+                reused[name][several, start:stop] = values
+    return {name: x.astype(rows["S"].dtype) for name, x in reused.items()}
 
 
 def reuse_rows(
@@ -99,25 +99,25 @@ def reuse_rows(
     else:  # a sink may be the first key of some rows and not of others
         is_sink, seen = np.zeros((len(sinks), 1), bool), np.zeros((1, 1), bool)
     learned = rows.get("learned_sink", 0 * rows["sink_mass"])
-    found = {
+    reused = {
         "length_without_sinks": rows["length"] - (is_sink & seen),
         "sinks_mass": np.where(is_sink, rows["sink_mass"], learned),
     }
     for name in ("n_eff", "S", "gamma", *SHAPE):
         if name in rows:
             without = rows[f"{name}_without_sink_key"]
-            found[f"{name}_without_sinks"] = np.where(is_sink, without, rows[name])
+            reused[f"{name}_without_sinks"] = np.where(is_sink, without, rows[name])
     if "sink_logit" in rows:
         logit, top = rows["sink_logit"], rows["top_logit_without_sink_key"]
-        found["sinks_logit"] = np.where(is_sink, logit, np.nan)
+        reused["sinks_logit"] = np.where(is_sink, logit, np.nan)
         # Heads without any sink: the largest of the whole row less the mean of the whole row. Both
         # are known less the mean of the others, from which the sink key moves the mean by δ/n; a
         # row of one key is its own mean.
         n = rows["length"]
         whole = np.fmax(top, logit) - np.nan_to_num(logit) / np.maximum(n, 1)
         whole = np.where(n == 1, 0.0, whole)
-        found["top_logit_without_sinks"] = np.where(is_sink, top, whole)
-    return found, np.flatnonzero(more.any(1))
+        reused["top_logit_without_sinks"] = np.where(is_sink, top, whole)
+    return reused, np.flatnonzero(more.any(1))
 
 
 def _measure_block(
@@ -143,16 +143,16 @@ def _measure_block(
         of_sinks = np.logaddexp.reduce(logits, axis=-1, initial=-np.inf)
         learned = None if layer.learned_sinks is None else layer.learned_sinks[:, None]
         sums = sum_logits(x, keep)
-        found = name_without_sinks(
+        statistics = name_without_sinks(
             measure_logit_sums(sums, np.asarray(of_sinks, np.float64), learned)
         )
         if any(name in SHAPE for name in of):
             shape = measure_shape(set_sink_apart(x, keep, 0), of)
-            found |= {f"{name}_without_sinks": shape[name] for name in SHAPE if name in shape}
+            statistics |= {f"{name}_without_sinks": shape[name] for name in SHAPE if name in shape}
     else:
         held = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1)
-        found = name_without_sinks(measure_weights(SinkApart(x, held, keep, drop.any(-1)))[0])
-    return found | {"length_without_sinks": keep.sum(-1)}
+        statistics = name_without_sinks(measure_weights(SinkApart(x, held, keep, drop.any(-1)))[0])
+    return statistics | {"length_without_sinks": keep.sum(-1)}
 
 
 def name_without_sinks(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -176,9 +176,9 @@ def list_sinks(
     flat = importance.reshape(-1, importance.shape[-1])
     above, listed = find_sinks(flat, epsilon), []
     for key in np.flatnonzero(above.any(0)).tolist():
-        own = flat[above[:, key], key]
-        one = {"position": key + 1, "token": words[key], "heads": len(own)}
-        listed.append(one | {"importance": float(own.mean())})
+        weights = flat[above[:, key], key]
+        one = {"position": key + 1, "token": words[key], "heads": len(weights)}
+        listed.append(one | {"importance": float(weights.mean())})
     return listed
 
 

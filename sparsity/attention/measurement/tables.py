@@ -194,8 +194,8 @@ NOTES = (
 def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return `COLUMNS`, `FIRST_TOKEN`, and those of quantities that were asked for."""
     names = {x.name for x in (*quantities.ALL, *quantities.OF_MAPS)} - set(ALWAYS)
-    own = [key for key in row if ":" in key or key in names]
-    return [*COLUMNS, *FIRST_TOKEN, *((key, key, f"mean {key}", ".4g") for key in own)]
+    asked = [key for key in row if ":" in key or key in names]
+    return [*COLUMNS, *FIRST_TOKEN, *((key, key, f"mean {key}", ".4g") for key in asked)]
 
 
 def text(rows: list[dict[str, Any]]) -> str:

@@ -99,8 +99,8 @@ def log(
             named[f"{name}/{statistic}"] = _summarised(statistic, x.compressed())
             if not heads:
                 named |= _spread(f"{name}/{statistic}", [*by_head.values()], _ENDS)
-    for statistic, each in every.items():
-        rows, values = (list(part) for part in zip(*each, strict=True))
+    for statistic, measured in every.items():
+        rows, values = (list(part) for part in zip(*measured, strict=True))
         named[f"all/{statistic}"] = _summarised(statistic, np.concatenate(rows))
         if not heads:
             named |= _spread(f"all/{statistic}", [*itertools.chain(*values)], _ENDS | _QUANTILES)
@@ -208,12 +208,12 @@ def _expected_largest(
 ) -> np.ndarray:
     """Return E max of all logits of the rows of each head, [heads, 1], by the law of each row."""
     gamma = np.where(n == 1, 0.0, gamma)  # a single logit has no spread: γ̂ is NaN there
-    found = np.full((len(n), 1), np.nan)
+    expected = np.full((len(n), 1), np.nan)
     for head, seen in enumerate(~absent):
         one, spread, mean = (x[head, seen] for x in (n, gamma, beta))
         if seen.any() and np.all(np.isfinite(spread) & np.isfinite(mean)):
-            found[head] = expected_largest(one, spread, mean, COARSE)[0]
-    return found
+            expected[head] = expected_largest(one, spread, mean, COARSE)[0]
+    return expected
 
 
 def _summarised(statistic: str, x: np.ndarray) -> float:
@@ -249,8 +249,8 @@ class Crossing(NamedTuple):
     @property
     def head(self) -> int | None:
         """The head; None for a number of a whole layer or of all."""
-        found = re.search(r"\.head(\d+)$", self.name.rpartition("/")[0])
-        return int(found[1]) if found else None
+        match = re.search(r"\.head(\d+)$", self.name.rpartition("/")[0])
+        return int(match[1]) if match else None
 
     @property
     def statistic(self) -> str:
@@ -307,7 +307,7 @@ def alert(
     if numbers and not chosen:
         first = next(iter(numbers))
         warnings.warn(f"alert: no name is like {names!r}; one is {first!r}", stacklevel=2)
-    found = []
+    crossings = []
     for name, value in chosen.items():
         given = as_float64(value, name, "give a number", texts=False)
         if given.ndim:
@@ -315,13 +315,13 @@ def alert(
         value = float(given)
         if value != value:
             bound = low if high is None else high
-            found.append(Crossing(name, value, bound, "beyond", step))  # pyright: ignore
+            crossings.append(Crossing(name, value, bound, "beyond", step))  # pyright: ignore
         if low is not None and value < low:
-            found.append(Crossing(name, value, low, "below", step))
+            crossings.append(Crossing(name, value, low, "below", step))
         if high is not None and value > high:
-            found.append(Crossing(name, value, high, "above", step))
+            crossings.append(Crossing(name, value, high, "above", step))
     failure = None
-    for crossing in found:
+    for crossing in crossings:
         if call is None:
             break
         try:
@@ -331,4 +331,4 @@ def alert(
     if failure:
         who = getattr(call, "__qualname__", type(call).__name__)  # no address: it may change
         warnings.warn(f"alert: {who} failed: {failure}; the run goes on", stacklevel=2)
-    return found
+    return crossings

@@ -56,14 +56,14 @@ def plot_training(
         fix = f"give one for each of the {len(logs)} logs, ascending"
         raise InputError("steps", f"{len(at)} numbers", fix)
     name = f"{layer}/{of}"
-    seen = np.array([name in each for each in logs], bool)
+    seen = np.array([name in numbers for numbers in logs], bool)
     if not seen.any():
-        known = sorted({key for each in logs for key in each if ".head" not in key})
+        known = sorted({key for numbers in logs for key in numbers if ".head" not in key})
         fix = f"was not logged; there are {', '.join(known[:8]) or 'no numbers at all'}"
         raise InputError("of", name, fix)
-    at, found = at[seen], [each for each in logs if name in each]
-    mean = np.array([each[name] for each in found])
-    lows, highs, shares = zip(*(_heads_between(each, layer, of) for each in found), strict=True)
+    at, named = at[seen], [numbers for numbers in logs if name in numbers]
+    mean = np.array([numbers[name] for numbers in named])
+    lows, highs, shares = zip(*(_heads_between(x, layer, of) for x in named), strict=True)
 
     from sparsity.plotting import BLUE, TOKENS, VERMILLION, calm, plain_ticks
 
@@ -73,7 +73,7 @@ def plot_training(
         ax = pyplot.subplots(figsize=(7.2, 4.0), layout="constrained")[1]
     calm(ax, "#8a8f9833")  # half clear: it is pale on a light ground and on a dark one
     law = _LAWS.get(of, "")
-    exact = np.array([each.get(f"{layer}/{law}", np.nan) for each in found])
+    exact = np.array([numbers.get(f"{layer}/{law}", np.nan) for numbers in named])
     if np.isfinite(exact).any():
         ax.plot(at, exact, color=BLUE, lw=2, label="exact law of Gaussian rows")
     label = "measured"
@@ -95,8 +95,8 @@ def plot_training(
 
 def _heads(numbers: Mapping[str, float], layer: str, of: str) -> list[float]:
     """Return the numbers of the heads of a layer, or of all."""
-    own = ".*" if layer == "all" else re.escape(layer)
-    pattern = re.compile(rf"{own}\.head\d+/{re.escape(of)}")
+    prefix = ".*" if layer == "all" else re.escape(layer)
+    pattern = re.compile(rf"{prefix}\.head\d+/{re.escape(of)}")
     return [value for name, value in numbers.items() if pattern.fullmatch(name)]
 
 

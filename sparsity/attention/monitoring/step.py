@@ -68,8 +68,8 @@ class Bounds:
             if value is not None:
                 fix = "give a finite number" + (f" >= {least:g}" if least > -math.inf else "")
                 # As a float: JAX refuses whole numbers beyond its integers.
-                found = check_number(name, value, fix, lambda x: x >= least)
-                object.__setattr__(self, name, float(found))
+                number = check_number(name, value, fix, lambda x: x >= least)
+                object.__setattr__(self, name, float(number))
         if None not in (self.low, self.high) and self.low > self.high:  # pyright: ignore
             raise InputError("low", self.low, f"must be at most high = {self.high}")
 
@@ -121,8 +121,8 @@ def sample_rows(length: int, rows: Any) -> Any:
     """
     if rows is None:
         return None
-    found = as_float64(rows, "rows", "give how many, at least 1, or their positions", texts=False)
-    if found.ndim:
+    given = as_float64(rows, "rows", "give how many, at least 1, or their positions", texts=False)
+    if given.ndim:
         return within(length, rows)
     return spaced(length, min(check_whole("rows", rows, 1), length))
 
@@ -233,5 +233,5 @@ def penalty(
     """
     bounds = Bounds(of, low, high)
     q, k, options = _sampled_inputs(queries, keys, rows, options)
-    found = stream(q, k, ("length", of), **options)
-    return mean_square_outside(jnp, bounds, found[of], found["length"])
+    statistics = stream(q, k, ("length", of), **options)
+    return mean_square_outside(jnp, bounds, statistics[of], statistics["length"])

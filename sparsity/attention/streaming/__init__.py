@@ -121,7 +121,7 @@ def stream(
         InputError: arrays that do not fit, or an unknown statistic.
     """
     names = (of,) if isinstance(of, str) else check_several("of", of, "give names of statistics")
-    wanted = [statistic_named(each) for each in names]
+    wanted = [statistic_named(name) for name in names]
     if not wanted:
         raise InputError("of", None, "give at least one statistic")
     q, k = inputs.check_arrays(queries, keys)
@@ -150,27 +150,27 @@ def stream(
     if rope is not None:
         k = rotate(k, np.arange(k.shape[-2]))
         q = rotate(q, at) if by_text else q  # else only the chosen rows are, which is less work
-    own = inputs.choose_rows(q, at, rows, texts)
+    chosen = inputs.choose_rows(q, at, rows, texts)
     if rope is not None and not by_text:
-        own = own._replace(q=rotate(own.q, own.at))
-    if own.text is not None and own.text.ndim > 1:
-        own = own._replace(at=jnp.broadcast_to(jnp.asarray(own.at), own.text.shape))
+        chosen = chosen._replace(q=rotate(chosen.q, chosen.at))
+    if chosen.text is not None and chosen.text.ndim > 1:
+        chosen = chosen._replace(at=jnp.broadcast_to(jnp.asarray(chosen.at), chosen.text.shape))
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else given["scale"]
-    own = own._replace(scale=scale, slopes=given["slopes"])
+    chosen = chosen._replace(scale=scale, slopes=given["slopes"])
     first = jax.lax.axis_index(axis_name) * k.shape[-2] if sharded else 0
     rule = LogitRule(*(given[x] for x in ("causal", "window", "softcap", "mask", "precision")))
     needed, sink_keys = needed_sums(wanted), None
     if "sink" in needed:
         # Without masks the first key in sight is the first of all, and is summed up by itself; with
         # them it differs from row to row, and the sums keep the first logit instead.
-        hides = own.text is not None or rule.window is not None or rule.mask is not None
+        hides = chosen.text is not None or rule.window is not None or rule.mask is not None
         if given["sinks"] is not None or not hides:
             sink_keys = tuple(sorted(set(given["sinks"] or (0,))))
         needed = needed - {"sink"} | (frozenset() if sink_keys else {"first", "opening"})
-    plan = PassPlan(rule, needed, max(each.most for each in wanted), given["block"])
-    fixed = (plan, tuple(each.name for each in wanted), sink_keys, axis_name)
-    found = _stream_compiled(*fixed, own, k, first, given["sink_logits"], no_value())
-    return {each.name: found[each.name] for each in wanted}
+    plan = PassPlan(rule, needed, max(statistic.most for statistic in wanted), given["block"])
+    fixed = (plan, tuple(statistic.name for statistic in wanted), sink_keys, axis_name)
+    values = _stream_compiled(*fixed, chosen, k, first, given["sink_logits"], no_value())
+    return {statistic.name: values[statistic.name] for statistic in wanted}
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -206,10 +206,10 @@ def _stream_compiled(
             return jnp.reshape(x, (-1, *x.shape[len(lead) :]))
 
         axes = rows._replace(scale=None, slopes=None, **dict.fromkeys(own_fields, 0))
-        own = rows._replace(**{x: flat(getattr(rows, x)) for x in own_fields})
+        of_texts = rows._replace(**{x: flat(getattr(rows, x)) for x in own_fields})
         each_text = jax.vmap(one_text, in_axes=(axes, 0, None, None, None))
-        found = each_text(own, flat(k), first, learned_sinks, missing)
-        return {name: x.reshape(*lead, *x.shape[1:]) for name, x in found.items()}
+        values = each_text(of_texts, flat(k), first, learned_sinks, missing)
+        return {name: x.reshape(*lead, *x.shape[1:]) for name, x in values.items()}
     lead, heads, groups = rows.q.shape[:-3], rows.q.shape[-3], k.shape[-3]
     wide = jnp.promote_types(rows.q.dtype, "float32")
 
@@ -227,8 +227,8 @@ def _stream_compiled(
         every, of_sinks = merged(every, axis_name), of_sinks and merged(of_sinks, axis_name)
     wanted = [statistic_named(name) for name in names]
     learned = None if learned_sinks is None else by_group(learned_sinks)[..., None]
-    found = evaluate_statistics(wanted, _finish_rows(every, of_sinks, learned), missing)
-    return {name: x.reshape(*lead, heads, -1) for name, x in found.items()}
+    values = evaluate_statistics(wanted, _finish_rows(every, of_sinks, learned), missing)
+    return {name: x.reshape(*lead, heads, -1) for name, x in values.items()}
 
 
 def _finish_rows(every: Sums, sinks: Sums | None, learned: Any) -> FinishedRows:

@@ -41,16 +41,16 @@ def check_options(heads: int, **given: Any) -> dict[str, Any]:
         InputError: one that is not what it should be.
     """
     required = ("causal", "pairing", "block")
-    found = {
+    options = {
         name: None if x is None and name not in required else _CHECKS[name](name, x)
         for name, x in given.items()
     }
     for name in ("slopes", "sink_logits"):
-        by_head: Any = found[name]
+        by_head: Any = options[name]
         if by_head is not None and by_head.shape not in ((), (heads,)):
             fix = f"give one number or one for each of {heads} heads"
             raise InputError(name, f"array of shape {by_head.shape}", fix)
-    return found
+    return options
 
 
 def _check_scale(name: str, value: Any) -> Any:
@@ -61,24 +61,24 @@ def _check_scale(name: str, value: Any) -> Any:
 
 
 def _check_by_head(name: str, value: Any) -> Any:
-    found = check_reals(name, value, "give finite numbers", traced=True)
-    if not isinstance(found, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(found))):
+    numbers = check_reals(name, value, "give finite numbers", traced=True)
+    if not isinstance(numbers, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(numbers))):
         raise InputError(name, value, "give finite numbers")
-    return found
+    return numbers
 
 
 def _check_block(name: str, value: Any) -> tuple[int, int]:
     fix = "give how many queries and keys to take at a time, at least 1"
-    found = check_positions(name, value, fix, 1).tolist()
-    if len(found) != 2:
+    sizes = check_positions(name, value, fix, 1).tolist()
+    if len(sizes) != 2:
         raise InputError(name, value, fix)
-    return found[0], found[1]
+    return sizes[0], sizes[1]
 
 
 def _check_axis(name: str, value: Any) -> Any:
     """Return the name of an axis, or a tuple of names, of the `shard_map` around the call."""
     several = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(each, str) for each in several):
+    if not all(isinstance(axis, str) for axis in several):
         raise InputError(name, value, "give the name of an axis of shard_map")
     try:
         jax.lax.axis_size(value)
@@ -246,13 +246,13 @@ def spaced_each(text: Any, count: int) -> jax.Array:
     # of which a text then takes its own line.
     table = np.full((length + 1, count), -1, np.int32)
     for n in range(1, count):
-        own = spaced(n, n)
-        table[n, : len(own)] = own
+        places = spaced(n, n)
+        table[n, : len(places)] = places
     long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
     table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)
     place = jnp.asarray(table)[jnp.sum(text, axis=-1)]
     # Sorted stably by "is padding", the tokens of the text come first and in order, wherever they
     # lie.
     order = jnp.argsort(~text, axis=-1, stable=True)
-    found = jnp.take_along_axis(order, jnp.maximum(place, 0), axis=-1)
-    return jnp.where(place >= 0, found, -1).astype("int32")
+    positions = jnp.take_along_axis(order, jnp.maximum(place, 0), axis=-1)
+    return jnp.where(place >= 0, positions, -1).astype("int32")

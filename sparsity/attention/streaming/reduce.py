@@ -109,9 +109,9 @@ def make_logits(rule: LogitRule, rows: QueryRows, k: Any, at: Any) -> tuple[Any,
     if rule.window is not None:
         seen = seen & (jnp.abs(i - j) < rule.window)
     if rule.mask is not None:
-        if not hasattr(own := rule.mask(i, j), "dtype"):
-            raise InputError("mask", own, "must return an array of bools for positions i, j")
-        seen = seen & own
+        if not hasattr(visible := rule.mask(i, j), "dtype"):
+            raise InputError("mask", visible, "must return an array of bools for positions i, j")
+        seen = seen & visible
     if rows.text is not None:
         text = rows.text[:, None]
         seen = seen & (text == rows.texts[at]) & (text > 0)
@@ -194,13 +194,13 @@ def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any, first: Any) -> Sums:
     def reaches(j: Any) -> Any:
         # By the outermost positions of the rows alone: a mask of the caller's is not asked.
         begin = first + _block_start(j, size, total)
-        last, found = begin + size - 1, jnp.asarray(True)
+        last, reached = begin + size - 1, jnp.asarray(True)
         if rule.causal:
-            found = found & (begin <= rows.at.max())
+            reached = reached & (begin <= rows.at.max())
         if rule.window is not None:
-            found = found & (last > rows.at.min() - rule.window)
-            found = found & (begin < rows.at.max() + rule.window)
-        return found
+            reached = reached & (last > rows.at.min() - rule.window)
+            reached = reached & (begin < rows.at.max() + rule.window)
+        return reached
 
     wide = jnp.promote_types(rows.q.dtype, "float32")
     start = empty(rows.q.shape[:3], fields, wide, most)
@@ -230,17 +230,17 @@ def sum_rows_over_keys(
 
     def sum_block(i: Any) -> tuple[Sums, Sums | None]:
         begin = _block_start(i, size, total)
-        own = rows._replace(
+        part = rows._replace(
             q=_take_tokens(rows.q, begin, size, (heads,)),
             at=jax.lax.dynamic_slice_in_dim(rows.at, begin, size),
         )
         if rows.text is not None:
-            own = own._replace(text=jax.lax.dynamic_slice_in_dim(rows.text, begin, size))
+            part = part._replace(text=jax.lax.dynamic_slice_in_dim(rows.text, begin, size))
         if sinks is None:
-            return _sum_row_block(plan, own, k, first), None
-        s, seen = make_logits(plan.rule, own, sink_keys, sinks)
+            return _sum_row_block(plan, part, k, first), None
+        s, seen = make_logits(plan.rule, part, sink_keys, sinks)
         of_sinks = of_block(s, seen & here, 0, frozenset({"z"}))
-        return _sum_row_block(plan, own, k, first), of_sinks
+        return _sum_row_block(plan, part, k, first), of_sinks
 
     count = -(-total // size)
     by_block = jax.lax.map(sum_block, jnp.arange(count, dtype="int32"))

@@ -65,14 +65,14 @@ def empty(shape: tuple[int, ...], fields: Set[str], dtype: Any, most: int = 0) -
         most: k, of `largest`.
     """
     zero = jnp.zeros(shape, dtype)
-    found: dict[str, Any] = dict.fromkeys(fields, zero)
+    sums: dict[str, Any] = dict.fromkeys(fields, zero)
     if "place" in fields:
-        found["place"] = jnp.full(shape, -1, "int32")
+        sums["place"] = jnp.full(shape, -1, "int32")
     if "first" in fields:
-        found["first"] = jnp.full(shape, NO_POSITION, "int32")
+        sums["first"] = jnp.full(shape, NO_POSITION, "int32")
     if "largest" in fields:
-        found["largest"] = jnp.full((*shape, most), -jnp.inf, dtype)
-    return Sums(jnp.zeros(shape, "int32"), jnp.full(shape, -jnp.inf, dtype), **found)
+        sums["largest"] = jnp.full((*shape, most), -jnp.inf, dtype)
+    return Sums(jnp.zeros(shape, "int32"), jnp.full(shape, -jnp.inf, dtype), **sums)
 
 
 def base(top: Any) -> Any:
@@ -98,7 +98,7 @@ def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> 
     hidden = jnp.where(seen, s, -jnp.inf)
     count = jnp.broadcast_to(seen, s.shape).sum(-1, dtype="int32")
     top = hidden.max(-1)
-    found: dict[str, Any] = {}
+    sums: dict[str, Any] = {}
     if fields & {"z", "y", "w"}:
         # `where` before and after exp: a hidden logit far above the top would overflow, and the
         # derivative of an overflow is NaN even where the other branch is taken.
@@ -107,26 +107,26 @@ def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> 
         weight = jnp.where(seen, jnp.exp(away), 0)
         # XLA adds up a bare product of two arrays one by one, and three times as slowly; behind a
         # condition it does not.
-        each = jnp.where(weight > 0, away * weight, 0)
-        terms = {"z": weight, "y": weight * weight, "w": each}
-        found |= {name: x.sum(-1) for name, x in terms.items() if name in fields}
+        product = jnp.where(weight > 0, away * weight, 0)
+        terms = {"z": weight, "y": weight * weight, "w": product}
+        sums |= {name: x.sum(-1) for name, x in terms.items() if name in fields}
     if fields & {"mean", "m2"}:
         mean = jnp.where(seen, s, 0).sum(-1) / jnp.maximum(count, 1)
         off = jnp.where(seen, s - mean[..., None], 0)
-        found |= {"mean": mean, "m2": (off * off).sum(-1)}
+        sums |= {"mean": mean, "m2": (off * off).sum(-1)}
     if "place" in fields:
         place = jnp.argmax(hidden, axis=-1).astype("int32") + first
-        found["place"] = jnp.where(count > 0, place, -1)
+        sums["place"] = jnp.where(count > 0, place, -1)
     if "first" in fields:
         at = jnp.argmax(jnp.broadcast_to(seen, s.shape), axis=-1)
-        found["first"] = jnp.where(count > 0, at.astype("int32") + first, NO_POSITION)
+        sums["first"] = jnp.where(count > 0, at.astype("int32") + first, NO_POSITION)
         opening = jnp.take_along_axis(s, at[..., None], axis=-1)[..., 0]
-        found["opening"] = jnp.where(count > 0, opening, 0)
+        sums["opening"] = jnp.where(count > 0, opening, 0)
     if "largest" in fields:
         kept = jax.lax.top_k(hidden, min(most, s.shape[-1]))[0]
         pad = [(0, 0)] * (s.ndim - 1) + [(0, most - kept.shape[-1])]
-        found["largest"] = jnp.pad(kept, pad, constant_values=-jnp.inf)
-    return Sums(count, top, **{name: x for name, x in found.items() if name in fields})
+        sums["largest"] = jnp.pad(kept, pad, constant_values=-jnp.inf)
+    return Sums(count, top, **{name: x for name, x in sums.items() if name in fields})
 
 
 def merge(a: Sums, b: Sums) -> Sums:
@@ -139,28 +139,28 @@ def merge(a: Sums, b: Sums) -> Sums:
     # exponent in it does; y has squared weights, so the squared share.
     down = [jnp.where(x.count > 0, base(x.top) - base(top), 0) for x in (a, b)]
     shares = [jnp.exp(x) for x in down]
-    found: dict[str, Any] = {}
+    sums: dict[str, Any] = {}
     if a.w is not None:
-        found["w"] = shares[0] * (a.w + down[0] * a.z) + shares[1] * (b.w + down[1] * b.z)
+        sums["w"] = shares[0] * (a.w + down[0] * a.z) + shares[1] * (b.w + down[1] * b.z)
     if a.z is not None:
-        found["z"] = shares[0] * a.z + shares[1] * b.z
+        sums["z"] = shares[0] * a.z + shares[1] * b.z
     if a.y is not None:
-        found["y"] = shares[0] ** 2 * a.y + shares[1] ** 2 * b.y
+        sums["y"] = shares[0] ** 2 * a.y + shares[1] ** 2 * b.y
     if a.m2 is not None:
         # Chan, Golub and LeVeque (1983): squares within both, and between the two means.
         part = b.count / jnp.maximum(count, 1).astype(top.dtype)
         gap = b.mean - a.mean
-        found["mean"] = a.mean + gap * part
-        found["m2"] = a.m2 + b.m2 + gap * gap * part * a.count
+        sums["mean"] = a.mean + gap * part
+        sums["m2"] = a.m2 + b.m2 + gap * gap * part * a.count
     if a.place is not None:
-        found["place"] = jnp.where((b.top > a.top) | (a.place < 0), b.place, a.place)
+        sums["place"] = jnp.where((b.top > a.top) | (a.place < 0), b.place, a.place)
     if a.first is not None:
-        found["first"] = jnp.minimum(a.first, b.first)
-        found["opening"] = jnp.where(b.first < a.first, b.opening, a.opening)
+        sums["first"] = jnp.minimum(a.first, b.first)
+        sums["opening"] = jnp.where(b.first < a.first, b.opening, a.opening)
     if a.largest is not None:
         both = jnp.concatenate([a.largest, b.largest], axis=-1)
-        found["largest"] = jax.lax.top_k(both, a.largest.shape[-1])[0]
-    return Sums(count, top, **found)
+        sums["largest"] = jax.lax.top_k(both, a.largest.shape[-1])[0]
+    return Sums(count, top, **sums)
 
 
 def relative(sums: Sums, low: Any) -> Sums:
@@ -292,7 +292,7 @@ def statistic_named(name: str) -> Statistic:
     Raises:
         InputError: no such statistic.
     """
-    names = [each.name for each in ALL]
+    names = [statistic.name for statistic in ALL]
     if isinstance(name, str) and name in names:
         return ALL[names.index(name)]
     if isinstance(name, str) and name.startswith("top_k_mass"):
@@ -307,7 +307,7 @@ def statistic_named(name: str) -> Statistic:
 
 def needed_sums(wanted: Iterable[Statistic]) -> frozenset[str]:
     """Return the sums that some statistics need, and what these need to merge."""
-    needed = {field for each in wanted for field in each.needs}
+    needed = {field for statistic in wanted for field in statistic.needs}
     return frozenset(needed | ({"z"} if "w" in needed else set()))
 
 
@@ -321,10 +321,10 @@ def evaluate_statistics(
     wanted: Iterable[Statistic], rows: FinishedRows, missing: Any
 ) -> dict[str, Any]:
     """Return statistics by name; `missing` for rows with too few keys, −1 for positions."""
-    found = {}
-    for each in wanted:
-        value = each.value(rows)
+    values = {}
+    for statistic in wanted:
+        value = statistic.value(rows)
         if not np.issubdtype(value.dtype, np.integer):
-            value = jnp.where(rows.sums.count >= each.least, value, missing)
-        found[each.name] = value
-    return found
+            value = jnp.where(rows.sums.count >= statistic.least, value, missing)
+        values[statistic.name] = value
+    return values
