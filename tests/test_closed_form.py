@@ -10,7 +10,7 @@ import sympy
 from scipy.special import erf, ndtr
 
 from benchmarks import certify
-from sparsity import InputError, NoClosedForm, evaluate, kernels
+from sparsity import InputError, NoClosedForm, estimate, evaluate, kernels
 from sparsity.limit import closed_form
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -240,6 +240,9 @@ def test_features_that_were_measured():
     drawn = a.mean(1) / (a**2).mean(1) ** 0.5
     found = evaluate("nonnegative", mean=mean, covariance=covariance, query=queries)
     np.testing.assert_allclose(found.S, drawn, rtol=1e-5)
+    given = {"mean": mean, "covariance": covariance, "query": queries[0]}
+    sampled = estimate("nonnegative", **given, rel_error=2e-3)
+    assert abs(sampled.value - found.S[0]) < 4.8 * sampled.stderr
     diagonal = evaluate("nonnegative", mean=mean, covariance=np.diag(covariance), query=queries)
     assert np.abs(diagonal.S / drawn - 1).min() > 1e-3  # what is dropped is seen
     alike = evaluate("nonnegative", mean=np.ones(9), covariance=np.full(9, 4.0), query=np.ones(9))

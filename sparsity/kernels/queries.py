@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.checks import check_choice
+from sparsity.checks import as_float64, check_choice
 from sparsity.errors import InputError
 from sparsity.special import ndtri
 
@@ -82,3 +82,42 @@ def norm_ratio(name: str, dim: Any) -> np.ndarray:
         return np.asarray(known(dims))
     flat = [_norm_ratio(name, int(x)) for x in dims.ravel()]
     return np.array(flat, dtype=np.float64).reshape(dims.shape)
+
+
+def check_features(
+    mean: Any = None, covariance: Any = None, query: Any = None, **others: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, covariance [d, d] and queries of nonnegative features that were measured.
+
+    Args:
+        mean: μ̃ = E k̃ of the features of a key, ≥ 0, [d].
+        covariance: Σ̃ of them, [d, d]; [d] of independent ones.
+        query: features q̃ ≥ 0 of queries, [..., d], each with a weight on average.
+        **others: what else was given.
+
+    Raises:
+        InputError: other shapes or signs, no covariance, or anything else.
+    """
+    for name, value in others.items():
+        if value is not None:
+            fix = "features that were measured take mean, covariance and query"
+            raise InputError(name, value, fix)
+    m, sigma, q = (
+        as_float64(value, name, "give the numbers of the features")
+        for name, value in (("mean", mean), ("covariance", covariance), ("query", query))
+    )
+    sigma = np.diag(sigma) if sigma.ndim == 1 else sigma
+    for name, array, good, fix in (
+        ("mean", m, m.ndim == 1 and m.size and (m >= 0).all(), "give one number >= 0 a feature"),
+        ("query", q, q.shape[-1:] == m.shape and (q >= 0).all(), "give as many numbers >= 0"),
+        ("covariance", sigma, sigma.shape == (m.size, m.size), "give [d, d], or [d] variances"),
+    ):
+        if not (good and np.isfinite(array).all()):
+            raise InputError(name, f"array of shape {array.shape}", fix)
+    size = float(np.abs(sigma).max())
+    least = float(np.linalg.eigvalsh((sigma + sigma.T) / 2)[0])
+    if np.abs(sigma - sigma.T).max() > 1e-9 * size or least < -1e-9 * size * m.size:
+        raise InputError("covariance", f"least eigenvalue {least:.3g}", "give a covariance matrix")
+    if not (q @ m > 0).all():
+        raise InputError("query", f"q·mean = {(q @ m).min():g}", "give it a weight on average")
+    return m, sigma, q

@@ -18,11 +18,10 @@ from numpy.polynomial import Chebyshev, Polynomial, chebyshev
 from sympy import Expr
 
 from sparsity import kernels
-from sparsity.checks import check_reals
-from sparsity.errors import InputError, NoClosedForm
+from sparsity.errors import NoClosedForm
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.points import EPS
-from sparsity.kernels.queries import norm_ratio
+from sparsity.kernels.queries import check_features, norm_ratio
 from sparsity.special import erfc
 
 RELATIVE_ERROR = 1e-13  # |Δ log S| ≤ RELATIVE_ERROR · max(1, |log S|)
@@ -274,40 +273,21 @@ def _evaluate_in_pieces(
     return [np.moveaxis(x, 0, axis) for x in out]
 
 
-def of_measured_features(
-    mean: Any = None, covariance: Any = None, query: Any = None
-) -> tuple[np.ndarray, np.ndarray]:
+def of_measured_features(**given: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return log S = −½ log1p(q̃ᵀΣ̃q̃/(q̃ᵀμ̃)²) of a = q̃ᵀk̃ ≥ 0, and a bound on its error.
 
     Args:
-        mean: μ̃ = E k̃ of the features of a key, ≥ 0, [d].
-        covariance: Σ̃ of them, [d, d]; [d] of independent ones.
-        query: features q̃ ≥ 0 of queries, [..., d], none all 0.
+        **given: as `check_features` takes it.
 
     Raises:
-        InputError: other shapes or signs, or no covariance.
+        InputError: as `check_features`.
     """
-    m, q = (check_reals(name, x) for name, x in (("mean", mean), ("query", query)))
-    sigma = check_reals("covariance", covariance)
-    sigma = np.diag(sigma) if sigma.ndim == 1 else sigma
-    for name, array, good, fix in (
-        ("mean", m, m.ndim == 1 and m.size and (m >= 0).all(), "give one number >= 0 a feature"),
-        ("query", q, q.shape[-1:] == m.shape and (q >= 0).all(), "give as many numbers >= 0"),
-        ("covariance", sigma, sigma.shape == (m.size, m.size), "give [d, d], or [d] variances"),
-    ):
-        if not good:
-            raise InputError(name, f"array of shape {array.shape}", fix)
-    size = float(np.abs(sigma).max(initial=0.0))
-    least = float(np.linalg.eigvalsh((sigma + sigma.T) / 2)[0])
-    if np.abs(sigma - sigma.T).max() > 1e-9 * size or least < -1e-9 * size * m.size:
-        raise InputError("covariance", f"least eigenvalue {least:.3g}", "give a covariance matrix")
-    a = q @ m
-    if not (a > 0).all():
-        raise InputError("query", f"q·mean = {a.min():g}", "give queries with a weight on average")
-    variance = np.einsum("...i,ij,...j->...", q, sigma, q)
-    rounded = np.einsum("...i,ij,...j->...", q, np.abs(sigma), q) * (2 * m.size + 8) * EPS
-    ratio = np.maximum(variance, 0.0) / a**2
-    error = (rounded / a**2 + ratio * (2 * m.size + 4) * EPS) / (1 + ratio) + EPS
+    mean, covariance, query = check_features(**given)
+    weight = query @ mean
+    variance = np.einsum("...i,ij,...j->...", query, covariance, query)
+    size = np.einsum("...i,ij,...j->...", query, np.abs(covariance), query)
+    ratio, terms = np.maximum(variance, 0.0) / weight**2, 2 * mean.size + 8
+    error = terms * EPS * (size / weight**2 + ratio) / (1 + ratio) + EPS
     return -0.5 * np.log1p(ratio), error
 
 
