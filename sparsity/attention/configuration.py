@@ -151,11 +151,11 @@ def kinds_of(model: Model) -> tuple[LayerKind, ...]:
         if len(layers) > MAX_KINDS:
             raise InputError("config", model.type, f"has more than {MAX_KINDS} kinds of layer")
     notes = _notes(model)
-    found = [
+    kinds = [
         replace(kind, layers=tuple(numbers), notes=(*kind.notes, *notes))
         for kind, numbers in layers.items()
     ]
-    return tuple(sorted(found, key=lambda each: (not each.softmax, -len(each.layers))))
+    return tuple(sorted(kinds, key=lambda x: (not x.softmax, -len(x.layers))))
 
 
 def _notes(model: Model) -> list[str]:

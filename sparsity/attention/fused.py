@@ -69,19 +69,19 @@ def _check_floats(what: str, **arrays: Any) -> list[Any]:
     Raises:
         InputError: no such arrays, or no real numbers.
     """
-    found = []
+    checked = []
     for name, x in arrays.items():
         fix, of_torch = f"give {what} of NumPy, JAX or PyTorch", hasattr(type(x), "detach")
         if not (of_torch or checks.is_jax(x)):
             checks.check_instance(name, x, (np.ndarray, np.generic), fix)
-        if found and of_torch != hasattr(type(found[0]), "detach"):
+        if checked and of_torch != hasattr(type(checked[0]), "detach"):
             raise InputError(name, f"of type {type(x).__name__}", "give all of one library")
         if of_torch and (x.is_complex() or x.is_sparse or str(x.dtype) == "torch.bool"):
             raise InputError(name, f"tensor of {x.dtype}", f"{fix}, real numbers")
         x = x if of_torch else checks.check_reals(name, x, f"{fix}, real numbers", traced=True)
         whole = not x.is_floating_point() if of_torch else x.dtype.kind in "iu"
-        found.append(_cast(x, float) if whole else x)
-    return found
+        checked.append(_cast(x, float) if whole else x)
+    return checked
 
 
 def from_lse(lse: Any, lse2: Any) -> LseRows:
@@ -215,8 +215,8 @@ def _measure_text(
 ) -> FusedRows:
     """Return the statistics of one text: calls for L and E k, for L(2q), and for `received`."""
     # The keys are given as values: the output is then E k, and scale·q·E k is E s.
-    mean_key, own = attend(q, k, k, scale, causal)
-    lse = _widen(own)
+    mean_key, narrow_lse = attend(q, k, k, scale, causal)
+    lse = _widen(narrow_lse)
     n_eff = entropy = received = first_mass = None
     if "n_eff" in of:
         _, lse2 = attend(q, k, k, 2 * scale, causal)
@@ -324,9 +324,9 @@ def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[An
         call = aten._scaled_dot_product_flash_attention_for_cpu
         return call(q, k, v, 0.0, causal, attn_mask=None, scale=scale)
     if q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= _MAX_FLASH_DIM:
-        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
+        outputs = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
     else:
         call = aten._scaled_dot_product_efficient_attention
-        found = call(q, k, v, None, True, 0.0, causal, scale=scale)
+        outputs = call(q, k, v, None, True, 0.0, causal, scale=scale)
     # The memory-efficient kernel pads its log-sum-exps to whole blocks of queries.
-    return found[0], found[1][..., : q.shape[-2]]
+    return outputs[0], outputs[1][..., : q.shape[-2]]

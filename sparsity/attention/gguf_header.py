@@ -122,13 +122,13 @@ def read_header(path: Path) -> Header:
     if not isinstance(name, str):
         raise InputError("config", path, "holds no configuration: no general.architecture")
     parts = {key: x for key, x in header.items() if key.startswith(f"{name}.")}
-    own = Fields({key.removeprefix(f"{name}."): _alike(x) for key, x in parts.items()})
+    fields = Fields({key.removeprefix(f"{name}."): _alike(x) for key, x in parts.items()})
     architecture = _BY_NAME.get(name, Architecture(name))
-    values = {field: own.get(key) for key, field in _SAME.items()}
+    values = {field: fields.get(key) for key, field in _SAME.items()}
     values["rope_freqs"] = "rope_freqs.weight" in tensors
-    values |= _ruled(name, architecture, own, checked(values))
-    kind, names = architecture.type or name, tuple(own.values)
-    return Header(name, kind, values, names, frozenset(own.read), architecture.note)
+    values |= _ruled(name, architecture, fields, checked(values))
+    kind, names = architecture.type or name, tuple(fields.values)
+    return Header(name, kind, values, names, frozenset(fields.read), architecture.note)
 
 
 def _number(own: Fields, name: str) -> float:

@@ -135,15 +135,15 @@ def run(
 
 def _list_files(texts: Sequence[str]) -> list[Path]:
     """Return files, and the files of folders by name; hidden ones are left out."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in map(Path, texts):
         if path.is_dir():
-            found += sorted(x for x in path.iterdir() if x.is_file() and x.name[0] != ".")
+            paths += sorted(x for x in path.iterdir() if x.is_file() and x.name[0] != ".")
         else:  # one that is not there is named when it is read
-            found.append(path)
-    if not found:
+            paths.append(path)
+    if not paths:
         raise InputError("text", ", ".join(texts) or None, "give files or folders of texts")
-    stems = [path.stem for path in found]
+    stems = [path.stem for path in paths]
     if len(set(stems)) < len(stems):
         raise InputError("text", max(stems, key=stems.count), "is given twice; name texts apart")
-    return found
+    return paths

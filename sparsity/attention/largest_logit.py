@@ -99,15 +99,15 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
     if not np.isfinite([low, high]).all():
         raise InputError("gamma", float(gamma.max()), "is too large: the largest score overflows")
     tail = (1 - _CHANCE) / 2
-    found = []
+    ends = []
     for chance in (tail, 1 - tail):
         if below(low, np.log(chance)) >= 0 or low == high:  # rows without spread hold the end
-            found.append(low)
+            ends.append(low)
         else:
             root: Any = brentq(below, low, high, args=(np.log(chance),))
-            found.append(float(root))
+            ends.append(float(root))
     mean, error = expected_largest(n, gamma, beta)
-    return LargestLogit(mean, found[0], found[1], error)
+    return LargestLogit(mean, ends[0], ends[1], error)
 
 
 def expected_largest(
@@ -208,14 +208,14 @@ def _check_rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndar
     Raises:
         InputError: no finite numbers, or numbers out of range.
     """
-    found = [
+    arrays = [
         np.asarray(parameter.check(x), np.float64)
         for parameter, x in ((LENGTH, length), (GAMMA, gamma), (BETA, beta))
     ]
     try:
-        n, spread, mean = np.broadcast_arrays(*found)
+        n, spread, mean = np.broadcast_arrays(*arrays)
     except ValueError:
-        shapes = ", ".join(str(x.shape) for x in found)
+        shapes = ", ".join(str(x.shape) for x in arrays)
         raise InputError("length, gamma and beta", shapes, "give shapes that broadcast") from None
     if not n.size:
         raise InputError("length, gamma and beta", "no rows", "give at least one")
@@ -238,15 +238,15 @@ def _log_chance_below(
     x: np.ndarray, n: np.ndarray, beta: np.ndarray, gamma: np.ndarray
 ) -> np.ndarray:
     """Return ln P(max ≤ x) = Σ n ln Φ((x − β)/γ), a few rows at a time: [..., points]."""
-    found = np.zeros(x.shape)
+    total = np.zeros(x.shape)
     size = max(1, _MAX_ENTRIES // max(1, x.size))
     for start in range(0, n.shape[-1], size):
         part = (..., slice(start, start + size), None)
         off = x[..., None, :] - beta[part]
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(off == 0, np.inf, off / gamma[part])  # only rows without spread have 0/0
-        each = np.log1p(-ndtr(-np.maximum(z, _MIN_COMPLEMENT)))  # three times as fast as log_ndtr
+        log_p = np.log1p(-ndtr(-np.maximum(z, _MIN_COMPLEMENT)))  # three times as fast as log_ndtr
         left = z < _MIN_COMPLEMENT
-        each[left] = log_ndtr(z[left])
-        found += (n[part] * each).sum(-2)
-    return found
+        log_p[left] = log_ndtr(z[left])
+        total += (n[part] * log_p).sum(-2)
+    return total

@@ -85,16 +85,16 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError("config", path, f"is larger than {MAX_BYTES} bytes")
-        found = json_file(path)
+        content = json_file(path)
     except FileNotFoundError:
         raise InputError("config", path, "is not there; give a config.json or its folder") from None
     except InputError:
         raise
     except (OSError, ValueError):
         raise InputError("config", path, "holds no configuration; give a config.json") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise InputError("config", path, "holds no configuration; give a config.json")
-    return found
+    return content
 
 
 def _of_fields(given: Mapping[str, Any]) -> Model:
@@ -180,15 +180,15 @@ def _filled(kind: str, values: Mapping[str, Any]) -> _Filled | None:
         with _quietly():
             whole = library.AutoConfig.for_model(kind, **copy.deepcopy(given))
             text = whole.get_text_config(decoder=True)
-            found = checked({name: _attribute(text, name) for name in FIELDS}, strict=False)
-        inner = found.pop("attn_config", None) or {}  # MPT and DBRX keep them in a group
+            fields = checked({name: _attribute(text, name) for name in FIELDS}, strict=False)
+        inner = fields.pop("attn_config", None) or {}  # MPT and DBRX keep them in a group
         if base := inner.pop("rope_theta", None):
-            found["rope_parameters"] = {**found["rope_parameters"], "rope_theta": base}
-        found |= inner
+            fields["rope_parameters"] = {**fields["rope_parameters"], "rope_theta": base}
+        fields |= inner
         cls = type(text)
         known = getattr(cls, "__dataclass_fields__", None) or signature(cls.__init__).parameters
         source = f"{cls.__name__} of transformers {library.__version__}"
-        return _Filled(text.model_type, found, frozenset(known), source)
+        return _Filled(text.model_type, fields, frozenset(known), source)
     except Exception as error:  # noqa: BLE001  a class raises whatever its fields make it raise
         why = printable(str(error).splitlines()[-1].strip() if str(error) else repr(error), 200)
         raise InputError("config", kind, f"transformers refuses it: {why}") from None

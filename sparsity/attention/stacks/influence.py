@@ -52,14 +52,14 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
 
 def _factors(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return factors >= 0, one for all or as many as there are."""
-    found, fix = as_float64(value, name, "give numbers", texts=False), "must be finite and >= 0"
-    if not np.all(np.isfinite(found) & (found >= 0)):
+    factors, fix = as_float64(value, name, "give numbers", texts=False), "must be finite and >= 0"
+    if not np.all(np.isfinite(factors) & (factors >= 0)):
         raise InputError(name, value, fix)
     try:
-        return np.broadcast_to(found, shape)
+        return np.broadcast_to(factors, shape)
     except ValueError:
         raise InputError(
-            name, f"array of shape {found.shape}", f"must broadcast to {shape}"
+            name, f"array of shape {factors.shape}", f"must broadcast to {shape}"
         ) from None
 
 

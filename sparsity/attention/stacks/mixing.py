@@ -279,5 +279,5 @@ def sampled(
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
     bare, numbers = _split(stack)
     several = jitted(_sampled, LLVM_FOR_LONG_RUNS, stack=bare, dtype=name, measure=measure)
-    found = several(numbers=numbers, keys=keys)
-    return type(found)(*(np.asarray(x, np.float64) for x in found))
+    measures = several(numbers=numbers, keys=keys)
+    return type(measures)(*(np.asarray(x, np.float64) for x in measures))

@@ -224,8 +224,8 @@ def distances(stack: Stack) -> np.ndarray:
     n, r = stack.length, stack.common
     rows = []
     for K in gram(stack, (1 - r) * np.eye(n) + r):
-        own = K.diagonal()[1:] + K.diagonal()[:-1]
-        rows.append((own - 2 * K.diagonal(1)) / own)
+        squares = K.diagonal()[1:] + K.diagonal()[:-1]
+        rows.append((squares - 2 * K.diagonal(1)) / squares)
     return np.sqrt(np.maximum(rows, 0.0))
 
 

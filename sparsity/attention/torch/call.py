@@ -120,8 +120,8 @@ def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool)
         scored: whether the function takes a logit first.
     """
     for axis in places:
-        own = tuple(0 if x in axis else None for x in "bhij")
-        function = torch.vmap(function, in_dims=((0, *own) if scored else own))
+        dims = tuple(0 if x in axis else None for x in "bhij")
+        function = torch.vmap(function, in_dims=((0, *dims) if scored else dims))
     return function
 
 

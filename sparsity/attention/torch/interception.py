@@ -77,10 +77,10 @@ class Pass:
         Differential attention does so for each half of its values: its weights are one matrix.
         Weak references keep no memory alive, and a tensor in place of one that died is another.
         """
-        own = tuple(weakref.ref(x) for x in (call.query, call.key))
+        references = tuple(weakref.ref(x) for x in (call.query, call.key))
         same = self._last.get(path)
-        self._last[path] = own
-        return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
+        self._last[path] = references
+        return same is not None and all(a() is b() for a, b in zip(same, references, strict=True))
 
     def name_call(self, path: str) -> str:
         """Count a call of a module and return its path, numbered after the first of a pass."""
@@ -283,9 +283,9 @@ class Interceptor:
                     return
                 # Autocast would make the logits in half precision again.
                 with torch.autocast(call.query.device.type, enabled=False):
-                    found = self._look(path, call, made)
+                    value = self._look(path, call, made)
             with self._lock:
-                self.kept.append((current.name_call(path), found))
+                self.kept.append((current.name_call(path), value))
         except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
             self.note(path, error)
 

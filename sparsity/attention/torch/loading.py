@@ -39,7 +39,7 @@ def load(model: str | os.PathLike[str]) -> tuple[Any, Any]:
     hf.utils.logging.disable_progress_bar()
     try:
         tokenizer = hf.AutoTokenizer.from_pretrained(source, **named)
-        found = hf.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **named)
+        loaded = hf.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **named)
     except Exception as error:  # whatever transformers and its readers of files raise
         why = " ".join(f"{type(error).__name__}: {error}".split())[:160]
         raise InputError(
@@ -47,7 +47,7 @@ def load(model: str | os.PathLike[str]) -> tuple[Any, Any]:
         ) from error
     if named:
         _split_digits(tokenizer, path)
-    return found.eval(), tokenizer
+    return loaded.eval(), tokenizer
 
 
 def _split_digits(tokenizer: Any, path: Path) -> None:

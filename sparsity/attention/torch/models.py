@@ -184,11 +184,11 @@ def measure_transformers(
         check_some_rows(call, made)
         rows = EveryRow(call, sink)
         causal = rows.looks_back
-        found = measure_with_laws(_layer(call, causal), sink, also) if also else rows.statistics()
+        stats = measure_with_laws(_layer(call, causal), sink, also) if also else rows.statistics()
         done += 1
         if progress is not None:
             progress(done, max(layers, done) if layers else 0)
-        return found, causal
+        return stats, causal
 
     name = type(model).__name__
     with Interceptor(model, look) as calls:
@@ -198,12 +198,12 @@ def measure_transformers(
         path, reason = next(iter(calls.unseen.items()))
         way = "" if "measure(" in reason else f"; {_OWN_WAY}"
         raise InputError("model", name, f"{path} {reason}{way}")
-    paths, found = zip(*calls.clear(), strict=True)
-    if len({(x["S"].shape, x["importance"].shape, causal) for x, causal in found}) > 1:
+    paths, pairs = zip(*calls.clear(), strict=True)
+    if len({(x["S"].shape, x["importance"].shape, causal) for x, causal in pairs}) > 1:
         fix = "has layers of several kinds or sizes; "
         fix += f"run it with {_GIVE_WEIGHTS}, of one kind at a time"
         raise InputError("model", name, fix)
-    causal, measured = found[0][1], [x for x, _ in found]
+    causal, measured = pairs[0][1], [x for x, _ in pairs]
     # Models with learned sinks in some layers only: the others have a sink of weight 0.
     for layer in measured if any("learned_sink" in x for x in measured) else ():
         layer.setdefault("learned_sink", np.zeros_like(layer["S"]))

@@ -150,12 +150,12 @@ def without_modes() -> Any:
 
 def tables_of(model: Any) -> list[Any]:
     """Return the tables of attention functions that modules of transformers look theirs up in."""
-    found = {}
+    tables = {}
     for kind in {kind for part in model.modules() for kind in type(part).__mro__}:
         table = _globals_of_forward(kind).get("ALL_ATTENTION_FUNCTIONS")
         if table is not None:
-            found[id(table)] = table
-    return list(found.values())
+            tables[id(table)] = table
+    return list(tables.values())
 
 
 def _globals_of_forward(kind: type) -> dict[str, Any]:
@@ -165,10 +165,10 @@ def _globals_of_forward(kind: type) -> dict[str, Any]:
 
 def eager_function(kind: type) -> Any:
     """Return the eager attention function that a class of transformers calls, from its file."""
-    for own in kind.__mro__:
-        names = _globals_of_forward(own)
+    for base in kind.__mro__:
+        names = _globals_of_forward(base)
         if "ALL_ATTENTION_FUNCTIONS" in names:
-            used = inspect.unwrap(vars(own)["forward"]).__code__.co_names
+            used = inspect.unwrap(vars(base)["forward"]).__code__.co_names
             return next(
                 names[x] for x in (*used, *names) if x.endswith(_EAGER_SUFFIX) and x in names
             )

@@ -37,9 +37,9 @@ def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call,
     refuse_unreadable(q, k, v, mask)
     # The axes before the last two broadcast, all but that of heads where key heads may be fewer.
     leads = [tuple(x.shape[:-2]) for x in (q, k, v)]
-    own = 1 if grouped else 0
-    common = torch.broadcast_shapes(*(lead[: len(lead) - own] for lead in leads))
-    leads = [common + lead[len(lead) - own :] for lead in leads]
+    apart = 1 if grouped else 0
+    common = torch.broadcast_shapes(*(lead[: len(lead) - apart] for lead in leads))
+    leads = [common + lead[len(lead) - apart :] for lead in leads]
     if mask is not None and mask.ndim > 4:
         mask = _with_four_axes(mask, leads[0])
     if dropout:

@@ -76,9 +76,9 @@ def attach(calls: Sequence[CompiledCall], run: Callable[..., Any]) -> Iterator[C
     for owner, name, module in calls:
         # Through the dictionary of the instance: some wrappers hand attributes on to what they
         # wrap.
-        own, compiled = vars(owner), getattr(owner, name)
-        own[name] = functools.partial(_run, run, module, compiled)
-        yield functools.partial(own.__setitem__, name, compiled)
+        attributes, compiled = vars(owner), getattr(owner, name)
+        attributes[name] = functools.partial(_run, run, module, compiled)
+        yield functools.partial(attributes.__setitem__, name, compiled)
 
 
 def _run(
@@ -192,10 +192,10 @@ def _attributes_as_before(before: list[tuple[Any, dict[str, Any]]]) -> Iterator[
 
 def _set_attributes(given: list[tuple[Any, dict[str, Any]]]) -> None:
     for part, attributes in given:
-        own = vars(part)
-        own.update(attributes)
-        for name in own.keys() - attributes.keys():
-            del own[name]
+        held = vars(part)
+        held.update(attributes)
+        for name in held.keys() - attributes.keys():
+            del held[name]
 
 
 def _kept(x: Any) -> Any:
@@ -208,9 +208,9 @@ def _kept(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
         return x.detach().clone()
     if type(x) in (list, tuple):
-        return type(x)(_kept(each) for each in x)
+        return type(x)(_kept(item) for item in x)
     if type(x) is dict:
-        return {name: _kept(each) for name, each in x.items()}
+        return {name: _kept(item) for name, item in x.items()}
     plain = (str, int, float, bool, complex, type(None), torch.dtype, torch.device, torch.Size)
     masks = library("torch.nn.attention.flex_attention", "torch").BlockMask
     if isinstance(x, (*plain, masks)):
@@ -224,9 +224,9 @@ def _numbers(x: Any) -> list[Any]:
     if isinstance(x, torch.Tensor):
         return [x.detach()] if x.is_floating_point() else []
     if isinstance(x, Mapping):
-        return [each for value in x.values() for each in _numbers(value)]
+        return [tensor for value in x.values() for tensor in _numbers(value)]
     if isinstance(x, (list, tuple)):
-        return [each for value in x for each in _numbers(value)]
+        return [tensor for value in x for tensor in _numbers(value)]
     return []
 
 
@@ -237,7 +237,7 @@ def _require_same(found: list[Any], wanted: list[Any]) -> None:
         Unseen: they are not, or there are no numbers to compare.
     """
     torch = library("torch", "torch")
-    shapes = [[tuple(x.shape) for x in each] for each in (found, wanted)]
+    shapes = [[tuple(x.shape) for x in side] for side in (found, wanted)]
     if not wanted or shapes[0] != shapes[1]:
         raise Unseen("is compiled, and its output has no numbers to compare with uncompiled code")
     for x, y in zip(found, wanted, strict=True):

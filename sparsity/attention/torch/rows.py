@@ -52,11 +52,11 @@ def text_tokens(call: Call) -> Any:
         return None
     at = torch.arange(length, device=call.query.device)
     if call.mask_mod is not None:
-        own = over_axes(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
+        mask = over_axes(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
         place = [torch.arange(n, device=at.device) for n in (batch, heads)]
 
         def seen(i: Any) -> Any:
-            return own(*place, i, at)  # only these entries, not the matrix
+            return mask(*place, i, at)  # only these entries, not the matrix
     else:
         before = at <= at[:, None] if call.causal else torch.ones_like(at, dtype=torch.bool)
         shown = added_to_rows(call, at[None], before)[1]
@@ -90,21 +90,21 @@ def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
     places hold row 0 and do not count.
     """
     torch = library("torch", "torch")
-    length, device, own = call.query.shape[-2], call.query.device, text_tokens(call)
+    length, device, tokens = call.query.shape[-2], call.query.device, text_tokens(call)
     at = sample_rows(length, rows)
     at = np.arange(length)[None] if at is None else at[None]
-    if own is None:
+    if tokens is None:
         return torch.as_tensor(at, device=device), None
     counts = np.ones((1, 1, 1), bool)
     if rows is not None and np.ndim(rows) == 0:
-        of_text = [np.flatnonzero(x) for x in own.any(1).cpu().numpy()]
+        of_text = [np.flatnonzero(x) for x in tokens.any(1).cpu().numpy()]
         of_text = [x[sample_rows(len(x), rows)] for x in of_text]
         most = max(map(len, of_text))
         at = np.array([np.pad(x, (0, most - len(x))) for x in of_text])
         counts = np.array([np.arange(most) < len(x) for x in of_text])[:, None]
     at = torch.as_tensor(at, device=device)
-    own = torch.take_along_dim(own, at[:, None], -1)
-    return at, own & torch.as_tensor(counts, device=device)
+    tokens = torch.take_along_dim(tokens, at[:, None], -1)
+    return at, tokens & torch.as_tensor(counts, device=device)
 
 
 def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
@@ -141,16 +141,16 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     known = (n > 1) & ~torch.isnan(square)
     gamma = torch.where(known, torch.where(square > 0, spread, 0.0), torch.nan)
     first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
-    found = {
+    values = {
         "n_eff": z * z / squares,
         "entropy": ((z * torch.log(total) - (e * shifted).sum(-1)) / total).clamp(min=0),
         "beta": beta,
         "max_logit": top,
         "sink_mass": (e.gather(-1, first)[..., 0] + sink) / total,
     }
-    found = {name: torch.where(some, x, torch.nan) for name, x in found.items()}
+    values = {name: torch.where(some, x, torch.nan) for name, x in values.items()}
     ratio = gamma / torch.sqrt(2 * torch.log(count.clamp(min=2)))
-    return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
+    return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **values}
 
 
 def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
     """
     torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
-    at, own = choose_rows(call, rows)
+    at, tokens = choose_rows(call, rows)
     size = max(1, MAX_LOGITS_AT_ONCE // max(1, batch * heads * call.key.shape[-2]))
     parts = []
     for start in range(0, at.shape[-1], size):
@@ -177,8 +177,8 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
         s, seen = logits(call, part)
         if made is not None:
             s = s.masked_fill(made.check_rows(s, seen, part, call.unit)[..., None], torch.nan)
-        if own is not None:
-            of_text = own[..., start : start + size]
+        if tokens is not None:
+            of_text = tokens[..., start : start + size]
             seen = seen & of_text[..., None]
             if made is not None and call.text is None:
                 _refuse_sparse_mask(seen, of_text, text_tokens(call))
@@ -226,8 +226,8 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
     Raises:
         InputError: an option it does not take, or arrays of other shapes.
     """
-    own = ("query", "key", "causal", "text")
-    takes = [each.name for each in fields(Call) if each.name not in own]
+    named = ("query", "key", "causal", "text")
+    takes = [field.name for field in fields(Call) if field.name not in named]
     for name in given:
         if name not in takes:
             raise InputError("option", name, f"{taker} takes {', '.join(takes)}")
@@ -270,8 +270,8 @@ def torch_penalty(
             option it does not take, or arrays of other shapes.
     """
     call, bounds = _call("torch_penalty", queries, keys, causal, given), Bounds(of, low, high)
-    torch, found = library("torch", "torch"), measure_rows(call, rows)
-    return mean_square_outside(torch, bounds, found[of], found["length"])
+    torch, measured = library("torch", "torch"), measure_rows(call, rows)
+    return mean_square_outside(torch, bounds, measured[of], measured["length"])
 
 
 def flex_n_eff(

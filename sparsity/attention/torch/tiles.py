@@ -81,9 +81,9 @@ def _sum_tile(tile: Tile, room: Any = None) -> tuple[TileSums, Any]:
     s[..., clear:].add_((1 - shown) * HIDDEN)  # five times as fast as a masked fill
     if apart.ndim > 1:
         at = apart.expand(s.shape[:2])[..., None]
-        own = s.gather(-1, at)
+        of_apart = s.gather(-1, at)
     else:
-        at, own = None, s[..., apart]
+        at, of_apart = None, s[..., apart]
 
     def set_apart(x: Any, value: float) -> None:
         if at is None:
@@ -91,9 +91,9 @@ def _sum_tile(tile: Tile, room: Any = None) -> tuple[TileSums, Any]:
         else:
             x.scatter_(-1, at, value)
 
-    count = clear + seen.sum(-1) - (own > HIDDEN).sum(-1)
-    own = own.masked_fill(own <= HIDDEN, -math.inf)
-    own = own[..., 0] if own.shape[-1] == 1 else own.double().logsumexp(-1)
+    count = clear + seen.sum(-1) - (of_apart > HIDDEN).sum(-1)
+    of_apart = of_apart.masked_fill(of_apart <= HIDDEN, -math.inf)
+    of_apart = of_apart[..., 0] if of_apart.shape[-1] == 1 else of_apart.double().logsumexp(-1)
     # Nothing cancels where what is set apart takes almost all of the weight: the sums of the others
     # are made without it.
     set_apart(s, HIDDEN)
@@ -114,7 +114,7 @@ def _sum_tile(tile: Tile, room: Any = None) -> tuple[TileSums, Any]:
     z, w, y = e.sum(-1), s.mul_(e).sum(-1), torch.linalg.vector_norm(e, dim=-1) ** 2
     sums = TileSums(
         count.expand(top.shape), torch.where(some, top, -math.inf), z, y, w,
-        torch.where(some, mean + base, 0.0), torch.where(some, m2, 0.0), own,
+        torch.where(some, mean + base, 0.0), torch.where(some, m2, 0.0), of_apart,
     )  # fmt: skip
     return sums, e
 
@@ -214,22 +214,22 @@ class EveryRow:
         step = shared if self.plain else heads
         parts = []
         for first in range(0, heads, step):
-            own = slice(first, first + step)
+            group = slice(first, first + step)
             if self.plain:
-                tile, room = _plain_tile(self.call, own, start, stop, self.apart, self.rooms)
+                tile, room = _plain_tile(self.call, group, start, stop, self.apart, self.rooms)
             else:
                 room = None
                 tile = _masked_tile(self.call, start, stop, self.apart)
                 ahead = tile.seen[..., start:].triu(1)
                 self.looks_back = self.looks_back and not bool(ahead.any())
             sums, e = _sum_tile(tile, room)
-            over_weight, of_sink = _share(sums, None if self.unit is None else self.unit[own])
-            received, counts = (x[own, : e.shape[-1]] for x in (self.received, self.counts))
+            over_weight, of_sink = _share(sums, None if self.unit is None else self.unit[group])
+            received, counts = (x[group, : e.shape[-1]] for x in (self.received, self.counts))
             received += (over_weight[:, None] @ e)[:, 0]
             counts[:, : tile.clear] += stop - start
             counts[:, tile.clear :] += tile.seen.sum(-2)
             if isinstance(self.sink, int):
-                self.received[own, self.sink] += of_sink.sum(-1)
+                self.received[group, self.sink] += of_sink.sum(-1)
             else:
                 received.scatter_add_(-1, tile.apart, of_sink.double())
             parts.append(sums)
@@ -248,24 +248,24 @@ class EveryRow:
         if not (np.isfinite(named["mean"]) & np.isfinite(named["m2"])).all():
             raise Unseen("has logits that are not finite")
         learned = None if self.unit is None else self.unit.double().cpu().numpy()[:, None]
-        found = measure_logit_sums(Sums(**named), sink, learned)
-        found["length"] = named["count"] + np.isfinite(sink)
+        measured = measure_logit_sums(Sums(**named), sink, learned)
+        measured["length"] = named["count"] + np.isfinite(sink)
         # Shorter contexts are those of rows that look back.
-        found |= self.importance.statistics(found, 0 if self.looks_back else -1)
-        found |= self._without_sinks(found, np.isfinite(sink))
+        measured |= self.importance.statistics(measured, 0 if self.looks_back else -1)
+        measured |= self._without_sinks(measured, np.isfinite(sink))
         kind = np.float64 if self.call.query.dtype == torch.float64 else np.float32
-        return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
+        return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in measured.items()}
 
     def _without_sinks(
         self, rows: dict[str, np.ndarray], seen: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Return what `sinks.measure_without_sinks` does; heads with several sinks run again."""
         sinks = find_sinks(self.importance.by_key)
-        found, several = reuse_rows(rows, sinks, self.sink, seen)
+        reused, several = reuse_rows(rows, sinks, self.sink, seen)
         for head in several:
             for name, values in self._head_without(head, sinks[head]).items():
-                found[name][head] = values
-        return found
+                reused[name][head] = values
+        return reused
 
     def _head_without(self, head: int, sinks: np.ndarray) -> dict[str, np.ndarray]:
         """Return all rows of a head without its sinks."""
@@ -286,8 +286,8 @@ class EveryRow:
         sums = [torch.cat(x, -1)[0].double().numpy() for x in zip(*parts, strict=True)]
         others, of_sinks = Sums(**dict(zip(TileSums._fields, sums[:-1], strict=False))), sums[-1]
         learned = None if self.unit is None else float(self.unit[head])
-        found = name_without_sinks(measure_logit_sums(others, of_sinks, learned))
-        return found | {"length_without_sinks": others.count}
+        statistics = name_without_sinks(measure_logit_sums(others, of_sinks, learned))
+        return statistics | {"length_without_sinks": others.count}
 
 
 def check_some_rows(call: Call, made: Output) -> None:

@@ -102,8 +102,8 @@ class Watch:
             raise InputError("watch", "not entered", fix)
         self._warn_of_unseen(idle=self._calls.is_open)
         seen: dict[str, list[dict[str, Any]]] = {}
-        for path, found in self._calls.clear():
-            seen.setdefault(path, []).append(found)
+        for path, rows in self._calls.clear():
+            seen.setdefault(path, []).append(rows)
         # Only now is it known which modules attended several times in a pass.
         several = {path.partition("#")[0] for path in seen if "#" in path}
         named = {f"{path}#0" if path in several else path: x for path, x in seen.items()}
@@ -115,8 +115,8 @@ class Watch:
         Args:
             **options: heads, of, last, as `sparsity.monitoring.log` takes them.
         """
-        found = self.read()
-        return log(found, **options) if found else {}
+        seen = self.read()
+        return log(seen, **options) if seen else {}
 
     def _measure(self, path: str, call: Call, made: Output) -> dict[str, Any]:
         """Return statistics of some rows of a call that makes what it made."""
