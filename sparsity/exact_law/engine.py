@@ -111,8 +111,8 @@ def _of_different_tokens(
     # nonzero stay within float64: the scale cancels in the quotient of the integral and p_row.
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
-    found = integrate_over_u(sums, body, GRID_STEP, integral.excess_of_abs(n))
-    value, error = map(float, found)
+    integrals = integrate_over_u(sums, body, GRID_STEP, integral.excess_of_abs(n))
+    value, error = map(float, integrals)
     value = float(within(value * integral.factor(n), error, ends))
     p_row = sums.p_row[0] * scale
     return value, float(np.where(p_row > _CERTAIN, 1.0, p_row)), error
@@ -148,10 +148,10 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
         body = integral.combine(scale[..., None], *(m * x for x in sums))
         body *= np.exp(m * log_phi[:, None])
         error = laws.family.transform_error
-        own = SummedTokens(log_phi, np.empty(0), p_row[None, :, part], 0.0, error)
+        summed = SummedTokens(log_phi, np.empty(0), p_row[None, :, part], 0.0, error)
         excess = np.array([integral.excess_of_abs(length) for length in n[part].tolist()])
-        found = integrate_over_u(own, body[None], step, excess)
-        values[:, part], errors[:, part] = found
+        integrals = integrate_over_u(summed, body[None], step, excess)
+        values[:, part], errors[:, part] = integrals
     factor, *ends = np.array([(integral.factor(m), *integral.ends(m, m, False)) for m in n]).T
     single = n == 1
     values[:, single], errors[:, single] = ends[0][single] / factor[single], 0.0
@@ -179,21 +179,21 @@ def laws(
         length: row lengths n, [lengths].
     """
     if quantity.linear is not None:
-        own = quantity.linear
-        return own.columns(laws(kernel, beta, gamma, own.of, length), np.asarray(length, float))
+        image = quantity.linear
+        return image.columns(laws(kernel, beta, gamma, image.of, length), np.asarray(length, float))
     integral = _integral_of(quantity)
     _, *columns = reduced(kernel, beta, gamma)
-    found, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    unique, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
     families: dict[Any, list[int]] = {}
     # Laws with the same symmetries are one law, and those of one family share their nodes.
     with np.errstate(over="ignore", invalid="ignore"):
-        for i, (b, g) in enumerate(found.T.tolist()):
+        for i, (b, g) in enumerate(unique.T.tolist()):
             families.setdefault(family(kernel, b, g, None, integral.power), []).append(i)
-        out = np.empty((3, found.shape[1], len(length)))
-        for own, members in families.items():
+        out = np.empty((3, unique.shape[1], len(length)))
+        for shared, members in families.items():
             for start in range(0, len(members), _LAWS_AT_ONCE):
                 part = members[start : start + _LAWS_AT_ONCE]
-                one = Laplace(own, found[0, part], found[1, part], (0.0, *integral.moments))
+                one = Laplace(shared, unique[0, part], unique[1, part], (0.0, *integral.moments))
                 out[:, part] = _of_identical_tokens(one, integral, length)
     return list(out[:, back.reshape(-1)])
 
@@ -202,8 +202,8 @@ def _of_ranks(row: Row, quantity: Quantity, of: RankLaw, n: np.ndarray) -> tuple
     """Return the law of what goes by rank, of rows in each of which tokens are alike."""
     # Steps may give the tokens another law at each length: then each length is a law of its own.
     if n.size > 1 and not identical_tokens(row, int(n.min()), int(n.max()), units=True):
-        each = [_of_ranks(row, quantity, of, n[i : i + 1]) for i in range(n.size)]
-        return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
+        by_length = [_of_ranks(row, quantity, of, n[i : i + 1]) for i in range(n.size)]
+        return tuple(np.concatenate(columns) for columns in zip(*by_length, strict=True))
     given = classed(row, int(n.max()))
     kernel, beta, gamma, scores = given.classes[0]
     if scores is not None or not alike_in_sight(given):
@@ -234,8 +234,8 @@ def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray
         alike = identical_tokens(row, int(n.min()), int(longest), units=integral.units)
         if alike and quantity.token is None:
             kernel, beta, gamma, scores = first.classes[0]
-            own = family(kernel, beta, gamma, scores, integral.power)
-            one = Laplace(own, [beta], [gamma], (0.0, *integral.moments))
+            shared = family(kernel, beta, gamma, scores, integral.power)
+            one = Laplace(shared, [beta], [gamma], (0.0, *integral.moments))
             return [column[0] for column in _of_identical_tokens(one, integral, n)]
         classes = (
             first if m == longest else classed(row, int(m), quantity.token) for m in n.tolist()

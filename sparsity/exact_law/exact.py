@@ -22,14 +22,14 @@ Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 
 def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     """Return S of the n weights of a row in which nothing is random, or n·S² or its inverse."""
-    found = evaluate(row, length=n)
+    evaluation = evaluate(row, length=n)
     # Nothing is random, so each is a power of S times one of n: S² = n_eff/n and Y₂ = 1/n_eff.
     if quantity.name not in POWERS_OF_S_AND_N:
         fix = f"{row.kernel.name} has {', '.join(POWERS_OF_S_AND_N)}"
         raise InputError("of", quantity.name, fix)
     of_S, of_n = POWERS_OF_S_AND_N[quantity.name]
-    value = np.exp(of_S * found.log_S) * n**of_n
-    return value, np.ones(n.shape), abs(of_S) * np.asarray(found.error_bound)
+    value = np.exp(of_S * evaluation.log_S) * n**of_n
+    return value, np.ones(n.shape), abs(of_S) * np.asarray(evaluation.error_bound)
 
 
 def _resolved(

@@ -100,10 +100,10 @@ def log_near_one(h: Any, less_one: Any) -> Any:
     # |h| through |h|² − 1, which a = Re(h − 1) and b give without a difference of near numbers.
     a, b = less_one.real, less_one.imag
     square = a * (2 + a) + b * b  # |h|² − 1
-    found = np.empty(h.shape, dtype=h.dtype)
-    found.real = np.where(np.abs(square) < 0.5, 0.5 * np.log1p(square), np.log(np.abs(h)))
-    found.imag = np.arctan2(h.imag, h.real)
-    return found
+    log = np.empty(h.shape, dtype=h.dtype)
+    log.real = np.where(np.abs(square) < 0.5, 0.5 * np.log1p(square), np.log(np.abs(h)))
+    log.imag = np.arctan2(h.imag, h.real)
+    return log
 
 
 @functools.lru_cache(maxsize=32)

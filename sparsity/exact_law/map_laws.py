@@ -69,9 +69,9 @@ def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     alpha = _LAWS[kernel.family].order
     assert alpha is not None
     if quantity.name not in _POWERS:
-        found = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
+        means = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
         which = ("support", "participation").index(quantity.name)
-        return found.value[which].copy(), found.error[which].copy()
+        return means.value[which].copy(), means.error[which].copy()
     power = _POWERS[quantity.name]
     if alpha < 2:
         value, error = entmax_n_eff.law(row.gamma, n, power)
@@ -100,17 +100,17 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
 
 def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     """Return the law of routed rows; of rows no longer than k, softmax's."""
-    own: Any = row.params
+    params: Any = row.params
     k = row.kernel.weights.k  # type: ignore[union-attr]
     value, error = np.ones(n.shape), np.zeros(n.shape)
     short = n <= k
     if short.any() and quantity not in (quantities.abs_sum, quantities.recall):
-        found = engine.law(Row(exp, gamma=own["gamma"]), quantity, n[short])
-        value[short], error[short] = found[0], found[2]
+        columns = engine.law(Row(exp, gamma=params["gamma"]), quantity, n[short])
+        value[short], error[short] = columns[0], columns[2]
     if quantity is quantities.recall and not short.all():
-        value[~short], error[~short] = router.recall(k, own["rho"], n[~short])
+        value[~short], error[~short] = router.recall(k, params["rho"], n[~short])
     elif not short.all():
-        whole = (quantity.name, k, own["gamma"], own["rho"])
+        whole = (quantity.name, k, params["gamma"], params["rho"])
         value[~short], error[~short] = router.law(*whole, n[~short])
     return value, error
 
@@ -146,8 +146,8 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
 def slow(kernel: RowMap, quantity: Quantity) -> bool:
     """Return whether there is a law of a quantity that takes seconds a length."""
     of = quantity if quantity.linear is None else quantity.linear.of
-    own = _LAWS.get(kernel.family)
-    return own is not None and own.slow is not None and own.slow(of)
+    map_law = _LAWS.get(kernel.family)
+    return map_law is not None and map_law.slow is not None and map_law.slow(of)
 
 
 def known(kernel: RowMap) -> tuple[str, ...]:
@@ -181,13 +181,13 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     if row.gamma > _WIDEST:
         raise InputError("gamma", row.gamma, f"must be at most {_WIDEST:g} here")
     if quantity.linear is not None:
-        found = law(row, quantity.linear.of, n)
-        return tuple(quantity.linear.columns(found, n))  # type: ignore[return-value]
+        columns = law(row, quantity.linear.of, n)
+        return tuple(quantity.linear.columns(columns, n))  # type: ignore[return-value]
     # Beyond that spread the contours leave float64, and a row of a threshold map is its largest
     # key.
-    own = _LAWS[kernel.family]
-    if own.order is not None and (own.order - 1) * row.gamma > _ONE_HOT:
+    map_law = _LAWS[kernel.family]
+    if map_law.order is not None and (map_law.order - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
         return value, np.ones(n.shape), np.full(n.shape, 1e-13)
-    value, error = own.columns(row, quantity, n.reshape(-1))
+    value, error = map_law.columns(row, quantity, n.reshape(-1))
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

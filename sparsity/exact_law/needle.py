@@ -74,9 +74,9 @@ def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarra
         with np.errstate(over="ignore"):
             right, left = (
                 np.full(np.shape(log_c), np.inf)
-                if own == -np.inf
-                else np.exp((np.asarray(log_c) - own) / (degree or 1.0))
-                for own in (log_right, log_left)
+                if log_side == -np.inf
+                else np.exp((np.asarray(log_c) - log_side) / (degree or 1.0))
+                for log_side in (log_right, log_left)
             )
         return -left, right
 
@@ -104,10 +104,10 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
     """Return the chance in rows of n, P(row ≠ 0), and a bound on the relative error."""
     given = rescaled(classed(row, n), units=False)
     refuse_without(row, "needle", given.needle)
-    if any(each[3] for each in given.classes):
+    if any(c[3] for c in given.classes):
         raise InputError("row", row, "its scores are not Gaussian; use estimate")
     kernel = given.classes[0][0]
-    beta, gamma = np.array([each[1:3] for each in given.classes])[given.member].T
+    beta, gamma = np.array([c[1:3] for c in given.classes])[given.member].T
     mine, log_f, below = given.needle > 0, numpy_log_abs(kernel), _scores_below(kernel)
     (m,), (spread,), (log_w,) = (x[mine] for x in (beta, gamma, given.log_w))
     others = list(
@@ -143,15 +143,15 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
     jumps = [below(log_f(np.array([b]))[0] + w - log_w) for w, b in fixed]
     jumps = np.unique([0.0, *(float(x) for pair in jumps for x in pair)])
     edges = np.unique([*edges, *jumps[(edges[0] < jumps) & (jumps < edges[-1])]])
-    found = []
+    integrals = []
     for points in _POINTS:
         score, weight = gauss_panels(edges, points)
         z = (score - m) / spread
         density = np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * spread)
         with np.errstate(divide="ignore"):
             log_weight = log_f(score.reshape(-1)).reshape(score.shape) + log_w
-        found.append(float((np.exp(log_chance(log_weight)) * density * weight).sum()))
-    value, other = found
+        integrals.append(float((np.exp(log_chance(log_weight)) * density * weight).sum()))
+    value, other = integrals
     off = abs(value - other) + 1e-18 + _ULP * (16 + 40 * scale) * value  # e^−40 is nothing
     value = value / p_row
     return value, p_row, off / p_row / value if value > 0 else math.inf
@@ -192,8 +192,8 @@ def _mean_over_score(
     def means(x: float) -> tuple[float, float]:
         log = (x + spread * y).clip(*_CHANGES)
         places, place = np.unique(log, return_inverse=True) if spread > 1 else (log, slice(None))
-        found = density * function(np.exp(places))[place]
-        return found.sum() / density.sum(), found[::2].sum() / density[::2].sum()
+        terms = density * function(np.exp(places))[place]
+        return terms.sum() / density.sum(), terms[::2].sum() / density[::2].sum()
 
     return np.transpose([means(x) for x in log_c.tolist()])
 
@@ -243,7 +243,7 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
         x = low + 0.5 * (high - low) * (1 + np.cos(np.pi * np.arange(nodes + 1) / nodes))
         slopes = _mean_over_score(lambda c: recall_slope(c, values) * c, x, spread)
         rate, other_rate = slopes * 0.5 * (high - low)
-        p, off = np.array([chance(each) for each in x.tolist()]).T
+        p, off = np.array([chance(log_c) for log_c in x.tolist()]).T
         p = p.clip(0, 1)  # a chance that is not resolved, of a large `off`, may be any number
         rule = _clenshaw_curtis(nodes)
         fine, half = rate * rule, rate[::2] * _clenshaw_curtis(nodes // 2)
@@ -284,5 +284,5 @@ def law(
         columns = np.array([_chance_of_largest(row, int(n)) for n in length]).reshape(-1, 3).T
         return within(columns[0], columns[2], (0.0, 1.0)), columns[1], columns[2]
     sink_chance.refuse_other_kernels(row, quantity.name)
-    found = np.array([_recall(row, int(n), of.values) for n in length]).reshape(-1, 2).T
-    return within(found[0], found[1], (1 / of.values, 1.0)), np.ones(len(length)), found[1]
+    pairs = np.array([_recall(row, int(n), of.values) for n in length]).reshape(-1, 2).T
+    return within(pairs[0], pairs[1], (1 / of.values, 1.0)), np.ones(len(length)), pairs[1]

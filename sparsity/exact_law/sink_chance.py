@@ -166,8 +166,8 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     # fewer tokens there are the slower. A rough look tells; of many tokens a short one.
     step = _STEP
     for reach in (_NEAR, _FAR):
-        found = along_contour(np.arange(0.0, reach, step))
-        size = np.abs(found[0])
+        points = along_contour(np.arange(0.0, reach, step))
+        size = np.abs(points[0])
         known = np.nan_to_num(size)
         live = np.flatnonzero(known > math.exp(-_DEPTH) * known.max())
         if live.size and live[-1] < len(size) - 1:
@@ -177,16 +177,16 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
         return 0.0, 2 * math.pi * _LEAST * saddle / width / math.cos(_BEND)
     if math.isnan(at_saddle) or not live.size:
         return 0.0, math.inf
-    found = found[:, : live[-1] + 2]
+    points = points[:, : live[-1] + 2]
     # Of rounding: of the exponents, each of about as many units as its size. With 4e-16 three of
     # 70,000 random chances were off by up to 1.15 times their bound.
     units = 1e-15 * (20 + float(others.count.sum()) + saddle + abs(math.log(at_saddle)))
     for _ in range(_HALVINGS):
         # The points of half the step are those before, and new ones between them.
         step /= 2
-        between = step * np.arange(-1, 2 * found.shape[1] - 1, 2).clip(0)  # a contour begins at 0
+        between = step * np.arange(-1, 2 * points.shape[1] - 1, 2).clip(0)  # a contour begins at 0
         new = along_contour(between)[:, 1:]
-        body, rough = found = np.insert(found, np.arange(1, found.shape[1]), new, axis=1)
+        body, rough = points = np.insert(points, np.arange(1, points.shape[1]), new, axis=1)
         value, size = float(body.real.sum()) * step, float(np.abs(body).sum()) * step
         off = abs(value - 2 * step * float(body.real[::2].sum()))
         if off <= units * size:
@@ -219,8 +219,8 @@ def split_others_from_sinks(
     # move c, and a sink of a random score is one more sum outside: so the four are told apart here.
     given = classed(row, n) if of.units else rescaled(classed(row, n), units=False)
     refuse_without(row, of.whose, given.of(of.whose))
-    gamma = of.power * np.array([each[2] for each in given.classes])[given.member]
-    if any(each[3] for each in given.classes):
+    gamma = of.power * np.array([c[2] for c in given.classes])[given.member]
+    if any(c[3] for c in given.classes):
         raise InputError("row", row, "its scores are not Gaussian; use estimate")
     sink, fixed = given.of(of.whose) > 0, gamma == 0
     log_w = of.power * given.log_w
@@ -265,11 +265,11 @@ def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
     x = step * np.arange(-half, half + 1)
     weights = np.exp(-0.5 * x * x) * step / ROOT_2_PI
     sinks = log_odds + np.logaddexp(by_sinks, log_w + gamma * x)
-    found = _rising(lambda i: exceeded(others, fixed, float(sinks[i])), scores)
-    value = float(weights @ found[:, 0])
+    chances = _rising(lambda i: exceeded(others, fixed, float(sinks[i])), scores)
+    value = float(weights @ chances[:, 0])
     other = slice(half % 2, None, 2)  # every other point, the mean score among them
-    gap = abs(value - 2 * float(weights[other] @ found[other, 0]))
-    return value, gap + float(weights @ found[:, 1]) + 1e-15
+    gap = abs(value - 2 * float(weights[other] @ chances[other, 0]))
+    return value, gap + float(weights @ chances[:, 1]) + 1e-15
 
 
 def _rising(chance_at: Callable[[int], tuple[float, float]], count: int) -> np.ndarray:
@@ -318,13 +318,13 @@ def law(
     """
     refuse_other_kernels(row, name)
     # Errors here are absolute, of a chance; quantities have relative ones.
-    found = np.array([chance(row, int(n), of) for n in length.tolist()]).reshape(-1, 2)
-    value, off = found.T
+    chances = np.array([chance(row, int(n), of) for n in length.tolist()]).reshape(-1, 2)
+    value, off = chances.T
     with np.errstate(divide="ignore", invalid="ignore"):  # a chance that is certainly 0 is exact
         error = np.where(off > 0, off / np.abs(value), 0.0)
     open_ = ~(error < RESOLVED)
     if open_.any():
-        rare = found[open_].sum(axis=1) < _RARE
+        rare = chances[open_].sum(axis=1) < _RARE
         if rare.all():
             fix = "the chance is too small to be resolved in float64; ask for less, or use estimate"
             raise TooRare("of", name, fix)

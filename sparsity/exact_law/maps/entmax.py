@@ -76,11 +76,11 @@ def support_and_participation(gamma: float, length: np.ndarray) -> SupportAndPar
     row, n = EntmaxThreeHalves(gamma), np.asarray(length, dtype=np.float64)
     error = np.where(row.c >= _ALL_IN * np.sqrt(n), 1e-15, np.inf)
     error[n == 1] = 0.0
-    found = SupportAndParticipation(
+    means = SupportAndParticipation(
         _every_key_in(gamma, n), np.stack([error, error]), np.ones(n.shape)
     )
     some = np.isinf(error)
     if some.any():
-        found.replace(some, row.support_and_participation(n[some]))
-    refuse_unresolved(found.error, gamma, "entmax-1.5")
-    return found
+        means.replace(some, row.support_and_participation(n[some]))
+    refuse_unresolved(means.error, gamma, "entmax-1.5")
+    return means

@@ -153,11 +153,11 @@ class Grid:
             smallest = c * math.exp(_SMALLEST / q) * float(np.abs(self.z).max()) ** (-1 / q)
             rise = np.arange(math.log(min(smallest, end / 2)), math.log(end), fine.growth / q)
             edges = [0.0, *np.exp(rise).tolist(), end]
-        found = [edges[0]]
+        ends = [edges[0]]
         for edge in edges[1:]:
-            parts = math.ceil((edge - found[-1]) / _WIDEST)
-            found.extend(np.linspace(found[-1], edge, parts + 1)[1:].tolist())
-        return np.array(found)
+            parts = math.ceil((edge - ends[-1]) / _WIDEST)
+            ends.extend(np.linspace(ends[-1], edge, parts + 1)[1:].tolist())
+        return np.array(ends)
 
     def damped_body(self, v: float) -> Any:
         """Return the integrand of E e^(−vY₂) over rows, complex, [thresholds, contour]."""
@@ -178,12 +178,12 @@ class Grid:
         w, v, share = integration.inverse_power_rule(power, most)
         # w ascends, and beyond w = 0 the integrand has one hump: four values that add nothing end
         # it.
-        found = np.zeros(len(w))
+        terms = np.zeros(len(w))
         for i in range(len(w)):
-            found[i] = share[i] * self.damped_body(float(v[i])).real.sum()
-            if w[i] > 0 and np.abs(found[i - 3 : i + 1]).max() < NOTHING * found.sum():
+            terms[i] = share[i] * self.damped_body(float(v[i])).real.sum()
+            if w[i] > 0 and np.abs(terms[i - 3 : i + 1]).max() < NOTHING * terms.sum():
                 break
-        return float(found.sum()), 2 * float(found[::2].sum())
+        return float(terms.sum()), 2 * float(terms[::2].sum())
 
     def largest(self) -> tuple[float, float]:
         """Return E max p, and P(all rows), which is 1."""
@@ -202,7 +202,7 @@ class Grid:
             )
 
         # h_X and g_X are the integrals of the same tables up to each X, panel by panel.
-        size, found = max(1, _HELD // len(self.p)), np.zeros(2)
+        size, sums = max(1, _HELD // len(self.p)), np.zeros(2)
         for start in range(0, len(seen), size):
             at, of = seen[start : start + size].T
             t, body = self.t[at, None], self.density[at] * self.damped[of]
@@ -213,8 +213,8 @@ class Grid:
             terms: Any = others * (sloped * every + (self.n - 1) * cumulated(sloped) * body)
             terms = np.where(np.isfinite(terms), terms, 0.0)
             both: Any = np.stack([terms @ self.p, terms.sum(axis=-1)]) * self.every[of]
-            found += both.real.sum(axis=-1)
-        return float(found[0]), float(found[1])
+            sums += both.real.sum(axis=-1)
+        return float(sums[0]), float(sums[1])
 
 
 def by_grids(
@@ -229,11 +229,11 @@ def by_grids(
         most: the largest 1/Y₂ that a row has.
     """
     if power is None:
-        grid, coarser = (Grid(row, n, each) for each in _CUT)
+        grid, coarser = (Grid(row, n, fineness) for fineness in _CUT)
         value, every = grid.largest()
         others = []
     else:
-        grid, coarser = (Grid(row, n, each) for each in _DAMPED)
+        grid, coarser = (Grid(row, n, fineness) for fineness in _DAMPED)
         every = grid.all_rows()
         if not abs(every - 1) < RESOLVED:  # one of fifty sums tells what all of them would end in
             return 0.0, math.inf
@@ -279,8 +279,8 @@ def law(gamma: float, length: np.ndarray, power: float | None) -> tuple[np.ndarr
         if error[i] > _GOOD:
             with np.errstate(all="ignore"):  # far out, where nothing falls
                 most = min(m, 2 * float(size[i]) + MORE_KEYS)
-                found = by_grids(row, m, power, most)
-            if not found[1] > error[i]:
-                value[i], error[i] = found[0], found[1] + _ROUNDING
+                pair = by_grids(row, m, power, most)
+            if not pair[1] > error[i]:
+                value[i], error[i] = pair[0], pair[1] + _ROUNDING
     integration.refuse_unresolved(error, gamma, "entmax-1.5")
     return value, error

@@ -61,16 +61,16 @@ def log_mills(y: Any) -> Any:
     half = 0.5 * y[left] ** 2
     over = np.maximum(half.real - _LARGEST, 0.0)
     ratio[left] = 2 * _ROOT_PI_HALF * np.exp(half - over) - ratio[left]
-    found = np.log(ratio)
-    found[left] += over
-    return found
+    log = np.log(ratio)
+    log[left] += over
+    return log
 
 
 def _second(y: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """Return J₂(y) for Re y ≥ 0, given J₀(y)."""
     # (1 + y²)J₀ and y agree to 2/y³: their difference has lost y⁴ of its digits, hence the series.
     far = np.abs(y) > _FAR
-    found = (1 + y * y) * ratio - y
+    second = (1 + y * y) * ratio - y
     if far.any():
         over = 1 / y[far]
         square, term = over * over, 2 * over**3
@@ -78,8 +78,8 @@ def _second(y: np.ndarray, ratio: np.ndarray) -> np.ndarray:
         for m in range(1, _TERMS):  # (2m+2)!/(2^m m!) of alternating sign
             term = term * (-(2 * m + 1) * (m + 1) / m) * square
             total += term
-        found[far] = total
-    return found
+        second[far] = total
+    return second
 
 
 def _expm1(w: Any) -> Any:
@@ -154,7 +154,7 @@ def of_squared_excess(t: np.ndarray, z: Any) -> tuple[list[Any], Any, Any]:
     y = t / w
     left = y.real < 0
     density = np.exp(-0.5 * t * t) / ROOT_2_PI
-    found = [density * each for each in _upwards(np.where(left, -y, y))]
+    moments = [density * moment for moment in _upwards(np.where(left, -y, y))]
     if left.any():  # reflected: the whole line less the other half of it
         # Over the whole line the moments of a normal about −y follow by M_k = −yM_(k−1) +
         # (k−1)M_(k−2). t²z/(1 + 2z) is what is left of t²/2 and y²/2, subtracted by hand.
@@ -162,8 +162,8 @@ def of_squared_excess(t: np.ndarray, z: Any) -> tuple[list[Any], Any, Any]:
         line = np.exp(-((t * t * z) / (1 + 2 * z))[left])
         whole, last = line, np.zeros_like(line)
         for k in range(_ORDERS):
-            found[k][left] = whole - (-1) ** k * found[k][left]
+            moments[k][left] = whole - (-1) ** k * moments[k][left]
             whole, last = -back * whole + k * last, whole
-    found = [each / w ** (k + 1) for k, each in enumerate(found)]
-    every = ndtr(t) + found[0]
-    return found, log_near_one(every, found[0] - ndtr(-t)), every
+    moments = [moment / w ** (k + 1) for k, moment in enumerate(moments)]
+    every = ndtr(t) + moments[0]
+    return moments, log_near_one(every, moments[0] - ndtr(-t)), every

@@ -33,26 +33,26 @@ def _mean_product(
     """Return E Σ p⁽¹⁾p⁽²⁾ of rows of n ≥ 2, [lengths], by the rule of a step in ln t."""
     spreads, most = (gamma, gamma2), float(n.max())
     # Points of a normal behind both scores, and of what is the second's own, given the first.
-    own = gamma2 * math.sqrt((1 - rho) * (1 + rho))
+    rest = gamma2 * math.sqrt((1 - rho) * (1 + rho))
     far = FAR + gamma + gamma2  # a weight in front of the density moves it by its spread
     steepest = max(gamma, abs(rho) * gamma2)
-    first, second = (1 + 2 * far / normal_step(c, step) if c else 1.0 for c in (steepest, own))
+    first, second = (1 + 2 * far / normal_step(c, step) if c else 1.0 for c in (steepest, rest))
     along = [(DEPTH + math.log(most) + 2 * FAR * spread) / step for spread in spreads]
     numbers = second * along[1] + first * along[0] + along[0] * along[1]
     seconds = EXPONENTIAL * (first * second * along[1] + along[0] * along[1] * len(n))
     # Products of large matrices are ten times as fast as of small ones.
     seconds += PRODUCT / 10 * first * along[0] * along[1]
-    widest, value = max(zip(("gamma", "gamma2"), spreads, strict=True), key=lambda each: each[1])
+    widest, value = max(zip(("gamma", "gamma2"), spreads, strict=True), key=lambda pair: pair[1])
     refuse_slow(widest, value, seconds, 2 * numbers)
     z, share = normal_points(steepest, far, step)
-    y, weight = normal_points(own, far, step)
+    y, weight = normal_points(rest, far, step)
     u1, u2 = (log_times(spread, most, step) for spread in spreads)
     x = np.exp(np.minimum(u1[:, None] + gamma * z, 700.0))
     lost2, once2 = np.empty((len(z), len(u2))), np.empty((len(z), len(u2)))
     # Means over two normals as two matrix products: over the second's own part first, at each point
     # of what both share.
     for i, at in enumerate(rho * gamma2 * z):  # the second score, given the first
-        of = np.exp(np.minimum(u2[:, None] + at + own * y, 700.0))
+        of = np.exp(np.minimum(u2[:, None] + at + rest * y, 700.0))
         lost2[i], once2[i] = -np.expm1(-of) @ weight, (of * np.exp(-of)) @ weight
     kept = np.exp(-x) * share
     lost = (-np.expm1(-x) @ share)[:, None] + kept @ lost2  # 1 − φ, with its digits

@@ -46,19 +46,19 @@ class Sparsemax(ThresholdMap):
 
     def means(self, t: np.ndarray, z: np.ndarray) -> KeyMeans:
         """Return the means over one key, by the Mills ratio; the slope is 1 above the threshold."""
-        found = of_excess(t, z)
-        square = found.second / self.c**2
-        return KeyMeans(found.above, found.above, square, square, found.log_all, found.all)
+        excess = of_excess(t, z)
+        square = excess.second / self.c**2
+        return KeyMeans(excess.above, excess.above, square, square, excess.log_all, excess.all)
 
     def means_on_axis(self, t: np.ndarray, z: np.ndarray) -> tuple[KeyMeans, Any, Any]:
         """Return these at real arguments, in units of x, and E[x e^(−zx); ε > t]."""
         # 1 − yJ₀ loses digits as y grows, (J₀ − J₂)/y as it goes to 0: they change places at 2.
-        found, y = of_excess(t, z), t + z
+        excess, y = of_excess(t, z), t + z
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # by J₁ = 1 − yJ₀ and J₂ = J₀ − yJ₁
-            near = np.exp(-0.5 * t * t) / ROOT_2_PI - y * found.above
-            first = np.where(np.abs(y) < 2, near, (found.above - found.second) / y)
-        above, second, log_all, all_ = found
+            near = np.exp(-0.5 * t * t) / ROOT_2_PI - y * excess.above
+            first = np.where(np.abs(y) < 2, near, (excess.above - excess.second) / y)
+        above, second, log_all, all_ = excess
         return KeyMeans(above, above, second, second, log_all, all_), first, first
 
     def bracket(self, t: np.ndarray, n: np.ndarray) -> Any:
@@ -81,13 +81,13 @@ def support_and_participation(gamma: float, length: np.ndarray) -> SupportAndPar
     n, row = np.asarray(length, dtype=np.float64), Sparsemax(gamma)
     # Where no score is as far as 1/n below the mean, every key has a weight: p = 1/n + s − mean.
     value = np.stack([n, 1 / n + gamma**2 * (n - 1)])
-    found = SupportAndParticipation(value, np.full(value.shape, 1e-15), np.ones(n.shape))
-    found.error[:, n == 1] = 0.0
+    means = SupportAndParticipation(value, np.full(value.shape, 1e-15), np.ones(n.shape))
+    means.error[:, n == 1] = 0.0
     some = (n > 1) & (row.c < ALL_IN * n)
     if some.any():
-        found.replace(some, row.support_and_participation(n[some]))
-        refuse_unresolved(found.error, gamma, "sparsemax")
-    return found
+        means.replace(some, row.support_and_participation(n[some]))
+        refuse_unresolved(means.error, gamma, "sparsemax")
+    return means
 
 
 def expected_maximum(n: float, power: int = 1) -> float:
@@ -113,9 +113,9 @@ def _max_by_threshold(row: Sparsemax, n: np.ndarray) -> tuple[np.ndarray, np.nda
     def integrands(place: Place, m: np.ndarray) -> np.ndarray:
         """Return those of 1 and t − t₀."""
         z, share = row.contour(place)
-        found = of_excess(place.t[..., None], z)
-        body: Any = np.exp(z * row.c + (m[..., None] - 1) * found.log_all + np.log(m)[..., None])
-        body = (body * found.above * share).real
+        excess = of_excess(place.t[..., None], z)
+        body: Any = np.exp(z * row.c + (m[..., None] - 1) * excess.log_all + np.log(m)[..., None])
+        body = (body * excess.above * share).real
         body = np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^(zc) is nothing
         return np.stack([body, body * (place.t - _likeliest(place))[..., None]])
 

@@ -156,19 +156,19 @@ def _by_shared_contour(
     low, high = low.min(axis=0), high.max(axis=0)
     low, high = low - _MARGIN[0] * (high - low), high + _MARGIN[1] * (high - low)
     places = np.stack([y.mean(axis=0), width.min(axis=0), low, high], axis=1).tolist()
-    found, off, open_ = np.zeros((len(v), len(n))), np.zeros(len(n)), np.ones(len(n), bool)
-    for i, each in enumerate(places):
-        found[i] = share[i] * _damped_means(n, c, s[i], Place(*each), _RULE) * open_
+    terms, off, open_ = np.zeros((len(v), len(n))), np.zeros(len(n)), np.ones(len(n), bool)
+    for i, contour in enumerate(places):
+        terms[i] = share[i] * _damped_means(n, c, s[i], Place(*contour), _RULE) * open_
         if i % _CHECKED == 0:
-            finer = share[i] * _damped_means(n, c, s[i], Place(*each), _FINER) * open_
-            off += _CHECKED * np.abs(found[i] - finer)
+            finer = share[i] * _damped_means(n, c, s[i], Place(*contour), _FINER) * open_
+            off += _CHECKED * np.abs(terms[i] - finer)
         # Beyond its last hump the integrand over v only falls: a length is done once it has.
         if w[i] > 0:
-            open_ &= np.abs(found[i - 3 : i + 1]).max(axis=0) > NOTHING * found.sum(axis=0)
+            open_ &= np.abs(terms[i - 3 : i + 1]).max(axis=0) > NOTHING * terms.sum(axis=0)
         if not open_.any():
             break
-    value = found.sum(axis=0)
-    gap = integration.relative_gap(value, 2 * found[::2].sum(axis=0))
+    value = terms.sum(axis=0)
+    gap = integration.relative_gap(value, 2 * terms[::2].sum(axis=0))
     return value, gap + off / value + _ROUNDING + 1e-15 * n
 
 
@@ -210,14 +210,14 @@ def law(gamma: float, length: np.ndarray, power: float) -> tuple[np.ndarray, np.
         error[whole] = _ROUNDING
     lengths, back = np.unique(n[(n > 1) & ~whole], return_inverse=True)
     if len(lengths):
-        found = np.empty((2, len(lengths)))
+        columns = np.empty((2, len(lengths)))
         with np.errstate(all="ignore"):  # far out, where nothing falls
             groups = lengths_by_contour(lengths, c)
             longest = np.array([lengths[group[-1]] for group in groups])
             sizes = sparsemax.support_and_participation(gamma, longest).value[0]
             for group, m, size in zip(groups, longest.tolist(), sizes.tolist(), strict=True):
                 most = min(m, 2 * size + MORE_KEYS)
-                found[:, group] = _by_shared_contour(power, lengths[group], c, most)
-        value[(n > 1) & ~whole], error[(n > 1) & ~whole] = found[:, back]
+                columns[:, group] = _by_shared_contour(power, lengths[group], c, most)
+        value[(n > 1) & ~whole], error[(n > 1) & ~whole] = columns[:, back]
     integration.refuse_unresolved(error, gamma, "sparsemax")
     return value, error

@@ -140,14 +140,14 @@ class ThresholdMap:
         self, t: np.ndarray, z: np.ndarray, n: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return z + log g₀ + (n−1) log h on the real axis, its first and second derivative."""
-        found, first, first_slope = self.means_on_axis(t, z)
+        means, first, first_slope = self.means_on_axis(t, z)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Of a mean of e^(−zp) the derivative of the log is minus a mean of p, its second one a
             # variance of p, under the weight e^(−zp).
-            one, all_ = first_slope / found.slope, first / found.all
-            value = z * self.total + np.log(found.slope) + (n - 1) * found.log_all
-            curvature = found.square_slope / found.slope - one**2
-            curvature = curvature + (n - 1) * (found.square / found.all - all_**2)
+            one, all_ = first_slope / means.slope, first / means.all
+            value = z * self.total + np.log(means.slope) + (n - 1) * means.log_all
+            curvature = means.square_slope / means.slope - one**2
+            curvature = curvature + (n - 1) * (means.square / means.all - all_**2)
         return value, self.total - one - (n - 1) * all_, curvature
 
     def saddles(self, t: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -217,7 +217,7 @@ class ThresholdMap:
             pair = (m - 1) * found.slope / found.all
             size = found.slope + found.above * pair
             square = found.square_slope + found.square * pair
-            body = np.stack([(each * others).real for each in (found.slope, size, square)])
+            body = np.stack([(factor * others).real for factor in (found.slope, size, square)])
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
     def support_and_participation(self, n: np.ndarray) -> SupportAndParticipation:
@@ -242,13 +242,13 @@ def integrate(
     # Doubling either step takes every other point of it: no integrand is computed twice. The points
     # at the ends are next to nothing, and `points` is odd so that both rules have them.
     size = max(1, held // (place.t.shape[1] * math.ceil(REACH / CONTOUR_STEP)))
-    found = []
+    sums = []
     for start in range(0, len(n), size):
         part = slice(start, start + size)
         body = integrands(Place(*(x[part] for x in place)), n[part])
         coarse = (2 * body[:, :, ::2].sum(axis=(2, 3)), 2 * body[..., ::2].sum(axis=(2, 3)))
-        found.append(np.stack([body.sum(axis=(2, 3)), *coarse]))
-    return np.concatenate(found, axis=2) * (place.t[:, 1] - place.t[:, 0]) * CONTOUR_STEP
+        sums.append(np.stack([body.sum(axis=(2, 3)), *coarse]))
+    return np.concatenate(sums, axis=2) * (place.t[:, 1] - place.t[:, 0]) * CONTOUR_STEP
 
 
 def judged(sums: np.ndarray, n: np.ndarray, rounding: np.ndarray) -> SupportAndParticipation:

@@ -107,12 +107,12 @@ def law(
     xi, share = kth_scores(n, k)
     low, high = float(xi.min()), float(xi.max())
     nodes = low + (high - low) * (1 - np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))) / 2
-    found = np.array([_mean_given(float(x), k, gamma, integral) for x in nodes])
+    means = np.array([_mean_given(float(x), k, gamma, integral) for x in nodes])
     # F is smooth in ξ and does not turn on n: a Chebyshev series of 97 values serves all lengths.
     # The same values at every other node are the series of half the degree: they bound the first.
     at = 2 * (xi - low) / (high - low) - 1
-    curve, twice = chebval(at, _chebyshev_series(found))
-    half = chebval(at, _chebyshev_series(found[::2, 0]))
+    curve, twice = chebval(at, _chebyshev_series(means))
+    half = chebval(at, _chebyshev_series(means[::2, 0]))
 
     def mean(of: np.ndarray, step: int = 1) -> np.ndarray:
         part = slice(None, None, step)

@@ -69,11 +69,11 @@ def add_convolved(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray)
         out += np.matmul(windows, h[:, None, :, None])[..., 0]
         return
     points = out.shape[-1]
-    for total, channel, own in zip(out, values, h, strict=True):
-        for start, stop in _runs(own):
+    for total, channel, weights in zip(out, values, h, strict=True):
+        for start, stop in _runs(weights):
             for rule in range(len(total)):
                 seen = channel[rule, start : stop + points - 1]
-                total[rule] += np.convolve(seen, own[start:stop][::-1], "valid")
+                total[rule] += np.convolve(seen, weights[start:stop][::-1], "valid")
 
 
 def _runs(h: np.ndarray) -> list[tuple[int, int]]:

@@ -50,16 +50,16 @@ def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
     beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
     most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
     typical = np.full(len(beta), -np.inf)
-    own = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
+    same = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
     ends = (-_FAR, _FAR) if scores is None else scores.ends
     if np.all(np.isfinite(ends)):
-        low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
+        low, high = (end * gamma[same] * (1 + 1e-9) for end in ends)
         known = definition(kernel)
         with np.errstate(all="ignore"):
-            bound = known.bounds_on_segments(beta[own], Interval.between(low, high), False)[1]
-            near = [known.values_at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])]
-        typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
-        most[own] = np.where(np.isnan(bound), np.inf, bound)
+            bound = known.bounds_on_segments(beta[same], Interval.between(low, high), False)[1]
+            near = [known.values_at(beta[same], Approx(x)).log for x in (gamma[same], -gamma[same])]
+        typical[same] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
+        most[same] = np.where(np.isnan(bound), np.inf, bound)
     return row.log_w + most[row.member], row.log_w + typical[row.member]
 
 
@@ -101,18 +101,18 @@ def _merge_single_laws(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
     """Return the pieces, those of one law each together where these laws share their nodes."""
     # A piece per class, as of rows of a few classes, would be one transform each; laws that share
     # nodes are columns of one product instead.
-    found, shared = [], {}
+    merged, shared = [], {}
     for piece in every:
         kernel, beta, gamma, scores = piece.laws[0]
         near = reference(kernel, beta, gamma, scores) if piece.matrix is None else None
         if near is None:
-            found.append(piece)
+            merged.append(piece)
         else:
             shared.setdefault((kernel, near), []).append(piece)
     for same in shared.values():
         members = np.concatenate([piece.members for piece in same])
-        found.append(InterpolatedLaws(members, [law for piece in same for law in piece.laws]))
-    return found
+        merged.append(InterpolatedLaws(members, [law for piece in same for law in piece.laws]))
+    return merged
 
 
 def _seconds(nodes: Nodes, scores: Any) -> float:
@@ -135,19 +135,19 @@ def relevant_pieces(
     # The work is told from three laws before all are made: nodes vary slowly along a row.
     families = {(law[0], reference(*law) or law[1:]) for law in laws}
     samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
-    each = sum(_seconds(_law(one, c, k).family.nodes, one[3]) for one in samples) / len(samples)
-    refuse_slow("length", row.n, each * len(families) + _LAW * len(laws))
+    seconds = sum(_seconds(_law(one, c, k).family.nodes, one[3]) for one in samples) / len(samples)
+    refuse_slow("length", row.n, seconds * len(families) + _LAW * len(laws))
     times = np.bincount(row.member, row.count)
-    found = [(piece, [_law(one, c, k) for one in piece.laws]) for piece in every]
+    pairs = [(piece, [_law(one, c, k) for one in piece.laws]) for piece in every]
     chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
-    for piece, own in found:
-        ends = own if piece.matrix is None else [own[0], own[-1]]
+    for piece, of_piece in pairs:
+        ends = of_piece if piece.matrix is None else [of_piece[0], of_piece[-1]]
         chances.append(max(math.log(law.p_nonzero) + law.top for law in ends))
     # A piece that is nonzero n/TAIL times more rarely than another changes rows, of which n_eff is
     # at most n, by less than TAIL; ten e-folds are for both being rough.
     margin = math.log(longest / TAIL) + 10
     return [
-        each
-        for each, chance in zip(found, chances, strict=True)
-        if chance + math.log(times[each[0].members].sum()) + margin > max(chances)
+        pair
+        for pair, chance in zip(pairs, chances, strict=True)
+        if chance + math.log(times[pair[0].members].sum()) + margin > max(chances)
     ]

@@ -77,16 +77,16 @@ def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
 
     [laws, ·, points]. Laws that share their nodes are one product of matrices.
     """
-    found = np.empty((len(laws), 3 + len(laws[0].k), stop - start))
+    tables = np.empty((len(laws), 3 + len(laws[0].k), stop - start))
     families: dict[int, list[int]] = {}
     for i, law in enumerate(laws):
         families.setdefault(id(law.family), []).append(i)
     for members in families.values():
         together = laws[members[0]].joined([laws[i] for i in members])
         psi, moments = together.at(GRID_STEP * np.arange(start, stop))
-        found[members] = np.stack([psi, *moments, 0 * psi, 0 * psi], axis=1)
-    found[:, -2:] = np.array([(law.p_nonzero, law.p_zero) for law in laws])[..., None]
-    return found
+        tables[members] = np.stack([psi, *moments, 0 * psi, 0 * psi], axis=1)
+    tables[:, -2:] = np.array([(law.p_nonzero, law.p_zero) for law in laws])[..., None]
+    return tables
 
 
 class _Part(NamedTuple):
@@ -106,9 +106,9 @@ class _Part(NamedTuple):
 
     def table(self, top: float) -> np.ndarray:
         """Return ψ, moments, P(f ≠ 0) over e^top, and P(f = 0) of the laws, [laws, ·, points]."""
-        found = _tables(tuple(self.laws), self.start, self.stop).copy()
-        found[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
-        return found
+        table = _tables(tuple(self.laws), self.start, self.stop).copy()
+        table[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
+        return table
 
     def each(self, flat: np.ndarray, versions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (classes, their tables [·, ·, versions, points]), given those of the laws.
@@ -181,9 +181,9 @@ def _grid_layout(
     shift = c * row.log_w
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])  # of each class
-    found = relevant_pieces(row, c, orders)
+    pieces = relevant_pieces(row, c, orders)
     starts, ends, certain, ranges = [], [], [], []
-    for piece, laws in found:
+    for piece, laws in pieces:
         low = min(law.range(longest + 1)[0] for law in laws) - reach
         alone = piece.matrix is None
         right = max(law.family.right if alone else law.family.smooth for law in laws)
@@ -200,7 +200,7 @@ def _grid_layout(
     heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
     light = (DEEP + math.log(longest)) / min(1.0, *map(order_of, orders[1:]))
     parts = []
-    for (piece, laws), (low, most, top) in zip(found, ranges, strict=True):
+    for (piece, laws), (low, most, top) in zip(pieces, ranges, strict=True):
         begin = (min(low, first * GRID_STEP + heaviest) - light) / GRID_STEP
         start = min(math.floor(begin / _SHARED) * _SHARED, most - 1)
         last = first + size + math.ceil(top / GRID_STEP) + 2 * _MANY_TAPS  # none is asked beyond
@@ -251,9 +251,9 @@ class _Summation:
         kept = tables[:, 1] * self.scale + _never(tables[:, -1])
         log = log_complement(missing, np.maximum(kept, _LEAST))
         ratios = np.moveaxis(tables[:, 2:-2], 1, 0) * np.exp(-log)
-        found = np.stack([log, *(channel(*ratios) for channel, _ in self.channels)])
-        found[1:, ..., -1] = 0.0  # a table goes on with its last value, but moments are over there
-        return found
+        terms = np.stack([log, *(channel(*ratios) for channel, _ in self.channels)])
+        terms[1:, ..., -1] = 0.0  # a table goes on with its last value, but moments are over there
+        return terms
 
     def count(self, times: np.ndarray, chance: np.ndarray, zero: np.ndarray) -> None:
         """Add tokens to what is known of P(the row is not all zero)."""
@@ -281,8 +281,8 @@ class _Summation:
         if (gap <= _ALIKE * np.abs(values).max(axis=1))[:, alive].all():
             self._add_by_nodes(part, piece.matrix, flat, values, gap)
         else:
-            own = sum(len(self.layout.counted[i]) for i in piece.members)
-            refuse_slow("length", self.row.n, _TOKEN * own)
+            number = sum(len(self.layout.counted[i]) for i in piece.members)
+            refuse_slow("length", self.row.n, _TOKEN * number)
             self._add_each(part, flat)
 
     def _add_by_nodes(
@@ -300,22 +300,22 @@ class _Summation:
         members, nodes = part.piece.members, matrix.shape[1]
         ends = (flat[:nodes, i, :1].repeat(self.versions, axis=1) for i in (-2, -1))
         self.count(self.times[members] @ matrix, *ends)
-        own = np.concatenate([self.layout.counted[i] for i in members])
-        if not len(own):
+        groups = np.concatenate([self.layout.counted[i] for i in members])
+        if not len(groups):
             return
         place = np.empty(len(self.row.classes), dtype=int)
         place[members] = np.arange(len(members))
-        share = matrix[place[self.row.member[own]]].T  # [nodes, groups]
-        spread = (self.weights[:, None, own] * share).reshape(-1, len(own))
-        spread = np.concatenate([spread, self.weights[:, own]])
+        share = matrix[place[self.row.member[groups]]].T  # [nodes, groups]
+        spread = (self.weights[:, None, groups] * share).reshape(-1, len(groups))
+        spread = np.concatenate([spread, self.weights[:, groups]])
         rows = len(self.weights)
         for total, taps in self._versions():
-            offset, h = spread_weights_on_grid(self.shift[own], spread, taps, GRID_STEP)
+            offset, h = spread_weights_on_grid(self.shift[groups], spread, taps, GRID_STEP)
             begin = self.layout.first - part.start + offset
-            for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
+            for node, of_node in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
                 # A table of the sum over nodes would be one convolution, but a node's tokens have
                 # their own shifts: each node is convolved with its tokens' weights.
-                add_convolved(total, values[:, node, None], begin, each)
+                add_convolved(total, values[:, node, None], begin, of_node)
         add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
 
     def _add_each(self, part: _Part, flat: np.ndarray) -> None:
@@ -325,9 +325,9 @@ class _Summation:
             self.count(self.times[members], tables[:, -2, :, 0], tables[:, -1, :, 0])
             values = self.summands(tables)
             # Classes of one group each, without shifts, are summed as they stand, in one product.
-            own = np.concatenate([self.layout.counted[i] for i in members])
-            if len(own) == len(members) > 1 and not self.shift[own].any():
-                summed = np.einsum("cb,cbru->cru", self.weights[:, own], values)
+            groups = np.concatenate([self.layout.counted[i] for i in members])
+            if len(groups) == len(members) > 1 and not self.shift[groups].any():
+                summed = np.einsum("cb,cbru->cru", self.weights[:, groups], values)
                 add_convolved(self.total, summed, begin, np.ones((len(self.weights), 1)))
                 continue
             for i, member in enumerate(members):

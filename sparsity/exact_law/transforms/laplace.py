@@ -55,7 +55,7 @@ def _series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     The third array is the power of ln x that the coefficients of a row are times, [1 + k].
     """
     # All functions share one list of powers, so that one running sum of w x^p serves each of them.
-    terms, orders = np.arange(_TERMS), [order_of(each) for each in k]
+    terms, orders = np.arange(_TERMS), [order_of(order) for order in k]
     powers = np.unique(np.add.outer([1.0, *orders], terms))
     term = [(-1.0) ** i / math.factorial(i) for i in terms]
     table = np.zeros((1 + len(k), len(powers)))
@@ -77,11 +77,11 @@ def _on_band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
     np.expm1(np.negative(x), out=band[0])
     np.negative(band[0], out=band[0])
     less = np.exp(-x)
-    for found, each in zip(band[1:], k, strict=True):
-        order = order_of(each)
-        np.multiply(less, 1.0 if order == 0 else x if order == 1 else x**order, out=found)
-        for _ in range(log_power_of(each)):
-            found *= log_node[:, None] + rise
+    for values, encoded in zip(band[1:], k, strict=True):
+        order = order_of(encoded)
+        np.multiply(less, 1.0 if order == 0 else x if order == 1 else x**order, out=values)
+        for _ in range(log_power_of(encoded)):
+            values *= log_node[:, None] + rise
     return band
 
 
@@ -174,13 +174,13 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
         if most:
             # At another point ln x is ln x at `high`, plus the rise: the binomial theorem again.
             power, since = np.repeat(logged, len(here)), np.tile(here - high, len(series))
-            found = np.zeros((*light.shape[1:-1], terms.shape[1]))
+            values = np.zeros((*light.shape[1:-1], terms.shape[1]))
             for i, sums in enumerate(light):
                 chosen = np.repeat([math.comb(m, i) for m in logged.tolist()], len(here))
-                found += sums @ (terms * chosen * since ** np.maximum(power - i, 0))
+                values += sums @ (terms * chosen * since ** np.maximum(power - i, 0))
         else:
-            found = light[0] @ terms
-        out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
+            values = light[0] @ terms
+        out[..., start:stop] = values.reshape(*values.shape[:-1], len(series), -1)
         if first < last:
             band = _on_band(log[first:last] + high, here - high, k)
             inside = product(w[:, None, :, first:last], band)
@@ -223,9 +223,9 @@ class Laplace:
 
     def joined(self, laws: list[Laplace]) -> Laplace:
         """Return laws of the same family as one, each over its own e^top."""
-        found = copy.copy(self)
-        found.w = np.stack([law.w for law in laws])
-        return found
+        joined = copy.copy(self)
+        joined.w = np.stack([law.w for law in laws])
+        return joined
 
     def range(self, longest: float, shortest: float = 1.0) -> tuple[float, float]:
         """Return the range of u beyond which rows of these lengths have no integrand left."""

@@ -91,7 +91,7 @@ class Nodes(NamedTuple):
 def _in_order(*fields: Any) -> Nodes:
     """Return the nodes of these fields, sorted by log|f|."""
     order = np.argsort(fields[1], kind="stable")
-    return Nodes(*(each[order] for each in fields[:4]), *fields[4:])
+    return Nodes(*(field[order] for field in fields[:4]), *fields[4:])
 
 
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
@@ -245,28 +245,28 @@ class _Smooth:
         a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
         t = axis.t[a] + x
         density = axis.law.log_density(t)
-        found = axis.values_at(a, x)
+        values = axis.values_at(a, x)
         shares = [
-            density + p * found.log - top for p, top in zip(self.powers, self.tops, strict=True)
+            density + p * values.log - top for p, top in zip(self.powers, self.tops, strict=True)
         ]
-        found = axis.refined(a, x, found, np.max(shares, axis=0) > -_MATTERS)
-        keep = np.isfinite(found.log)
-        own = axis.law.rounding(t) + axis.law.steep(t) * axis.shift[a]
+        values = axis.refined(a, x, values, np.max(shares, axis=0) > -_MATTERS)
+        keep = np.isfinite(values.log)
+        rounding = axis.law.rounding(t) + axis.law.steep(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
-        error = float(np.max(own, where=keep, initial=0.0)) + _RULE
-        columns = (y[keep] for y in (t, found.log, log_w, found.error))
+        error = float(np.max(rounding, where=keep, initial=0.0)) + _RULE
+        columns = (y[keep] for y in (t, values.log, log_w, values.error))
         return _in_order(*columns, error, slivers, p_zero, zeros, axis.work)
 
 
 def _points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.ndarray) -> Nodes:
     """Return the nodes of scores β + γx that are points, each with its share of the law."""
-    found = at_points(kernel, beta, gamma, x)
-    wrong = ~(found.log < np.inf)
+    values = at_points(kernel, beta, gamma, x)
+    wrong = ~(values.log < np.inf)
     if wrong.any():
         fix = f"is not a finite real number at score {beta + gamma * x[wrong][0]:.6g}"
         raise InputError("weight", kernel.weight, fix)
-    p_zero, some = float(share[found.log == -np.inf].sum()), np.isfinite(found.log)
-    columns = (y[some] for y in (x, found.log, np.log(share), found.error))
+    p_zero, some = float(share[values.log == -np.inf].sum()), np.isfinite(values.log)
+    columns = (y[some] for y in (x, values.log, np.log(share), values.error))
     rounding = EPS * (len(x) - 1)  # as they are summed
     return _in_order(*columns, rounding, np.empty((3, 0)), p_zero, np.empty((2, 0)))
 
@@ -282,16 +282,16 @@ def _of_mixture(
     share, mean, deviation = parts
     point = deviation == 0
     # A part N(m, d²) of the mixture is the law of scores of bias β + γm and spread γd.
-    found = [_points(kernel, beta, gamma, mean[point], share[point])] if point.any() else []
+    of_parts = [_points(kernel, beta, gamma, mean[point], share[point])] if point.any() else []
     for one, m, d in zip(share[~point], mean[~point], deviation[~point], strict=True):
-        own = nodes(kernel, beta + gamma * m, gamma * d, None, powers)
-        slivers = own.slivers + np.array([[0.0], [0.0], [np.log(one)]])
-        log_w, p_zero = own.log_w + np.log(one), one * own.p_zero
-        found.append(own._replace(log_w=log_w, slivers=slivers, p_zero=p_zero))
-    columns = (np.concatenate([each[i] for each in found]) for i in range(4))
-    slivers = np.concatenate([each.slivers for each in found], axis=1)
-    error, p_zero = max(each.density_error for each in found), sum(each.p_zero for each in found)
-    work = sum(each.work for each in found)
+        part = nodes(kernel, beta + gamma * m, gamma * d, None, powers)
+        slivers = part.slivers + np.array([[0.0], [0.0], [np.log(one)]])
+        log_w, p_zero = part.log_w + np.log(one), one * part.p_zero
+        of_parts.append(part._replace(log_w=log_w, slivers=slivers, p_zero=p_zero))
+    columns = (np.concatenate([x[i] for x in of_parts]) for i in range(4))
+    slivers = np.concatenate([x.slivers for x in of_parts], axis=1)
+    error, p_zero = max(x.density_error for x in of_parts), sum(x.p_zero for x in of_parts)
+    work = sum(x.work for x in of_parts)
     return _in_order(*columns, error, slivers, p_zero, np.empty((2, 0)), work)
 
 

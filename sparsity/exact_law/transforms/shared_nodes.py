@@ -137,31 +137,31 @@ class Family:
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
         _refuse_too_wide(kernel, beta, gamma, scores)
         powers = _REACHED_POWERS if c == 1 else (0.0,)
-        self.nodes = found = nodes(kernel, beta, gamma, scores, powers)
-        if not len(found.log_f):
+        self.nodes = points = nodes(kernel, beta, gamma, scores, powers)
+        if not len(points.log_f):
             raise InputError("weight", kernel.weight, "is 0 in float64 at every score that occurs")
-        self.c_log_f = c * found.log_f
+        self.c_log_f = c * points.log_f
         # The laws at the corners of the cell around a reference are farthest from it: ranges and
         # errors are those of the worst of them.
         by = np.zeros((1, 3))
         if shared:
             by = tilt(*Lattice(kernel).corners(beta, gamma), self.near)
-        log_w = found.tilted(by)
+        log_w = points.tilted(by)
         self.tops = log_w.max(axis=-1)
         self.corners = np.exp(log_w - self.tops[:, None])
         share = np.cumsum(self.corners, axis=-1)
         self.p_nonzero = share[:, -1].copy()
         share /= share[:, -1:]
         # A relative error of a weight counts as far as the weight does in a typical row.
-        typical = found.log_f[(share < 0.05).sum(axis=-1)]
-        counts = np.exp(np.minimum(found.log_f - typical.min(), 0.0))
+        typical = points.log_f[(share < 0.05).sum(axis=-1)]
+        counts = np.exp(np.minimum(points.log_f - typical.min(), 0.0))
         heavy = self.corners.max(axis=0) > 1e-30
-        error = np.max(counts * found.error, where=heavy, initial=0.0)
-        blur = max(map(found.sliver_error, by)) if found.slivers.size else 0.0
+        error = np.max(counts * points.error, where=heavy, initial=0.0)
+        blur = max(map(points.sliver_error, by)) if points.slivers.size else 0.0
         # x = |f|^c, c ≤ 2, has twice the error of |f|; and it is in φ and in the means beside it.
         # Mostly the density's error is the largest of the three: its own rounding, 1e-13 where it
         # is e^(−100), and `nodes._RULE`. That of f takes over at large spreads (exp from γ = 20).
-        density_error = found.density_error * (_NEAR if shared else 1.0)
+        density_error = points.density_error * (_NEAR if shared else 1.0)
         self.transform_error = 4 * (float(error) + density_error + blur)
         self.right = 5.0 - min(self.c_log_f[self._lightest_node(one, c)] for one in share)
         # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
@@ -269,7 +269,7 @@ class FamilyCache:
 
     def count_nodes(self) -> int:
         """Return the number of nodes of all families."""
-        return sum(len(each.c_log_f) for each in self.kept.values())
+        return sum(len(f.c_log_f) for f in self.kept.values())
 
     def clear(self) -> None:
         """Forget them all."""
