@@ -108,12 +108,12 @@ def check_number(name: str, value: Any, fix: str, holds: Check = lambda x: True)
     Raises:
         InputError: anything else.
     """
-    found = as_float64(value, name, fix, texts=False)
-    if found.ndim or not (np.isfinite(found) and holds(float(found))):
-        raise InputError(name, value if found.ndim == 0 else f"array of {found.shape}", fix)
+    number = as_float64(value, name, fix, texts=False)
+    if number.ndim or not (np.isfinite(number) and holds(float(number))):
+        raise InputError(name, value if number.ndim == 0 else f"array of {number.shape}", fix)
     # Up to 2^53 float64 holds every whole number.
-    whole = _array(name, value, fix).dtype.kind in "iu" and abs(found) <= 2**53
-    return int(found) if whole else float(found)
+    whole = _array(name, value, fix).dtype.kind in "iu" and abs(number) <= 2**53
+    return int(number) if whole else float(number)
 
 
 def check_bound(name: str, value: Any, fix: str, holds: Check) -> float:
@@ -122,8 +122,8 @@ def check_bound(name: str, value: Any, fix: str, holds: Check) -> float:
     Raises:
         InputError: anything else.
     """
-    found = as_float64(value, name, fix, texts=False)
-    if found.ndim == 0 and found == np.inf:
+    number = as_float64(value, name, fix, texts=False)
+    if number.ndim == 0 and number == np.inf:
         return math.inf
     return check_number(name, value, fix, holds)
 
@@ -190,11 +190,11 @@ def check_vector(name: str, value: Any, fix: str) -> np.ndarray:
     Raises:
         InputError: anything else.
     """
-    found = np.array(as_float64(value, name, fix, texts=False))
-    if found.ndim != 1 or not np.all(np.isfinite(found)):
-        raise InputError(name, f"array of shape {found.shape}", fix)
-    found.flags.writeable = False
-    return found
+    vector = np.array(as_float64(value, name, fix, texts=False))
+    if vector.ndim != 1 or not np.all(np.isfinite(vector)):
+        raise InputError(name, f"array of shape {vector.shape}", fix)
+    vector.flags.writeable = False
+    return vector
 
 
 def check_pair(
@@ -205,9 +205,9 @@ def check_pair(
     Raises:
         InputError: anything else, or two that do not hold.
     """
-    found = check_vector(name, value, fix).tolist()
-    _require(len(found) == 2 and holds(*found), name, value, fix)
-    return found[0], found[1]
+    pair = check_vector(name, value, fix).tolist()
+    _require(len(pair) == 2 and holds(*pair), name, value, fix)
+    return pair[0], pair[1]
 
 
 def check_reals(
@@ -232,15 +232,15 @@ def check_reals(
     """
     if not traced and is_traced(value):
         raise InputError(name, "traced array", f"must be known before the program runs; {fix}")
-    found = value if is_jax(value) else _array(name, value, fix)
-    if isinstance(found, np.ndarray) and found.dtype.kind in "iuf":
+    array = value if is_jax(value) else _array(name, value, fix)
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iuf":
         # JAX, and what reads bits, take neither the other byte order nor the widest of NumPy.
-        wide = np.dtype(np.float64) if found.dtype == np.longdouble else found.dtype
-        found = found.astype(wide.newbyteorder("="), copy=False)
-    known = isinstance(found.dtype, np.dtype)  # keys of JAX have another
-    if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
-        raise InputError(name, f"array of {found.dtype}, shape {found.shape}", fix)
-    return found
+        wide = np.dtype(np.float64) if array.dtype == np.longdouble else array.dtype
+        array = array.astype(wide.newbyteorder("="), copy=False)
+    known = isinstance(array.dtype, np.dtype)  # keys of JAX have another
+    if not (known and (_is_real(array.dtype) or (bools and array.dtype.kind == "b"))):
+        raise InputError(name, f"array of {array.dtype}, shape {array.shape}", fix)
+    return array
 
 
 def check_layout(keys: Any) -> None:
@@ -329,10 +329,10 @@ def check_positions(
     Raises:
         InputError: anything else.
     """
-    found = as_float64(value, name, fix, texts=False)
-    inside = (found >= least) & (found <= most) & (found == np.floor(found))
-    _require(found.ndim == 1 and bool(found.size) and bool(np.all(inside)), name, value, fix)
-    return found.astype(np.int64)
+    numbers = as_float64(value, name, fix, texts=False)
+    inside = (numbers >= least) & (numbers <= most) & (numbers == np.floor(numbers))
+    _require(numbers.ndim == 1 and bool(numbers.size) and bool(np.all(inside)), name, value, fix)
+    return numbers.astype(np.int64)
 
 
 def check_instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix: str) -> Any:

@@ -271,7 +271,7 @@ def curves(ax: Axes, data: Iterable[Series], looks: Iterable[Look] = LOOKS, **ho
 def name_ends(ax: Axes, data: Iterable[Series], looks: Iterable[Look] = LOOKS, **how: Any) -> None:
     """Write the labels of curves at their right ends."""
     pairs = zip(data, looks, strict=False)
-    end_labels(ax, [(each.theory[-1], each.label, look.color) for each, look in pairs], **how)
+    end_labels(ax, [(line.theory[-1], line.label, look.color) for line, look in pairs], **how)
 
 
 def _marker(look: Look) -> dict[str, Any]:

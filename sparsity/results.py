@@ -144,8 +144,8 @@ class Evaluation(_Theory):
     def columns(self) -> dict[str, Any]:
         """Return the value, its logarithm and the bound; and the length, where it has one."""
         place = {} if self.length is None else {"length": self.length}
-        own = {"log_value": self.log_value, "error_bound": self.error_bound}
-        return place | {self.quantity: self.value} | own
+        numbers = {"log_value": self.log_value, "error_bound": self.error_bound}
+        return place | {self.quantity: self.value} | numbers
 
     @classmethod
     def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
@@ -192,8 +192,8 @@ class Exact(_Theory):
 
     def columns(self) -> dict[str, Any]:
         """Return length, value, bound, and the chance of a row that is not all zero."""
-        own = {"error_bound": self.error_bound, "p_nonzero": self.p_nonzero}
-        return {"length": self.length, self.quantity: self.value} | own
+        numbers = {"error_bound": self.error_bound, "p_nonzero": self.p_nonzero}
+        return {"length": self.length, self.quantity: self.value} | numbers
 
     @property
     def S_rms(self) -> np.ndarray:
@@ -270,14 +270,14 @@ class Estimate(_Result):
 
     def columns(self) -> dict[str, Any]:
         """Return every field, in one row; the intervals by their ends."""
-        found = asdict(self)
+        record = asdict(self)
         ends = {}
         for name in ("ci95", "anytime95"):
-            ends |= dict(zip((f"{name}_low", f"{name}_high"), found.pop(name), strict=True))
+            ends |= dict(zip((f"{name}_low", f"{name}_high"), record.pop(name), strict=True))
         return (
-            {self.quantity: found.pop("value"), "stderr": found.pop("stderr")}
+            {self.quantity: record.pop("value"), "stderr": record.pop("stderr")}
             | ends
-            | {name: value for name, value in found.items() if name != "quantity"}
+            | {name: value for name, value in record.items() if name != "quantity"}
         )
 
     def _repr_html_(self) -> str:
@@ -310,8 +310,8 @@ class Estimate(_Result):
         if theory.length is not None:
             n = int(np.ravel(theory.length)[0])
             if n != self.length and (self.length is not None or isinstance(theory, Exact)):
-                own = "long rows" if self.length is None else f"rows of {self.length}"
-                raise InputError("theory", f"n = {n}", f"this estimate is of {own}; give the same")
+                rows = "long rows" if self.length is None else f"rows of {self.length}"
+                raise InputError("theory", f"n = {n}", f"this estimate is of {rows}; give the same")
         return Comparison(self, theory)
 
     @property
@@ -345,9 +345,9 @@ class Comparison:
     def to_dataframe(self) -> pandas.DataFrame:
         """Return one row: both values, the interval and z."""
         low, high = self.estimate.ci95
-        own = {"quantity": self.estimate.quantity, "theory": self.theory.single}
+        predicted = {"quantity": self.estimate.quantity, "theory": self.theory.single}
         drawn = {"estimate": self.estimate.value, "stderr": self.estimate.stderr}
-        return data_frame(own | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
+        return data_frame(predicted | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
 
     def __repr__(self) -> str:
         return f"z = {self.z:+.2f}: {self.estimate!r} beside {self.theory!r}"

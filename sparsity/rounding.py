@@ -69,14 +69,14 @@ def record(value: Any, name: str = "", digits: int = DIGITS) -> Any:
         digits: significant ones of a number that is not whole.
     """
     if isinstance(value, Mapping):
-        rounded = {key: record(each, key, digits) for key, each in value.items()}
+        rounded = {key: record(item, key, digits) for key, item in value.items()}
         error = value.get("stderr")
         for key in ("value", "estimate"):
             if isinstance(error, float) and isinstance(value.get(key), float):
                 rounded[key] = beside_error(value[key], error)
         return rounded
     if isinstance(value, (list, tuple)):
-        return [record(each, name, digits) for each in value]
+        return [record(item, name, digits) for item in value]
     if not isinstance(value, float):
         return value
     if name == "z" or name.endswith("_z"):

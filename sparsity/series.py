@@ -165,7 +165,7 @@ def from_sweeps(
     # What is one value of the whole sweep is no dimension; a label may name it all the same.
     others = [str(name) for name in lines["S"].dims if name != along]
     single = {str(name): at.item() for name, at in lines.coords.items() if not at.ndim}
-    found = []
+    curves = []
     for cell in itertools.product(*(lines[name].values.tolist() for name in others)):
         key = dict(zip(others, cell, strict=True))
         here = lines.sel(key)
@@ -176,11 +176,11 @@ def from_sweeps(
             there = points.sel(key)
             columns = (there[f"{name}_mc"].values for name in ("S", "stderr", "samples", "seed"))
             method = points.attrs["method_mc"]
-            drawn = [Point(*each, method=method) for each in zip(*columns, strict=True)]
+            drawn = [Point(*numbers, method=method) for numbers in zip(*columns, strict=True)]
             at = dict(zip(there[along].values.tolist(), drawn, strict=True))
             curve = curve.with_points(there["log_S"].values, at)
-        found.append(curve)
-    return tuple(found)
+        curves.append(curve)
+    return tuple(curves)
 
 
 def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
@@ -197,8 +197,8 @@ def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
     # those of an estimate are noise long before.
     data = tuple(data)
     held = [*dict.fromkeys(name for curve in data for name in curve.key)]
-    own = [*["warning"] * doubts, "along", "quantity", "unit", *held]
-    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *own]]
+    columns = [*["warning"] * doubts, "along", "quantity", "unit", *held]
+    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *columns]]
     for curve in data:
         names = [curve.along, curve.of, curve.unit, *(curve.key.get(name, "") for name in held)]
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):

@@ -104,7 +104,7 @@ def list_quantities() -> list[tuple[str, str]]:
     from sparsity import quantities
 
     known = [(q.name, q.title) for q in (*quantities.ALL, *quantities.OF_MAPS)]
-    return known + [(f"{each.name}:{each.symbol}", each.title) for each in quantities.FAMILIES]
+    return known + [(f"{kind.name}:{kind.symbol}", kind.title) for kind in quantities.FAMILIES]
 
 
 kernel_argument = click.argument(

@@ -66,7 +66,7 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     from sparsity.plots.drawing import SIZE
     from sparsity.series import csv_of_curves
 
-    series, words = [each for curve in made.curves for each in curve.series], made.words
+    series, words = [line for curve in made.curves for line in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
     files = plotting.files_of(made.on, words.title, size or SIZE, (kind,))
     write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
@@ -172,8 +172,8 @@ def plot(
         starts = {"beta": "0"} | ({} if along is None else {x: along}) | given
         for i, kernel in enumerate(kernels):
             names = {p.name for p in named(kernel).parameters}
-            own = {name: text for name, text in starts.items() if name in names}
-            rows[i] = _row_at_first(kernel, steps, own)
+            numbers = {name: text for name, text in starts.items() if name in names}
+            rows[i] = _row_at_first(kernel, steps, numbers)
     check_x_axis(rows, x)
     size = None if figsize is None else figure_size(parse_grid(figsize, "figsize").tolist())
     ends = common.without_none({name: options[name] for name in ("xlim", "ylim")})
@@ -194,16 +194,16 @@ def plot(
             **given,
         )
     (series, data), words = write_chart(made, out, size), made.words
-    doubted = [(each.label, *doubt) for each in series for doubt in each.doubts.items()]
+    doubted = [(line.label, *doubt) for line in series for doubt in line.doubts.items()]
     if doubted:
         label, place, why = doubted[0]
         more = f" (and {len(doubted) - 1} more, see the CSV)" if len(doubted) > 1 else ""
         said = f"sparsity: warning: Monte Carlo of {label} at {x} = {place:g}: {why}{more}"
         common.echo(said, err=True)
     if as_json:
-        labels = [each.label for each in series]
-        found = {"out": out, "data": data, "title": words.title, "x": x}
-        common.print_json(found | {"quantity": made.of, "series": labels})
+        labels = [line.label for line in series]
+        answer = {"out": out, "data": data, "title": words.title, "x": x}
+        common.print_json(answer | {"quantity": made.of, "series": labels})
     else:
         common.echo(f"{out}, {data}: {words.title}")
 

@@ -157,9 +157,9 @@ def describe(
 
     ns = None
     if lengths is not None:
-        ns = [parse_whole(each, "length") for each in lengths.split(",") if each.strip()]
+        ns = [parse_whole(text, "length") for text in lengths.split(",") if text.strip()]
     common.use_float64()
-    found = described(config, gamma=gamma, lengths=ns)
+    description = described(config, gamma=gamma, lengths=ns)
     if out is not None:
         from sparsity.plots import chart
         from sparsity.rows.steps import NeedleAbove
@@ -167,10 +167,10 @@ def describe(
         steps = [] if needle is None else [NeedleAbove(needle, 0.0, 0)]
         what = of or ("n_eff" if needle is None else "needle_signal")
         with common.progress("curves") as report:
-            made = chart(found.named_rows(*steps), of=what, limit=False, progress=report)
-            title = f"{found.family}: {made.words.title}"
+            made = chart(description.named_rows(*steps), of=what, limit=False, progress=report)
+            title = f"{description.family}: {made.words.title}"
             made = made._replace(words=made.words._replace(title=title))
             _, data = write_chart(made, out)
-    common.print_json(found.as_json()) if as_json else common.echo(repr(found))
+    common.print_json(description.as_json()) if as_json else common.echo(repr(description))
     if out is not None:
         common.echo(f"{out}, {data}: {title}", err=as_json)

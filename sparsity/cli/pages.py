@@ -34,7 +34,7 @@ def offer_kernels() -> dict[str, str]:
     """Offer the kernels and the maps of whole rows."""
     from sparsity import kernels
 
-    return {each.name: each.title for each in (*kernels.known(), *kernels.MAPS)}
+    return {k.name: k.title for k in (*kernels.known(), *kernels.MAPS)}
 
 
 @offer
@@ -50,8 +50,8 @@ def offer_quantities() -> dict[str, str]:
     """Offer the quantities."""
     from sparsity import quantities
 
-    words = {each.name: each.title for each in (*quantities.ALL, *quantities.OF_MAPS)}
-    return words | {f"{each.name}:": each.title for each in quantities.FAMILIES}
+    words = {q.name: q.title for q in (*quantities.ALL, *quantities.OF_MAPS)}
+    return words | {f"{family.name}:": family.title for family in quantities.FAMILIES}
 
 
 def first_sentence(record: Any) -> str:

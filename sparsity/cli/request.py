@@ -61,14 +61,14 @@ class Request:
     @property
     def params(self) -> dict[str, Any]:
         """The parameters by name as plain numbers."""
-        found: dict[str, Any] = dict(self.row.params)
+        numbers: dict[str, Any] = dict(self.row.params)
         # To weights by position alone the length is a parameter like λ, and is printed as one. A
         # decay of scores was typed as a parameter, too, though a `Row` has it as a step.
         if self.row.kernel.law is Law.POSITION:
-            found["length"] = self.length
+            numbers["length"] = self.length
         if self.decay:
-            found["decay"] = self.row.steps[0].decay  # type: ignore[attr-defined]
-        return found if self.dim is None else found | {"dim": self.dim}
+            numbers["decay"] = self.row.steps[0].decay  # type: ignore[attr-defined]
+        return numbers if self.dim is None else numbers | {"dim": self.dim}
 
     @property
     def steps(self) -> list[str]:
@@ -135,23 +135,23 @@ class Request:
         answer = {"quantity": self.quantity.name, "definition": self.definition}
         try:
             if self.of_limit_S:
-                found = self.limit()
+                predicted = self.limit()
             else:
                 assert self.length is not None  # or it would be of long rows
-                found = sparsity.exact(self.row, length=self.length, of=self.quantity)
+                predicted = sparsity.exact(self.row, length=self.length, of=self.quantity)
         # The estimate may have taken minutes: a law that is unknown, or Ctrl-C while it is
         # computed, must not lose it.
         except (InputError, KeyboardInterrupt) as error:
             why = str(error) if isinstance(error, InputError) else "interrupted"
             line = f"theory: {self.shown} cannot be had: {why}"
             return answer | {"theory": None, "z": math.nan}, line
-        bound, z = float(found.error_bound), Comparison(estimate, found).z
+        bound, z = float(predicted.error_bound), Comparison(estimate, predicted).z
         line = (
-            f"theory: {self.shown} = {found.single:.8g} ({found.method}, "
-            f"{found.error_in_words}), z = {z:+.2f}"
+            f"theory: {self.shown} = {predicted.single:.8g} ({predicted.method}, "
+            f"{predicted.error_in_words}), z = {z:+.2f}"
         )
-        theory = {"value": found.single, "error_bound": bound, "method": found.method}
-        theory |= {"error_kind": found.error_kind}
+        theory = {"value": predicted.single, "error_bound": bound, "method": predicted.method}
+        theory |= {"error_kind": predicted.error_kind}
         return answer | {"theory": theory, "z": z}, line
 
 
@@ -180,18 +180,18 @@ def read_request(
     """
     record = kernels.named(kernel)
     made = [parse(step) for step in steps]
-    own = score_laws.with_own(dict(given), tuple(made))
-    own, extra = record.bind_row(own)
+    parameters = score_laws.with_own(dict(given), tuple(made))
+    parameters, extra = record.bind_row(parameters)
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))
-    n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
+    n, dim = parameters.pop(LENGTH.name, extra.get("length")), extra.get("dim")
     # `keys` tells `estimate`, which asks for rows of n where a length is given, from `eval`.
     of_rows = keys and n is not None and record.law is not Law.POSITION
     quantity = quantities.default(of_rows) if of is None else quantities.named(of)
     # A `Row` takes the law of the scores apart from its steps: at the prompt --scores came first.
     law = next((step for step in made if isinstance(step, score_laws.Scores)), None)
     rest = tuple(step for step in made if step is not law)
-    row = Row(record, scores=law, steps=rest, **own)
+    row = Row(record, scores=law, steps=rest, **parameters)
     if n is None and quantity is not quantities.S and not limit:
         fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
         raise InputError("length", None, fix)

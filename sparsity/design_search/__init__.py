@@ -111,13 +111,13 @@ def design(
     row = free_in_row.set_in(row, value)
     law = exact(row, length=n, of=quantity)
     check, bound, p_nonzero = map(float, (law.value, law.error_bound, law.p_nonzero))
-    found = Design(
+    answer = Design(
         *(row, n, quantity.name, wanted, free, value, check, bound, p_nonzero, first.reach),
         requirements,
         tuple(also),
         first.looks,
     )
-    return found if scaled is None else _in_scales(found, scaled)
+    return answer if scaled is None else _in_scales(answer, scaled)
 
 
 def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:

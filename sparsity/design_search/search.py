@@ -195,12 +195,12 @@ def free_number(name: str, row: Row) -> FreeNumber:
         (free,) = named
         free.step_index(row)
         return free
-    own = [type(step) for step in row.steps if isinstance(step, kinds)]
-    if len(own) != 1:
+    matching = [type(step) for step in row.steps if isinstance(step, kinds)]
+    if len(matching) != 1:
         said = " or ".join(kind.__name__ for kind in kinds)
-        fix = f"the row has {len(own)} steps {said}; give it one, with any number"
+        fix = f"the row has {len(matching)} steps {said}; give it one, with any number"
         raise InputError("free", name, fix)
-    return next(free for free in named if free.step is own[0])
+    return next(free for free in named if free.step is matching[0])
 
 
 class Trend(NamedTuple):

@@ -134,7 +134,7 @@ def _of(family: Family, number: float) -> Quantity:
 
 def _member(name: str, text: str | None) -> Quantity:
     """Return the member of a family that the text after the colon names."""
-    family = next(each for each in FAMILIES if each.name == name)
+    family = next(known for known in FAMILIES if known.name == name)
     try:
         number = parse_number(text or "", "of")
     except InputError:

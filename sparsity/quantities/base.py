@@ -202,13 +202,13 @@ class Linear:
         """Return values, P(row ≠ 0) and relative error bounds, given those of the other one."""
         value, p_row, error = columns
         least, most = np.sort([self(end, n) for end in self._ends(n)], axis=0)
-        found = self(value, n)
+        image = self(value, n)
         with np.errstate(divide="ignore", invalid="ignore"):
             # The slope scales the error of the other one. The sum rounds like its shift, which
             # counts where the two cancel. Where the ends are equal the value is known.
             off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
-            relative = np.where((off > 0) & (least < most), off / np.abs(found), 0.0)
-        return [np.clip(found, least, most), p_row, relative]  # `value` is within its own ends
+            relative = np.where((off > 0) & (least < most), off / np.abs(image), 0.0)
+        return [np.clip(image, least, most), p_row, relative]  # `value` is within its own ends
 
     def _ends(self, n: Any) -> np.ndarray:
         ends = np.array([self.of.ends(m) for m in np.ravel(n).tolist()])

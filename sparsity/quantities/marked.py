@@ -56,8 +56,8 @@ def _weight(name: str, token: float) -> Quantity:
     j = int(token)
 
     def of(row: RowSums) -> Any:
-        own = row.weights[..., j - 1] if j <= row.weights.shape[-1] else math.nan
-        return own / (row.l1 + row.unit)
+        a_j = row.weights[..., j - 1] if j <= row.weights.shape[-1] else math.nan
+        return a_j / (row.l1 + row.unit)
 
     return replace(
         needle_mass,
@@ -208,8 +208,8 @@ def recall_table(values: int) -> tuple[np.ndarray, np.ndarray]:
     # All V − 1 noise entries lie below √(2 ln V) + _REACH, and the needle's own is no lower than
     # _REACH below its mean. In parts, since points times nodes of the rule are held at once.
     scaled = np.linspace(0.0, 2 * _REACH + math.sqrt(2 * math.log(values)), _TABLE)
-    found = [recall(part / math.sqrt(values), values) for part in np.array_split(scaled, 16)]
-    return scaled, np.concatenate(found)
+    chances = [recall(part / math.sqrt(values), values) for part in np.array_split(scaled, 16)]
+    return scaled, np.concatenate(chances)
 
 
 def _needle_recall(name: str, values: float) -> Quantity:
@@ -220,8 +220,8 @@ def _needle_recall(name: str, values: float) -> Quantity:
         # No noise would be a division by 0; SNR = 10¹⁵ instead is beyond the table's end as well.
         noise = xp.maximum(row.others_l2, 1e-30 * row.needle**2)
         noise = xp.where(noise > 0, noise, 1)  # a row without any weight
-        scaled, found = (x.astype(row.l2.dtype) for x in recall_table(count))
-        return xp.interp(math.sqrt(count) * row.needle / noise**0.5, scaled, found)
+        scaled, chances = (x.astype(row.l2.dtype) for x in recall_table(count))
+        return xp.interp(math.sqrt(count) * row.needle / noise**0.5, scaled, chances)
 
     return Quantity(
         name=name,

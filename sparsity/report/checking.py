@@ -109,7 +109,7 @@ def _same_number(old: str, new: str) -> bool:
     """Return whether two numbers differ by one in the last digit of the longer one, at most."""
     if old.isdecimal() and new.isdecimal():  # counts and seeds
         return False
-    a, b = (float(each.replace("−", "-")) for each in (old, new))
+    a, b = (float(text.replace("−", "-")) for text in (old, new))
     return abs(a - b) <= 1.001 * min(_last_digit(old), _last_digit(new))
 
 

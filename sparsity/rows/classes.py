@@ -85,8 +85,8 @@ def classed(row: Row, length: Any, token: int | None = None) -> TokenClasses:
     fixed = tokens.gamma == 0
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
         score = tokens.beta[fixed], Approx(np.zeros(fixed.sum()))
-        found = definition(kernel).values_at(*score, fixed=True)
-        log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
+        values = definition(kernel).values_at(*score, fixed=True)
+        log_w[fixed] += np.where(values.log > -np.inf, 0, -np.inf)
     if tokens.scores is not None:
         log_w[_vanishing(kernel, tokens.beta, tokens.gamma, tokens.scores.ends)] = -np.inf
     seen = log_w > -np.inf
@@ -303,7 +303,7 @@ def interpolated(
     Returns:
         [classes, values] and the largest error of the interpolation, measured at a point a piece.
     """
-    found: list[Any] = [None] * len(classes)
+    by_class: list[Any] = [None] * len(classes)
     worst = 0.0
     for piece in pieces(classes):
         values = np.stack([evaluate(law) for law in piece.laws])  # [laws, values]
@@ -312,5 +312,5 @@ def interpolated(
             worst = max(worst, float(np.abs(piece.check @ values - checks).max()))
             values = piece.matrix @ values
         for i, value in zip(piece.members, values, strict=True):
-            found[i] = value
-    return np.stack(found), worst
+            by_class[i] = value
+    return np.stack(by_class), worst

@@ -73,9 +73,9 @@ def join(a: Any, b: Any, pairing: str, turned: int | None = None) -> Any:
     """Undo `split`."""
     xp = a.__array_namespace__()
     if turned is not None and turned < 2 * a.shape[-1]:
-        own = turned // 2
-        first = join(a[..., :own], b[..., :own], pairing)
-        return xp.concat([first, join(a[..., own:], b[..., own:], "interleaved")], axis=-1)
+        half = turned // 2
+        first = join(a[..., :half], b[..., :half], pairing)
+        return xp.concat([first, join(a[..., half:], b[..., half:], "interleaved")], axis=-1)
     if pairing == "half":
         return xp.concat([a, b], axis=-1)
     return xp.stack([a, b], axis=-1).reshape((*a.shape[:-1], 2 * a.shape[-1]))

@@ -142,8 +142,8 @@ def coca_by_definition(
     query, t = _check(query, t, pairing)
     theta = _angles(query, base, theta)
     a, b = (x[..., :, None, :] for x in split(query, pairing, 2 * len(theta)))
-    each = t[..., None, :, :]
-    k = turn(a * each, b * each, _places(n, t), theta)  # [..., M, N, d/2]
+    t_n = t[..., None, :, :]
+    k = turn(a * t_n, b * t_n, _places(n, t), theta)  # [..., M, N, d/2]
     q = turn(a[..., 0, :], b[..., 0, :], _places(m, query), theta)
     return sum((x[..., :, None, :] * y).sum(axis=-1) for x, y in zip(q, k, strict=True))
 

@@ -80,16 +80,16 @@ class Row:
             at = sum(isinstance(step, Scores) for step in steps[:1])
             steps = checked_steps((*steps[:at], laws, *steps[at:]), None)
             given |= laws.own
-        own = []
+        pairs = []
         for name, value in record.bind(given).items():
             if np.ndim(value):
                 raise InputError(name, value, "give one value; use sweep for a grid")
             whole = name in {p.name for p in record.parameters if p.integer}
             plain = value if isinstance(value, str) else int(value) if whole else float(value)
             if not (record.law is Law.POSITION and name == LENGTH.name):
-                own.append((name, plain))
+                pairs.append((name, plain))
         length = _own_length(steps)
-        for name, value in own:
+        for name, value in pairs:
             if length is not None and value != TokenScores.own[name]:
                 raise InputError(name, value, "each token has its own; leave it, or make a new Row")
         if steps and record.law is not Law.SCORE:
@@ -101,16 +101,16 @@ class Row:
                     why = "takes steps that change the law of its scores or set a needle"
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", cap.capped(record) if cap else record)
-        object.__setattr__(self, "parameters", tuple(own))
+        object.__setattr__(self, "parameters", tuple(pairs))
         object.__setattr__(self, "steps", steps)
 
     def __repr__(self) -> str:
         laws = next((step for step in self.steps if isinstance(step, TokenScores)), None)
         steps = [step for step in self.steps if step is not laws]
-        own = self.params if laws is None else vars(laws)  # as it was given
+        given = self.params if laws is None else vars(laws)  # as it was given
         parts = [
             kernels.in_python(self._named_kernel),
-            *(f"{key}={value!r}" for key, value in own.items()),
+            *(f"{key}={value!r}" for key, value in given.items()),
         ]
         if steps:
             shown = ", ".join(map(repr, steps))
@@ -308,10 +308,10 @@ def _typed(step: Any) -> str:
     """
     if isinstance(step, Scores):
         return step.typed
-    own = [(getattr(step, field.name), field.default) for field in fields(step)]
-    while len(own) > 1 and _is_default(*own[-1]):
-        own.pop()
-    shown = [f"[{np.size(x)}]" if np.ndim(x) else str(x) for x, _ in own]
+    numbers = [(getattr(step, field.name), field.default) for field in fields(step)]
+    while len(numbers) > 1 and _is_default(*numbers[-1]):
+        numbers.pop()
+    shown = [f"[{np.size(x)}]" if np.ndim(x) else str(x) for x, _ in numbers]
     return f"{step.name}:{','.join(shown)}"
 
 

@@ -357,7 +357,7 @@ _TYPED = "uniform, t:DEGREES, mixture:SHARE,MEAN,DEVIATION;…, or a file that e
 
 def known(text: str) -> bool:
     """Return whether a text writes a law of scores."""
-    return text.partition(":")[0].strip() in {each.name for each in ALL} or text.endswith(_FILES)
+    return text.partition(":")[0].strip() in {law.name for law in ALL} or text.endswith(_FILES)
 
 
 def parse(text: str) -> Scores:

@@ -158,26 +158,26 @@ def variable_groups(request: Request) -> tuple[VariableGroup, ...]:
         InputError: quantities of rows without a length.
     """
     cells = request.cells
-    own, rows, every = (tuple(grids) for grids in (cells.own_grids, cells.row_grids, cells.grids))
+    plain, rows, every = (tuple(grids) for grids in (cells.own_grids, cells.row_grids, cells.grids))
     # Rows with steps, and maps, have no call that takes a whole grid: each cell is a row. Of plain
     # kernels the limit does not depend on n, and one law serves all lengths: neither is cut there.
-    each = bool(cells.steps) or isinstance(cells.kernel, RowMap)
+    by_row = bool(cells.steps) or isinstance(cells.kernel, RowMap)
     for quantity in request.asked:
         cells.lengths(quantity)
     groups = []
     if request.limit:
-        where = (every, CELLS_ONE_BY_ONE) if each else (own, CELLS_AT_ONCE)
+        where = (every, CELLS_ONE_BY_ONE) if by_row else (plain, CELLS_AT_ONCE)
         groups.append(VariableGroup("method", lambda request: request.cells.limit(), *where))
     for quantity in request.asked:
         if capabilities(cells.first_row, quantity).exact or request.sampling is None:
             # One without a law is sampled only; where nothing is sampled, the law says why not.
             # The first group's method is that of the dataset.
             name = "method" if not groups else f"method_{quantity.name}"
-            most = CELLS_ONE_BY_ONE if each else CELLS_OF_ROWS
+            most = CELLS_ONE_BY_ONE if by_row else CELLS_OF_ROWS
             groups.append(VariableGroup(name, lambda r, of=quantity: r.cells.exact(of), rows, most))
     if request.sampling is not None:
-        if request.limit and not each:
-            groups.append(VariableGroup("method_mc", _sample_limit, own, CELLS_OF_A_CURVE))
+        if request.limit and not by_row:
+            groups.append(VariableGroup("method_mc", _sample_limit, plain, CELLS_OF_A_CURVE))
         for quantity in request.asked:
             draw = functools.partial(_sample_rows, quantity=quantity)
             name = f"method_{quantity.name}_mc"

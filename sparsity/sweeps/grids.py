@@ -127,15 +127,15 @@ def grids_of(kernel: Kernel | RowMap, given: dict[str, Any]) -> dict[str, np.nda
     Raises:
         InputError: an unknown or missing parameter, a malformed grid, or too many cells.
     """
-    own = {p.name: p for p in kernel.parameters}
+    taken = {p.name: p for p in kernel.parameters}
     if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
-        own["length"] = LENGTH
+        taken["length"] = LENGTH
     for name, value in given.items():
-        if name not in own:
-            takes = ", ".join(own)
+        if name not in taken:
+            takes = ", ".join(taken)
             raise InputError(name, value, f"{kernel.name} does not take it; it takes {takes}")
     grids: dict[str, np.ndarray] = {}
-    for name, p in own.items():
+    for name, p in taken.items():
         value = given.get(name, p.default)
         if value is None:
             raise InputError(name, None, f"{kernel.name} needs {name} ({p.meaning})")

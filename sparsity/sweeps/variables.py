@@ -110,8 +110,8 @@ class Grid:
 
     def row(self, cell: Cell) -> Row:
         """Return the row of one cell."""
-        own = {name: value for name, value in cell.items() if name != LENGTH.name}
-        return Row(self.kernel, steps=self.steps, **own)
+        numbers = {name: value for name, value in cell.items() if name != LENGTH.name}
+        return Row(self.kernel, steps=self.steps, **numbers)
 
     @property
     def first_row(self) -> Row:
@@ -136,12 +136,12 @@ class Grid:
             place: Cell = {k: self.grids[k] for k in (LENGTH.name,) if k in self.grids}
             laws = [evaluate(self.row(cell), **place) for cell in _cells(self.row_grids)]
             fields = {name: (name, words) for name, words in _LIMIT.items()}
-            found, method = _stack(self.grids, laws, fields), laws[0].method
+            columns, method = _stack(self.grids, laws, fields), laws[0].method
         else:
-            found, method = self._limit_in_arrays()
+            columns, method = self._limit_in_arrays()
         if self.of_rows:
-            found = {_OF_LIMIT[name]: found[name] for name in _LIMIT}
-        return found, method
+            columns = {_OF_LIMIT[name]: columns[name] for name in _LIMIT}
+        return columns, method
 
     def _limit_in_arrays(self) -> tuple[Variables, str]:
         """Return the limit S of a kernel without steps, and the method that ran."""
@@ -154,9 +154,9 @@ class Grid:
             one = evaluate(kernel, **mesh)
             values = {name: getattr(one, name) for name in _LIMIT}
         else:
-            each = [evaluate(kernel, query=str(query), **mesh) for query in grids[QUERY.name]]
-            one, axis = each[0], dims.index(QUERY.name)
-            values = {name: np.stack([getattr(e, name) for e in each], axis) for name in _LIMIT}
+            laws = [evaluate(kernel, query=str(query), **mesh) for query in grids[QUERY.name]]
+            one, axis = laws[0], dims.index(QUERY.name)
+            values = {name: np.stack([getattr(e, name) for e in laws], axis) for name in _LIMIT}
         return {x: variable(dims, values[x], words) for x, words in _LIMIT.items()}, one.method
 
     def exact(self, quantity: Quantity) -> tuple[Variables, str]:

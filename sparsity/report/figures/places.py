@@ -42,7 +42,7 @@ def describe_places(canvas: Canvas, data: Sequence[Series]) -> str:
             at = ax.get_position()
             box = at.x0 * width, (1 - at.y1) * height, at.width * width, at.height * height
             place = {
-                "box": [round(each, 3) for each in box],
+                "box": [round(side, 3) for side in box],
                 "name": _label_of_x(ax, canvas.axes),
                 "x": [ax.get_xscale(), *map(float, ax.get_xlim())],
                 "y": [ax.get_yscale(), *map(float, ax.get_ylim())],

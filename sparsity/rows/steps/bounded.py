@@ -62,14 +62,14 @@ class SoftCap(AlikeStep):
         Raises:
             InputError: the kernel is no function of a score.
         """
-        own = getattr(kernel, "uncapped", kernel)
-        if own.law is not Law.SCORE:
-            raise InputError("steps", (self,), f"{own.name} has no scores to cap; leave it out")
+        bare = getattr(kernel, "uncapped", kernel)
+        if bare.law is not Law.SCORE:
+            raise InputError("steps", (self,), f"{bare.name} has no scores to cap; leave it out")
         # A rational cap: the weight stays a formula without floats, the same for the same cap.
         cap = sympy.nsimplify(self.cap, rational=True)
-        weight = own.weight.subs(s, cap * sympy.tanh(s / cap))
-        name = f"{own.name} capped at {self.cap:g}"
-        return CappedKernel(name, name, own.law, weight, own.parameters, own.source, own)
+        weight = bare.weight.subs(s, cap * sympy.tanh(s / cap))
+        name = f"{bare.name} capped at {self.cap:g}"
+        return CappedKernel(name, name, bare.law, weight, bare.parameters, bare.source, bare)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
         """Return the tokens as they are: their scores β + γx are those under the cap."""
@@ -173,11 +173,11 @@ class QKNorm(Scores):
             raise InputError("g_k", f"array of shape {k.shape}", "all g_q·g_k are 0")
         bound = q.size * float(np.max(np.abs(gains)))
         if query is not None:
-            own = check_vector("query", query, f"give a finite vector of shape {q.shape}")
-            if own.shape != q.shape or not np.any(own * gains):
+            vector = check_vector("query", query, f"give a finite vector of shape {q.shape}")
+            if vector.shape != q.shape or not np.any(vector * gains):
                 fix = f"give one query of shape {q.shape} that its gains do not take to 0"
-                raise InputError("query", f"array of shape {own.shape}", fix)
-            gains = gains * own / np.sqrt(np.mean(own * own))
+                raise InputError("query", f"array of shape {vector.shape}", fix)
+            gains = gains * vector / np.sqrt(np.mean(vector * vector))
             bound = float(np.linalg.norm(gains)) * math.sqrt(q.size)
         return cls(q.size, float(np.linalg.norm(gains)), bound)
 
