@@ -65,8 +65,8 @@ class Description:
     @property
     def rows(self) -> tuple[Row | None, ...]:
         """The row of each kind; None for layers without attention weights, or without a law."""
-        each = zip(self.kinds, self.gamma, strict=True)
-        return tuple(kind.row(gamma) if kind.has_law else None for kind, gamma in each)
+        pairs = zip(self.kinds, self.gamma, strict=True)
+        return tuple(kind.row(gamma) if kind.has_law else None for kind, gamma in pairs)
 
     @cached_property
     def ladder(self) -> np.ndarray:
@@ -89,24 +89,24 @@ class Description:
         Raises:
             InputError: there is no law of any kind.
         """
-        found = {}
+        by_kind = {}
         for kind, row in zip(self.kinds, self.rows, strict=True):
             if row is not None and not (steps and isinstance(row.kernel, RowMap)):
                 # A step that is a law of the scores comes first in a row: others act on it.
                 laws = tuple(step for step in row.steps if isinstance(step, Scores))
-                own = tuple(step for step in row.steps if not isinstance(step, Scores))
+                others = tuple(step for step in row.steps if not isinstance(step, Scores))
                 kernel = getattr(row.kernel, "uncapped", row.kernel)  # the cap is one of the steps
-                found[kind.title] = Row(kernel, steps=(*laws, *steps, *own), **row.params)
-        if not found:
+                by_kind[kind.title] = Row(kernel, steps=(*laws, *steps, *others), **row.params)
+        if not by_kind:
             why = next(
                 (kind.lawless for kind in self.kinds if kind.lawless), "no attention weights"
             )
             raise InputError("config", self.family, f"no law of its rows: {why}")
-        return found
+        return by_kind
 
     def columns(self) -> dict[str, Any]:
         """Return kinds, layers, head dimension, RoPE, γ and its origin, and n_eff by length."""
-        own = {
+        columns = {
             "layers": [kind.title for kind in self.kinds],
             "count": [len(kind.layers) for kind in self.kinds],
             "head_dim": [kind.head_dim for kind in self.kinds],
@@ -116,7 +116,7 @@ class Description:
             "gamma_is": [*self.origins],
         }
         lengths = {f"n_eff at {n}": self.n_eff[:, i] for i, n in enumerate(self.lengths)}
-        return own | lengths
+        return columns | lengths
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a table with a row for each kind of layer."""
@@ -146,7 +146,7 @@ class Description:
                     "gamma_is": self.origins[i] or None,
                     "row": None if row is None else row.described(),
                     "n_eff": self._by_length(self.n_eff[i]),
-                    "n_eff_of_gamma": {f"{x:g}": self._by_length(each) for x, each in ladder},
+                    "n_eff_of_gamma": {f"{x:g}": self._by_length(values) for x, values in ladder},
                     "notes": list(kind.notes),
                     "no_law": kind.lawless or None,
                 }
@@ -243,8 +243,8 @@ def describe(
         raise InputError("lengths", f"{asked.size} lengths", fix)
     ns = tuple(int(n) for n in asked)
     spreads, origins = zip(*(_spread(kind, given) for kind in kinds), strict=True)
-    found = _n_eff(kinds, [[spread] for spread in spreads], ns)[:, 0]
-    return Description(model.type, kinds, spreads, ns, found, origins, context, model.source)
+    n_eff = _n_eff(kinds, [[spread] for spread in spreads], ns)[:, 0]
+    return Description(model.type, kinds, spreads, ns, n_eff, origins, context, model.source)
 
 
 def _spread(kind: LayerKind, given: float | None) -> tuple[float, str]:
@@ -272,8 +272,8 @@ def _n_eff(
             known[row, n] = _of_row(row, n)
         return known[row, n]
 
-    each = zip(kinds, spreads, strict=True)
-    return np.array([[[value(kind, x, n) for n in lengths] for x in xs] for kind, xs in each])
+    pairs = zip(kinds, spreads, strict=True)
+    return np.array([[[value(kind, x, n) for n in lengths] for x in xs] for kind, xs in pairs])
 
 
 def _of_row(row: Row, n: int) -> float:

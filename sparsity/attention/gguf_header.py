@@ -69,7 +69,7 @@ ARCHITECTURES = (
     Architecture("gemma3", "gemma3_text", full=6, base_in_windows=1e4, large=62),
     Architecture("gemma3n", "gemma3n_text", full=5, base_in_windows=1e4),
 )
-_BY_NAME = {name: each for each in ARCHITECTURES for name in each.names.split()}
+_BY_NAME = {name: x for x in ARCHITECTURES for name in x.names.split()}
 # Names of the header, after that of the architecture, and those of `fields.FIELDS`.
 _SAME = {
     "block_count": "num_hidden_layers",

@@ -87,8 +87,8 @@ def _transforms_at(
     points = np.arange(v.min() - 8 * _STEP_V, v.max() + 9 * _STEP_V, _STEP_V)
     rest = math.sqrt((1 - rho) * (1 + rho))
     table = _transforms(gamma * rest * z, share / share.sum(), points, power)
-    found = make_interp_spline(points, np.hstack(table), k=7)(v)
-    return list(np.moveaxis(found, -1, 0))
+    values = make_interp_spline(points, np.hstack(table), k=7)(v)
+    return list(np.moveaxis(values, -1, 0))
 
 
 def _kinds(
@@ -170,11 +170,11 @@ def mean_and_coarser(fine: np.ndarray, coarse: np.ndarray, share: np.ndarray) ->
     """
     # t, u and what is within the body each have their own coarser rule: the gaps add up to a bound.
     rules_of_both = (fine, 1, 1), (coarse, 1, 1), (fine, 2, 1), (fine, 1, 2)
-    found = []
+    means = []
     for body, every, skip in rules_of_both:
         over_u = body[::skip].sum(axis=0) * STEP_U * skip
-        found.append(float((over_u[::every] * share[::every]).sum() / share[::every].sum()))
-    return found
+        means.append(float((over_u[::every] * share[::every]).sum() / share[::every].sum()))
+    return means
 
 
 def _mean(
@@ -230,11 +230,11 @@ def law(
     refuse_too_close(rho)
     n = np.asarray(length, dtype=np.float64)
     t, share = kth_scores(n, k)
-    found = [
+    pairs = [
         _mean(name, k, gamma, rho, m, at[::LEVELS], chance[::LEVELS])
         for m, at, chance in zip(n.tolist(), t, share, strict=True)
     ]
-    value, error = np.transpose(found)
+    value, error = np.transpose(pairs)
     return value, error
 
 
