@@ -188,7 +188,7 @@ def _named_alone(model: Model, types: list[str]) -> tuple[LayerKind, ...]:
         )
         for kind in dict.fromkeys(types)
     ]  # fmt: skip
-    return tuple(sorted(kinds, key=lambda each: -len(each.layers)))
+    return tuple(sorted(kinds, key=lambda x: -len(x.layers)))
 
 
 def _layer_types(fields: Fields, family: Family) -> list[str]:

@@ -131,10 +131,10 @@ def _of_power(power: int, both: bool) -> Callable[[float, float, float], LogWeig
     def law(beta: float, gamma: float, n: float) -> LogWeightLaw:
         def density(v: np.ndarray) -> np.ndarray:
             s = np.exp(v / power)
-            found = np.exp(-0.5 * ((s - beta) / gamma) ** 2)
+            value = np.exp(-0.5 * ((s - beta) / gamma) ** 2)
             if both:
-                found = found + np.exp(-0.5 * ((s + beta) / gamma) ** 2)
-            return found * s / (ROOT_2_PI * power * gamma)
+                value = value + np.exp(-0.5 * ((s + beta) / gamma) ** 2)
+            return value * s / (ROOT_2_PI * power * gamma)
 
         z, far = beta / gamma, _deviations(1.0)
         side = abs(z) if both else z
@@ -174,8 +174,8 @@ LAWS: dict[Any, Callable[[float, float, float], LogWeightLaw]] = {
 def _log_share(share: np.ndarray, rest: np.ndarray) -> np.ndarray:
     """Return the log of a share, given it and the rest; at most 0."""
     with np.errstate(divide="ignore"):
-        found = log_complement(rest, np.maximum(share, 0))
-    return np.minimum(found, 0.0)  # where φ^n is nothing, its parts have no digits
+        log = log_complement(rest, np.maximum(share, 0))
+    return np.minimum(log, 0.0)  # where φ^n is nothing, its parts have no digits
 
 
 class _Table:
@@ -244,9 +244,9 @@ class _Table:
             )
             kept = below[:, -1, -1] + above[:, -1, -1]
             phi = np.maximum(self.zero + kept, 1e-300)  # below that no row is left
-            each, begin = phi[:, None, None], max(low, start)
+            norm, begin = phi[:, None, None], max(low, start)
             below, above = below[:, begin - low :], above[:, begin - low :]
-            log_b = _log_share((self.zero + below) / each, above / each)
+            log_b = _log_share((self.zero + below) / norm, above / norm)
             log_none = _log_share(self.zero / phi, kept / phi)
             yield part, slice(begin, high), _log_share(phi, missing), log_none, log_b
 
@@ -285,7 +285,7 @@ def _by_rule(
     start = int(np.searchsorted(table.v[:, -1], lowest))
     begin = float(table.edges[start])
     rare = _LOG_TAIL - 10 - math.log(n.max())
-    found = np.zeros(len(n))
+    totals = np.zeros(len(n))
     for part, panels, log_phi, log_none, log_share in table.blocks(start, rare):
         top = float(table.v[panels][-1, -1])  # e^v alone may be beyond float64
         # e^(u+v) du dv: the factor e^v is taken over that of the last panel, as e^v of a row of exp
@@ -298,8 +298,8 @@ def _by_rule(
             inner = held.reshape(len(held), area.size) @ area
             # Under the first panel B is P(f = 0) as far as it matters.
             inner += math.exp(begin - top) * of.mean(m, log_none[alive])
-            found[i] += float(np.exp(log_row[alive] + top) @ inner) * step
-    return found, table.lost
+            totals[i] += float(np.exp(log_row[alive] + top) @ inner) * step
+    return totals, table.lost
 
 
 def ranked(
@@ -335,11 +335,11 @@ def ranked(
     full = law.surely_full(n, of.keys)
     # Lengths whose rows surely have k weights start their panels higher up; the others would make
     # all lengths start at the lowest weight.
-    for own in (several & full, several & ~full):
-        if own.any():
+    for group in (several & full, several & ~full):
+        if group.any():
             (fine, lost), (coarse, _) = (
-                _by_rule(law, n[own], of, *how) for how in zip(_POINTS, _STEPS, strict=True)
+                _by_rule(law, n[group], of, *how) for how in zip(_POINTS, _STEPS, strict=True)
             )
-            error[own] = relative_gap(fine, coarse) + _ROUNDING + 4 * lost
-            value[own] = within(fine / p_row[own], error[own], (least[own], most[own]))
+            error[group] = relative_gap(fine, coarse) + _ROUNDING + 4 * lost
+            value[group] = within(fine / p_row[group], error[group], (least[group], most[group]))
     return value, p_row, error

@@ -130,19 +130,19 @@ _SPREADS: tuple[tuple[dict[str, str], Callable[[np.ndarray], np.ndarray]], ...] 
 )
 
 
-def _has_whole_keys(each: Row | Kernel | RowMap) -> bool:
+def _has_whole_keys(source: Row | Kernel | RowMap) -> bool:
     """Tell whether scores q·k of keys in R^d, with the spread γ, are what a row is made of."""
-    kernel, steps = (each.kernel, each.steps) if isinstance(each, Row) else (each, ())
+    kernel, steps = (source.kernel, source.steps) if isinstance(source, Row) else (source, ())
     names = [p.name for p in kernel.parameters]
     return (
         not steps and kernel.law is not Law.FEATURES and GAMMA.name in names and "dim" not in names
     )
 
 
-def _names_on_axis(each: Row | Kernel | RowMap) -> list[str]:
+def _names_on_axis(source: Row | Kernel | RowMap) -> list[str]:
     """Return what can be along the x-axis of a row, or of a kernel."""
-    names = [name for name in names_taken(each) if name != QUERY.name]
-    return names + ([DIM.name] if _has_whole_keys(each) else [])
+    names = [name for name in names_taken(source) if name != QUERY.name]
+    return names + ([DIM.name] if _has_whole_keys(source) else [])
 
 
 def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
@@ -241,28 +241,28 @@ def with_value(row: Row, name: str, value: Any) -> Row:
     return Row(row.kernel, steps=steps, **row.params)
 
 
-def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
+def _is_whole(name: str, source: Row | Kernel | RowMap) -> bool:
     """Tell whether values of a parameter are whole numbers in a row, or one of a kernel."""
-    kernel = each.kernel if isinstance(each, Row) else each
+    kernel = source.kernel if isinstance(source, Row) else source
     if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH, DIM)):
         return True
-    place = _step_number(each, name) if isinstance(each, Row) else None
-    return place is not None and isinstance(getattr(each.steps[place[0]], place[1]), int)  # type: ignore[union-attr]
+    place = _step_number(source, name) if isinstance(source, Row) else None
+    return place is not None and isinstance(getattr(source.steps[place[0]], place[1]), int)  # type: ignore[union-attr]
 
 
 # --- rows, what they hold fixed, and values along the x-axis ---------------------------------
 
 
-def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
+def _rows(source: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
     """Return the rows of one kernel or row, one for each combination of values."""
-    if isinstance(each, Row):
-        rows = [each]
+    if isinstance(source, Row):
+        rows = [source]
         for name, values in given.items():
-            if name in names_taken(each) and name not in (x, LENGTH.name):
+            if name in names_taken(source) and name not in (x, LENGTH.name):
                 rows = [with_value(row, name, value) for row in rows for value in values]
         return rows
     grids: dict[str, list[Any]] = {}
-    for name in (p.name for p in each.parameters if p.name != LENGTH.name):
+    for name in (p.name for p in source.parameters if p.name != LENGTH.name):
         if name == x and name not in given:  # any value will do to begin with
             if x not in CONTROLS:
                 raise InputError(x, None, "give its values, such as 0.1:10:25:log")
@@ -272,7 +272,7 @@ def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
         elif name == "beta":
             grids[name] = [0.0]
     cells = itertools.product(*grids.values())
-    return [Row(each, **dict(zip(grids, cell, strict=True))) for cell in cells]
+    return [Row(source, **dict(zip(grids, cell, strict=True))) for cell in cells]
 
 
 def _held(row: Row, x: str, length: int | None) -> dict[str, str]:

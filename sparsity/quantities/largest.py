@@ -41,9 +41,9 @@ def _held_of_many(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     mean = -n * np.expm1(log_rest)
     far, excess = _excess_of_many(k, n)
     near = np.abs(mean - k) < far
-    found = np.minimum(mean, k)
-    found[near] = mean[near] - excess(mean[near])
-    return found
+    held = np.minimum(mean, k)
+    held[near] = mean[near] - excess(mean[near])
+    return held
 
 
 def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     # E max(N − k, 0) is below meanᵏ/(k + 1)! of the mean: less than rounding up to here. Most of a
     # table lies there, far up where hardly a weight is.
     rare = min(math.exp((math.lgamma(k + 2) - 53 * math.log(2)) / k), 1.0)
-    found = np.where(mean < rare, mean, float(k))
+    held = np.where(mean < rare, mean, float(k))
     # Of a mean up to 0.01, terms from the tenth on add less than 0.01⁹/9! of the first. Up to 1,
     # those beyond 22 add less than 1/22! of it.
     last = k + 10 * math.sqrt(k) + 40  # beyond it, N < k has less than e^−50
@@ -77,8 +77,8 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
         for i in range(terms):
             sums += p * (k - i if low == 1.0 else min(i, k))
             p *= x * ((n - i) / (i + 1))
-        found[here] = k - sums if low == 1.0 else sums
-    return found
+        held[here] = k - sums if low == 1.0 else sums
+    return held
 
 
 def largest(k: int) -> RankLaw:

@@ -59,7 +59,7 @@ def label_cell(what: Any) -> str:
 
     The last bits of a number from `geomspace` or a root differ between processors.
     """
-    return _NUMBER.sub(lambda found: repr(float(f"{float(found[0]):.9g}") + 0.0), str(what))
+    return _NUMBER.sub(lambda match: repr(float(f"{float(match[0]):.9g}") + 0.0), str(what))
 
 
 def cell_seed(seed: int, *labels: Any) -> int:
@@ -200,16 +200,16 @@ def _cells(grids: Grids) -> list[Cell]:
     return [dict(zip(grids, cell, strict=True)) for cell in itertools.product(*columns)]
 
 
-def _stack(grids: Grids, found: Sequence[Any], fields: dict[str, tuple[str, str]]) -> Variables:
+def _stack(grids: Grids, results: Sequence[Any], fields: dict[str, tuple[str, str]]) -> Variables:
     """Return fields of results as variables in the shape of the grids.
 
     Args:
         grids: the grids.
-        found: a result for each cell in order, or one for several cells: all lengths, or all cells.
+        results: one for each cell in order, or one for several: all lengths, or all cells.
         fields: (field of a result, long name) by the name of the variable.
     """
     dims, shape = tuple(grids), [len(grid) for grid in grids.values()]
     return {
-        name: variable(dims, np.reshape([getattr(one, field) for one in found], shape), words)
+        name: variable(dims, np.reshape([getattr(one, field) for one in results], shape), words)
         for name, (field, words) in fields.items()
     }
