@@ -276,6 +276,10 @@ def crafted_files():
     yield "no layers.json", b'{"model_type": "llama"}'
     yield "escape.json", b'{"model_type": "\\u001b[31m", "num_hidden_layers": 2}'
     yield "part.json", b'{"model_type": "llama", "text_config": 5}'
+    deep = b'{"text_config": ' * 9 + b"{}" + b"}" * 9
+    yield "groups in groups.json", b'{"num_hidden_layers": 2, "text_config": ' + deep + b"}"
+    kinds = ", ".join(f'"k{i}"' for i in range(2000)).encode()
+    yield "kinds.json", b'{"num_hidden_layers": 2000, "layer_types": [' + kinds + b"]}"
     layers = b'{"model_type": "llama", "num_hidden_layers": 1000000000000}'
     yield "layers.json", layers
 

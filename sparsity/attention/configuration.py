@@ -139,6 +139,8 @@ def kinds_of(model: Model) -> tuple[LayerKind, ...]:
     """
     fields, family = model.fields, model.family
     types = _layer_types(fields, family)
+    if len({*types}) > MAX_KINDS:
+        raise InputError("config", model.type, f"has more than {MAX_KINDS} kinds of layer")
     if model.lawless:
         return _named_alone(model, types)
     if not any(kind in _ATTENDING for kind in types):
@@ -247,6 +249,7 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
     if rotation is not None and rotation.table:
         notes.append("RoPE's angles have a table of factors, which is not read")
     steps += _growing(fields, family, rope, turns)
+    words += ["in both directions"] if family.both else []
     if family.cap and (cap := fields.get(family.cap)):
         steps.append(SoftCap(cap))
         words.append(f"soft cap {cap:g}")

@@ -138,7 +138,7 @@ FAMILIES = (
     Family("gpt_oss", sinks="all"),
     Family("mimo_v2_flash", sinks="windows"),
     # RoPE in some layers
-    Family("cohere2 cohere2_moe", turning="windows"),
+    Family("cohere2", turning="windows"),
     Family("llama4_text", norm="heads", norm_if="use_qk_norm", tuned="llama4"),
     Family("exaone4 exaone_moe", norm="heads", turning="windows"),
     Family("afmoe", norm="heads", turning="windows"),

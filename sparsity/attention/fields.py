@@ -237,7 +237,8 @@ def names_set(given: Mapping[Any, Any], depth: int = 3) -> tuple[str, ...]:
     """
     names: list[str] = []
     for name, value in given.items():
-        if not isinstance(name, str) or value is None or value is False or value == []:
+        idle = any(value is x or value == x for x in (None, False, [], "absolute"))
+        if idle or not isinstance(name, str):
             continue
         group = FIELDS.get(name) is _GROUPS or name.endswith("attention")
         if group and depth and name != "text_config" and isinstance(value, Mapping):
