@@ -300,6 +300,44 @@ def test_the_mass_of_thousands_in_the_longest_rows():
         assert found.error_bound < 2e-12
 
 
+# --- keys for a mass -----------------------------------------------------------------------------
+
+
+def keys(kernel, beta, gamma, n, share):
+    row = Row(kernel, gamma=gamma, **{} if kernel == "exp" else {"beta": beta})
+    return sparsity.exact(row, length=n, of=f"keys_for_mass:{share:g}")
+
+
+@pytest.mark.parametrize(("share", "gamma"), [(0.6, 1.0), (0.9, 0.5), (0.95, 3.0)])
+def test_one_key_of_two_holds_the_share_where_scores_are_far_enough_apart(share, gamma):
+    apart = math.log(share / (1 - share)) / (math.sqrt(2) * gamma)
+    found = keys("exp", 0.0, gamma, 2, share)
+    assert abs(found.value - (2 - 2 * ndtr(-apart))) < found.error_bound * found.value < 1e-3
+
+
+FEWEST = [("exp", 0.0, 3.0, 2000, 0.9), ("exp", 0.0, 0.5, 500, 0.5), ("relu2", 0.5, 1.0, 1000, 0.9),
+          ("identity", 1.0, 1.0, 1000, 0.8), ("exp", 0.0, 0.1, 1000, 0.9)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "beta", "gamma", "n", "share"), FEWEST)
+def test_the_fewest_keys_are_those_of_drawn_rows(kernel, beta, gamma, n, share):
+    scores = beta + gamma * np.random.default_rng(4).standard_normal((1000, n))
+    held = np.sort(WEIGHTS[kernel](scores))[:, ::-1].cumsum(1)
+    drawn = 1 + (held < share * held[:, -1:]).sum(1)
+    found, planted = (keys(kernel, beta, gamma, n, p) for p in (share, share + (1 - share) / 4))
+    bar = 4.5 * drawn.std(ddof=1) / math.sqrt(len(drawn))
+    assert abs(found.value - drawn.mean()) < bar < planted.value - drawn.mean()
+    assert found.error_bound < 1e-4
+
+
+def test_the_fewest_keys_of_the_longest_rows_and_of_equal_weights():
+    """Of all keys Φ(Φ⁻¹(p) − γ) hold the share p. Equal weights leave no law to integrate."""
+    found = keys("exp", 0.0, 1.0, 10**7, 0.9)
+    assert_allclose(found.value, 1e7 * ndtr(ndtri(0.9) - 1), rtol=2e-5)
+    with pytest.raises(InputError, match="not resolved at length 1000"):
+        keys("exp", 0.0, 1e-4, 1000, 0.9)  # every row has 900, the integral half a key more
+
+
 # --- families ------------------------------------------------------------------------------------
 
 

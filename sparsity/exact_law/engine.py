@@ -18,6 +18,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.exact_law import needle, sink_chance
 from sparsity.exact_law.integration import log_complement, refuse_slow, spaced
+from sparsity.exact_law.keys_for_mass import fewest_keys
 from sparsity.exact_law.ranked import LAWS, ranked
 from sparsity.exact_law.sums import token_sums
 from sparsity.exact_law.sums.token_sums import GRID_STEP, SQRT_REACH, SummedTokens
@@ -28,7 +29,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.long_rows import log_sums
-from sparsity.quantities import Integral, Quantity, RankLaw
+from sparsity.quantities import Integral, KeysLaw, Quantity, RankLaw
 from sparsity.quantities.base import within
 from sparsity.rows.classes import (
     Class,
@@ -198,7 +199,9 @@ def laws(
     return list(out[:, back.reshape(-1)])
 
 
-def _of_ranks(row: Row, quantity: Quantity, of: RankLaw, n: np.ndarray) -> tuple[np.ndarray, ...]:
+def _of_ranks(
+    row: Row, quantity: Quantity, of: RankLaw | KeysLaw, n: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """Return the law of what goes by rank, of rows in each of which tokens are alike."""
     # Steps may give the tokens another law at each length: then each length is a law of its own.
     if n.size > 1 and not identical_tokens(row, int(n.min()), int(n.max()), units=True):
@@ -213,8 +216,10 @@ def _of_ranks(row: Row, quantity: Quantity, of: RankLaw, n: np.ndarray) -> tuple
     share = seen / given.n  # below 1 only where there is one length
     m = n if share == 1 else np.array([seen])
     if gamma == 0:  # all weights are the same
-        least = np.array([of.ends(x)[0] for x in m.tolist()])
-        value, p_row, error = least, np.ones(n.shape), np.zeros(n.shape)
+        value = np.array([of.alike(x) for x in m.tolist()], float)
+        p_row, error = np.ones(n.shape), np.zeros(n.shape)
+    elif isinstance(of, KeysLaw):
+        value, p_row, error = fewest_keys(kernel, beta, gamma, m, of)
     else:
         value, p_row, error = ranked(kernel, beta, gamma, m, of)
     if share == 1:

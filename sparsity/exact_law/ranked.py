@@ -64,6 +64,7 @@ class LogWeightLaw(NamedTuple):
         width: of a panel.
         near: span under `high` in which the k-th largest weights fall, k > 1.
         gamma: as an error says it.
+        turn: how far v may leave the real axis without its density growing more than e² times.
     """
 
     density: Callable[[np.ndarray], np.ndarray]
@@ -73,6 +74,7 @@ class LogWeightLaw(NamedTuple):
     width: float
     near: float
     gamma: float
+    turn: float
 
     def edges(self, *, fine: bool) -> np.ndarray:
         """Return the edges of panels; finer where more than the largest weight of a row falls."""
@@ -122,6 +124,7 @@ def _of_exp(beta: float, gamma: float, n: float) -> LogWeightLaw:
         min(_WIDEST, gamma / math.sqrt(2 + 2 * math.log(n))),
         0.0,
         gamma,
+        2 * gamma,
     )
 
 
@@ -153,6 +156,7 @@ def _of_power(power: int, both: bool) -> Callable[[float, float, float], LogWeig
             min(_WIDEST, width),
             3.0 * power,
             gamma,
+            0.0,
         )
 
     return law
@@ -302,6 +306,24 @@ def _by_rule(
     return totals, table.lost
 
 
+def law_of_weights(kernel: Kernel, beta: float, gamma: float, n: float) -> LogWeightLaw:
+    """Return the law of ln|f| of one score, for rows of up to n.
+
+    Raises:
+        InputError: a kernel that is not in `LAWS`, or weights that are hardly ever above 0.
+    """
+    if kernel.weight not in LAWS:
+        fix = "no exact law of ranks but for exp and powers of |s| or max(s, 0); use estimate"
+        raise InputError("kernel", kernel.name, fix)
+    if kernel.weight == kernels.exp.weight:
+        beta = 0.0  # a factor on every weight
+    law = LAWS[kernel.weight](beta, gamma, n)
+    if law.log_zero > _RAREST:
+        fix = "a weight is hardly ever above 0; give a larger beta, or a larger gamma"
+        raise InputError("beta / gamma", beta / gamma, fix)  # the caller may have scaled both
+    return law
+
+
 def ranked(
     kernel: Kernel, beta: float, gamma: float, length: np.ndarray, of: RankLaw
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -318,19 +340,11 @@ def ranked(
         InputError: another kernel.
         TooFine: a law of weights that takes more than seconds.
     """
-    if kernel.weight not in LAWS:
-        fix = "no exact law of ranks but for exp and powers of |s| or max(s, 0); use estimate"
-        raise InputError("kernel", kernel.name, fix)
-    if kernel.weight == kernels.exp.weight:
-        beta = 0.0  # a factor on every weight
     n = np.asarray(length, dtype=np.float64)
     several = n > max(of.keys, 1)
     least, most = np.array([of.ends(m) for m in n.tolist()]).T
     value, error = most.copy(), np.zeros(n.shape)
-    law = LAWS[kernel.weight](beta, gamma, float(n.max()))
-    if law.log_zero > _RAREST:
-        fix = "a weight is hardly ever above 0; give a larger beta, or a larger gamma"
-        raise InputError("beta / gamma", beta / gamma, fix)  # the caller may have scaled both
+    law = law_of_weights(kernel, beta, gamma, float(n.max()))
     p_row = -np.expm1(n * law.log_zero)
     full = law.surely_full(n, of.keys)
     # Lengths whose rows surely have k weights start their panels higher up; the others would make

@@ -24,7 +24,7 @@ from sparsity.limit.closed_form import error_bound
 from sparsity.limit.evaluation import evaluate, preview
 from sparsity.plots.axes.controls import CONTROLS
 from sparsity.plots.axes.row_choices import Rows, marks
-from sparsity.quantities import Quantity
+from sparsity.quantities import KeysLaw, Quantity
 from sparsity.rows.row import Row
 
 _POWERS_OF_S = {"S": 1.0, "n_eff": 2.0, "participation": 2.0}  # n_eff = n·S², and one over it
@@ -342,7 +342,8 @@ def why_no_law(spec: Spec) -> str:
         return map_laws.NO_LAW
     if not capabilities(spec.kernel, quantity).exact:
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
-    if isinstance(spec.kernel, RowMap) and map_laws.slow(spec.kernel, quantity):
+    slow = isinstance(spec.kernel, RowMap) and map_laws.slow(spec.kernel, quantity)
+    if slow or isinstance(quantity.rank_law, KeysLaw):
         return "the exact law takes seconds a point: sampled instead"
     if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):
         if spec.law.kernels and spec.kernel not in spec.law.kernels:

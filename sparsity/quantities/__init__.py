@@ -7,7 +7,16 @@ import functools
 
 from sparsity.errors import InputError
 from sparsity.parsing import parse_number
-from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
+from sparsity.quantities.base import (
+    Family,
+    Integral,
+    KeysLaw,
+    Linear,
+    LogMoment,
+    Quantity,
+    RankLaw,
+    RowSums,
+)
 from sparsity.quantities.largest import (
     gini,
     keys_for_mass,
@@ -48,6 +57,7 @@ __all__ = [
     "POWERS_OF_S_AND_N",
     "Family",
     "Integral",
+    "KeysLaw",
     "Linear",
     "LogMoment",
     "Quantity",

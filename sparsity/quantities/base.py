@@ -104,6 +104,33 @@ class RankLaw:
     ends: Callable[[float], tuple[float, float]]
     beside_hidden: Callable[[Any, float], Any] = lambda value, share: value
 
+    def alike(self, n: float) -> float:
+        """Return the value of n equal weights."""
+        return self.ends(n)[0]
+
+
+@dataclass(frozen=True)
+class KeysLaw:
+    """How many of the largest weights add up to a share of all.
+
+    Args:
+        share: in (0, 1).
+    """
+
+    share: float
+
+    def ends(self, n: float) -> tuple[float, float]:
+        """Return the least and the largest value in rows of n."""
+        return 1.0, self.alike(n)
+
+    def alike(self, n: float) -> float:
+        """Return the value of n equal weights."""
+        return math.ceil(self.share * n * (1 - 1e-15))
+
+    def beside_hidden(self, value: Any, share: float) -> Any:
+        """Return the value among tokens out of sight as well, which have no weight."""
+        return value
+
 
 @dataclass(frozen=True)
 class Exceeds:
@@ -235,7 +262,7 @@ class Quantity:
         limit: what it tends to in long rows, and a bound on the error of that; None where there is
             no such limit, or it is that of the quantity in `linear`.
         whole: whether its definition needs the weights one by one, not their sums alone.
-        rank_law: what it is of the number of weights above a, for its exact law; None for others.
+        rank_law: what it is of the weights by their rank, for its exact law; None for others.
         linear: what it is of another quantity, for its exact law; None for others.
         above: what it is the chance to exceed; None for others.
         chance: whether it is 0 or 1 of a row, so that its mean is a share of the rows.
@@ -256,7 +283,7 @@ class Quantity:
     token: int | None = None
     limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
-    rank_law: RankLaw | None = None
+    rank_law: RankLaw | KeysLaw | None = None
     linear: Linear | None = None
     above: Exceeds | None = None
     needle_law: NeedleLaw | None = None

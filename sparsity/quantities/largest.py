@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.quantities.base import Family, Quantity, RankLaw, RowSums
+from sparsity.quantities.base import Family, KeysLaw, Quantity, RankLaw, RowSums
 from sparsity.special import betainc
 
 # k up to which sums of probabilities are taken: far beyond, P(N = 0) leaves the range of float64,
@@ -147,6 +147,7 @@ def _keys_for_mass(name: str, share: float) -> Quantity:
         unit="tokens",
         of=of,
         whole=True,
+        rank_law=KeysLaw(share),
     )
 
 
