@@ -159,9 +159,8 @@ def _library() -> Any:
     """Return `transformers`; None where it is not there, or does not start."""
     try:
         with _quietly():
-            import transformers
-
-            return transformers if hasattr(transformers, "CONFIG_MAPPING") else None
+            library = importlib.import_module("transformers")
+            return library if hasattr(library, "CONFIG_MAPPING") else None
     except Exception:  # noqa: BLE001  an import runs whatever its parts run
         return None
 

@@ -151,8 +151,8 @@ def draw(
     Raises:
         InputError: as in `estimate`.
     """
-    measured = {"mean", "covariance"} & parameters.keys() and not isinstance(kernel, Row)
-    if measured and kernels.named(kernel) is kernels.nonnegative:
+    measured = {"mean", "covariance"} & parameters.keys()
+    if measured and not isinstance(kernel, Row) and kernels.named(kernel) is kernels.nonnegative:
         return _estimate_measured_features(parameters, of, sampling)
     row, bound, n, dim = _bind(kernel, length, parameters)
     law = row.kernel.law
