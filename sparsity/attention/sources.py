@@ -9,6 +9,7 @@ fields are read as they stand and no law is given.
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import os
 import warnings
