@@ -251,3 +251,18 @@ def test_claims(command, monkeypatch):
     found = answer(command, "claims", "--seed", "5")
     assert found == [RECORDS[0] | {"evidence": {"gap": None, "n": 3}}]
     assert seeds == [5]
+
+
+@pytest.mark.parametrize("length", [2**17, 2**20])
+def test_long_rows_say_at_once_what_they_take(length, capsys, monkeypatch):
+    """The first look is what `batches` draws; short rows, and sums of weights, are silent."""
+    from types import SimpleNamespace
+
+    from sparsity.cli import checks
+    from sparsity.sampling.batches import CHUNK, batch_size
+
+    for n, of in ((length, "n_eff"), (64, "top_k_mass:8"), (length, "top_k_mass:8")):
+        assert not capsys.readouterr().err
+        asked = SimpleNamespace(length=n, quantity=sparsity.quantities.named(of))
+        checks._say_what_it_takes(asked, None)
+    assert f": {CHUNK * batch_size(length)} at first, some " in capsys.readouterr().err

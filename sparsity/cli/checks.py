@@ -15,6 +15,22 @@ from sparsity.cli import common, pages
 from sparsity.errors import InputError
 from sparsity.output import refuse_missing, refuse_unwritable_folder
 
+_SECONDS_PER_SCORE = 1.5e-7  # of rows that are sorted in float64; measured on one core
+_LONG_LOOK = 2.0  # seconds of a first look from which on it is announced
+
+
+def _say_what_it_takes(request: Any, max_samples: float | None) -> None:
+    """Say on stderr how long whole rows will take, before anything is drawn."""
+    n = request.length
+    if n is None or not request.quantity.whole:
+        return
+    rows = 256 if n < 2**20 else 32  # that long rows are drawn in: JAX, which knows, loads slowly
+    most = max(rows, 1e9 / n if max_samples is None else max_samples)
+    first, last = (f"some {x * n * _SECONDS_PER_SCORE:.0f} s" for x in (rows, most))
+    if rows * n * _SECONDS_PER_SCORE >= _LONG_LOOK:
+        said = f"{request.quantity.name} takes whole rows of {n} tokens: {rows} at first, {first}"
+        common.echo(f"sparsity: {said}; {most:.0f} at most, {last}", err=True)
+
 
 @click.command()
 @common.row_options
@@ -65,8 +81,10 @@ def estimate(
     names = ("method", "dtype", "rel_error", "max_samples", "max_seconds", "seed")
     settings = {name: options.pop(name) for name in names}
     request = read_request(kernel, common.without_none(options), steps, of, keys=True)
+    _say_what_it_takes(request, settings["max_samples"])
     common.use_float64()
-    with common.progress("sampling") as report:
+    with common.progress("sampling", in_log=True) as report:
+        report(0, 1)
         drawn = request.estimate(**settings, progress=report)
     if drawn.warning:
         common.echo(f"sparsity: warning: {drawn.warning}", err=True)
