@@ -215,3 +215,15 @@ def test_a_large_spread_is_a_number_or_a_line_at_once():
     assert abs(float(law) - mean) < 4.5 * error
     with pytest.raises(InputError, match=r"gamma = 24.*more than seconds"):
         exact(Row("router:3", gamma=24.0, rho=0.5), length=4)
+
+
+def test_a_perfect_proxy_reads_the_largest_scores():
+    """ρ = 1 is softmax of the k largest, of the mass of all; ρ = 0.999 reads little less."""
+    perfect, good = (Row("router:16", gamma=1.5, rho=rho) for rho in (1.0, 0.999))
+    top, alone = Row("exp", gamma=1.5), Row("topk:16", gamma=1.5)
+    for of, same, name in (("abs_sum", top, "top_k_mass:16"), ("n_eff", alone, "n_eff")):
+        found = exact(perfect, length=[9, 300], of=of)
+        np.testing.assert_allclose(found.value[1], exact(same, length=300, of=name).value)
+        near = exact(good, length=300, of=of).value
+        assert 1e-5 < abs(near / found.value[1] - 1) < 0.02
+    assert np.all(exact(perfect, length=[9, 300], of="recall").value == 1)

@@ -98,6 +98,18 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     return value, error
 
 
+def _of_best_keys(k: int, gamma: float, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of a proxy that is the score: softmax of the k largest, of the mass of all."""
+    if quantity is quantities.recall:
+        return np.ones(n.shape), np.zeros(n.shape)
+    if quantity is quantities.abs_sum:
+        value, _, error = engine.law(Row(exp, gamma=gamma), quantities.named(f"top_k_mass:{k}"), n)
+        return value, error
+    assert quantity.integral is not None
+    value, error = top_k.law(k, gamma, n, quantity.integral)
+    return value, error
+
+
 def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     """Return the law of routed rows; of rows no longer than k, softmax's."""
     params: Any = row.params
@@ -107,7 +119,10 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     if short.any() and quantity not in (quantities.abs_sum, quantities.recall):
         columns = engine.law(Row(exp, gamma=params["gamma"]), quantity, n[short])
         value[short], error[short] = columns[0], columns[2]
-    if quantity is quantities.recall and not short.all():
+    if params["rho"] == 1 and not short.all():
+        found = _of_best_keys(k, params["gamma"], quantity, n[~short])
+        value[~short], error[~short] = found
+    elif quantity is quantities.recall and not short.all():
         value[~short], error[~short] = router.recall(k, params["rho"], n[~short])
     elif not short.all():
         whole = (quantity.name, k, params["gamma"], params["rho"])

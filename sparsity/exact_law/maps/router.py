@@ -208,7 +208,7 @@ def refuse_too_close(rho: float) -> None:
         InputError: |ρ| too near to 1.
     """
     if abs(rho) > CLOSEST:
-        fix = f"must be within {CLOSEST:g} of 0 for an exact law; at ±1 use topk, else estimate"
+        fix = f"must be 1, or within {CLOSEST:g} of 0, for an exact law; else use estimate"
         raise InputError("rho", rho, fix)
 
 
