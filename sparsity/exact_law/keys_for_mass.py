@@ -28,7 +28,7 @@ from sparsity.quantities import KeysLaw
 from sparsity.quantities.base import within
 
 # Points of a panel of w, step of v in units of its scale, and along the line: of value and check.
-_RULES = ((12, 0.4, 0.12), (9, 0.55, 0.16))
+_RULES = ((12, 0.3, 0.12), (9, 0.4, 0.16))
 _WIDEST = 0.9  # panel of w, and three of the law's own: it need not resolve powers of n
 _FIRST = 1e-3  # panel of w nearest v, where y jumps; each is twice as wide as the last one
 _DEEP = 36.0  # e-folds under v below which weights add nothing to Y
