@@ -47,7 +47,8 @@ def test_a_picture_holds_the_curves_of_evaluate(y):
     [
         ("entropy", 7.0, 0.5),
         ("power_sum:0.5", 10.0, 1 / 3),
-        ("square_sum", 1.0, 0.5),
+        ("square_sum", 1.0, 0.2),  # 10⁻² to 10⁸
+        ("recall", 1.0, 0.5),
         ("max_weight", 7.0, 2.0),
     ],
 )

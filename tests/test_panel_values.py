@@ -48,7 +48,11 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
         rows == "scalable-softmax" and kernel != "exp"
     )  # β/γ is all that matters
     no_n |= (rows, kernel) == ("length-bias", "exp")  # a factor on all weights
-    no_n |= rows in ("floor-log", "yarn")  # short of the trained length, or whatever the length
+    no_n |= rows in (
+        "floor-log",
+        "yarn",
+        "longrope",
+    )  # short of the trained length, or whatever the length
     no_n |= rows == "log-n" and kernel != "exp"
     assert no_n or abs(wrong / wanted - 1) > 1e-6
 

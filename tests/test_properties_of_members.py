@@ -38,6 +38,7 @@ SAME = {
     "floor-log": lambda g, n: (row(g, STEP["floor-log"](0.1, n + 1, 1)), row(g)),
     "log-n": lambda g, n: (row(g, STEP["log-n"](n)), row(g)),
     "yarn": lambda g, n: (row(g, STEP["yarn"](1.0)), row(g)),
+    "longrope": lambda g, n: (row(g, STEP["longrope"](1.0)), row(g)),
     "scale-invariant": lambda g, n: (row(g, STEP["scale-invariant"](1e15)), row(g)),
     "length-bias": lambda g, n: (row(g, STEP["length-bias"](-1.0)), row(g)),
     "soft-cap": lambda g, n: (row(g, STEP["soft-cap"](1e9)), row(g)),
@@ -68,6 +69,7 @@ FEWER = {
     ),
     "log-n": lambda g, n: (row(g, STEP["log-n"](2)), row(g, STEP["log-n"](3))),
     "yarn": lambda g, n: (row(g, STEP["yarn"](16.0)), row(g, STEP["yarn"](4.0))),
+    "longrope": lambda g, n: (row(g, STEP["longrope"](32.0, n)), row(g, STEP["longrope"](4.0, n))),
     "scale-invariant": lambda g, n: (
         row(g, STEP["scale-invariant"](1.0)),
         row(g, STEP["scale-invariant"](9.0)),
@@ -138,6 +140,7 @@ EDGES = {
     "decay": ((0.0,), (1.0,)), "alibi": ((-1e-9,), (0.0,)), "window": ((0,), (1,)),
     "chunk": ((0,), (1,)), "scalable-softmax": ((0.0,), (1e-9, 0.0)),
     "floor-log": ((0.0,), (1e-9, 1, 0)), "log-n": ((1,), (2,)), "yarn": ((1 - 1e-9,), (1.0, 0.0)),
+    "longrope": ((1 - 1e-9, 2), (1.0, 2)),
     "scale-invariant": ((0.0,), (1e-9,)), "length-bias": ((math.inf,), (-1e9,)),
     "soft-cap": ((0.0,), (1e-3,)), "sink-logit": ((math.inf,), (-1e9,)),
     "sink": ((0.0, -1e-9), (0.0, 0.0)), "needle": ((0.0, -1e-9), (0.0, 0.0, 0)),

@@ -44,24 +44,25 @@ ROWS: dict[str, tuple[Row, int, int, Row]] = {
     "softplus": (
         Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.05), Window(16))),
         24,
-        5,
+        6,
         Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.055), Window(16))),
     ),
     "cube": (
         Row(cube, beta=1.0, gamma=0.25, steps=(Decay(0.9),)),
         12,
-        5,
+        6,
         Row(cube, beta=1.0, gamma=0.25, steps=(Decay(0.89),)),
     ),
     "relu2": (
         Row("relu2", beta=0.75, gamma=0.5, steps=(SinkLogit(2.0),)),
         12,
-        6,
+        7,
         Row("relu2", beta=0.75, gamma=0.5, steps=(SinkLogit(2.02),)),
     ),
 }
-# What a wrong step cannot change: S and n_eff compare tokens with each other, without the logit.
-UNMOVED = {"softplus": 0, "cube": 0, "relu2": 3}
+# What a wrong step cannot change: S, n_eff and varentropy compare tokens with each other, without
+# the logit.
+UNMOVED = {"softplus": 0, "cube": 0, "relu2": 4}
 
 
 # One row for README's tests; a compiled program and a table of laws go with each of the others.
@@ -96,7 +97,7 @@ def test_the_row_agrees(verified):
     name, found = verified
     assert found.agree, found.text()
     assert len(found.cells) == ROWS[name][2]
-    asked = {"S", "n_eff", "participation", "entropy"} | (
+    asked = {"S", "n_eff", "participation", "entropy", "varentropy"} | (
         {"sink_mass"} if name == "relu2" else set()
     )
     assert {cell.quantity for cell in found.cells} == asked
@@ -163,10 +164,10 @@ def test_a_wrong_step_in_the_sampler_disagrees():
 # Steps that models ship, how many cells the row has, and the same steps with a mistake that every
 # cell must reject.
 RULES: dict[str, tuple[tuple[Any, ...], int, tuple[Any, ...]]] = {
-    "ssmax": ((Temperature.ssmax(),), 7, (Temperature.ssmax(bias=0.1),)),
-    "scale-invariant": ((Temperature.scale_invariant(),), 5, (Temperature.scale_invariant(8.0),)),
+    "ssmax": ((Temperature.ssmax(),), 8, (Temperature.ssmax(bias=0.1),)),
+    "scale-invariant": ((Temperature.scale_invariant(),), 6, (Temperature.scale_invariant(8.0),)),
     "all together": (
-        (FloorLog(0.5, 8, 1), SoftCap(1.0), Window(24)), 5, (FloorLog(0.5, 8, 0), SoftCap(1.0),
+        (FloorLog(0.5, 8, 1), SoftCap(1.0), Window(24)), 6, (FloorLog(0.5, 8, 0), SoftCap(1.0),
                                                              Window(24)),
     ),
 }  # fmt: skip
@@ -199,33 +200,33 @@ PAIRS: dict[str, tuple[Row, int | None, list[str], list[str]]] = {
     # name: row, length, samplers of the cells, second theories
     "exp": (
         Row("exp", gamma=0.5), 4,
-        ["scalars"] + ["whole rows"] * 6,
+        ["scalars"] + ["whole rows"] * 7,
         ["quadrature", "quadrature"],
     ),
     "relu2, long rows": (
         Row("relu2", beta=0.0, gamma=1.0), None, ["scalars"], ["quadrature", "quadrature"],
     ),
-    "softplus": (Row(softplus, beta=0.0, gamma=1.0), 4, ["scalars"] + ["whole rows"] * 4, []),
+    "softplus": (Row(softplus, beta=0.0, gamma=1.0), 4, ["scalars"] + ["whole rows"] * 5, []),
     "exp with steps": (
         Row("exp", gamma=0.5, steps=(Alibi(0.1), Window(3))), 4,
-        ["pooled rows"] + ["whole rows"] * 4, [],
+        ["pooled rows"] + ["whole rows"] * 5, [],
     ),
     "exp beside a sink": (
-        Row("exp", gamma=0.5, steps=(Sink(1.0),)), 4, ["pooled rows"] + ["whole rows"] * 5, [],
+        Row("exp", gamma=0.5, steps=(Sink(1.0),)), 4, ["pooled rows"] + ["whole rows"] * 6, [],
     ),
     "sphere": (
-        Row("exp", gamma=0.5, steps=(QKNorm(4),)), 4, ["pooled rows"] + ["whole rows"] * 4, [],
+        Row("exp", gamma=0.5, steps=(QKNorm(4),)), 4, ["pooled rows"] + ["whole rows"] * 5, [],
     ),
     "sphere, long rows": (
         Row("exp", gamma=0.5, steps=(QKNorm(4),)), None, ["pooled rows"], [],
     ),
     "rope": (
         Row("exp", steps=(Rope((1.0, 0.5), (0.4, -0.2), 0.3),)), 4,
-        ["pooled rows"] + ["whole rows"] * 4, [],
+        ["pooled rows"] + ["whole rows"] * 5, [],
     ),
     "steep exp": (
         Row("exp", gamma=3.0, steps=(Decay(0.9),)), 4,
-        ["whole rows"] * 4, [],
+        ["whole rows"] * 5, [],
     ),
     "decayed": (Row("decayed", decay=0.9), 10, ["scalars"], ["quadrature"]),
     "nonnegative": (

@@ -128,14 +128,13 @@ def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Q
     if (of is None) != (value is None):
         raise InputError("of" if of is None else "value", None, "give of and value together")
     names = [q.name for q in (*quantities.ALL, *quantities.OF_MAPS) if q.has_law]
-    families = [f"{family.name}:{family.example}" for family in quantities.FAMILIES]
     targets = [] if n_eff is None else [("n_eff", n_eff)]
     given_by_name = [name for name in options if name in names or ":" in name]
     targets += [(name, options.pop(name)) for name in given_by_name]
     targets += [] if of is None else [(quantities.named(of).name, value)]
     if len(targets) != 1:
         given = ", ".join(name for name, _ in targets) or None
-        fix = f"give one quantity to aim at: {', '.join([*names, *families])}"
+        fix = f"give one quantity to aim at: {', '.join(names)}, or with a number, top_k_mass:8"
         raise InputError("of", given, fix)
     ((name, value),) = targets
     return quantities.named(name), value

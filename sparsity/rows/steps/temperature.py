@@ -226,7 +226,7 @@ class LongRope(Temperature):
 
     Args:
         extension: r ≥ 1, the context over the trained one.
-        trained: L ≥ 2.
+        trained: L ≥ 2; Phi-3 was trained at 4096.
 
     Source: Ding et al., LongRoPE (2024), arXiv:2402.13753; `longrope` of Phi-3's models.
     """
@@ -235,7 +235,7 @@ class LongRope(Temperature):
     example: ClassVar[tuple[Any, ...]] = (32.0, 4096)
 
     extension: float
-    trained: int
+    trained: int = 4096
 
     def __post_init__(self) -> None:
         keep_checked(self, "extension", check_number, "give one number >= 1", lambda x: x >= 1)
