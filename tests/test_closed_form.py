@@ -251,6 +251,8 @@ def test_features_that_were_measured():
     good = {"mean": [1.0, 2.0], "covariance": [[1.0, 0.0], [0.0, 1.0]], "query": [1.0, 0.0]}
     for name, bad in (("mean", [-1.0, 2.0]), ("mean", None), ("covariance", [1.0]),
                       ("covariance", [[1.0, 2.0], [2.0, 1.0]]), ("query", [0.0, 0.0]),
-                      ("query", [1.0]), ("ratio", 1.0)):  # fmt: skip
-        with pytest.raises(InputError, match=name):
-            evaluate("nonnegative", **(good | {name: bad}))
+                      ("query", [1.0]), ("ratio", 1.0), ("mean", [1.0, 0.0]),
+                      ("length", 10)):  # fmt: skip
+        for function in (evaluate, estimate):  # neither drops what it was given
+            with pytest.raises(InputError, match=name):
+                function("nonnegative", **(good | {name: bad}))

@@ -225,6 +225,7 @@ def test_steps_refuse_bad_numbers():
         (lambda: sparsity.FloorLog(0.0), "slope = 0"),
         (lambda: sparsity.LogLength(1), "trained = 1"),
         (lambda: sparsity.LogLength(9, 0.0), "power = 0"),
+        (lambda: sparsity.LogLength(9, 1e3), "power = 1000"),
         (lambda: sparsity.Yarn(0.5), "extension = 0.5"),
         (lambda: sparsity.LongRope(32.0, 1), "trained = 1"),
         (lambda: sparsity.ScalableSoftmax(0.4, -1.0), "bias = -1"),

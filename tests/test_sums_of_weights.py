@@ -59,8 +59,12 @@ def test_the_bias_at_which_weights_add_up_to_one():
     assert found.value == pytest.approx(-np.log(32768) - 0.361**2 / 2, abs=1e-4)
     with pytest.raises(InputError, match=r"one quantity to aim at: S, n_eff, .*abs_sum"):
         sparsity.design("sigmoid", length=32768)
-    with pytest.raises(InputError, match="beyond float64"):
-        exact("exp", gamma=40.0, length=8, of="abs_sum")
+    for beta, gamma in ((0.0, 40.0), (-800.0, 1.0)):
+        with pytest.raises(InputError, match="beyond float64"):
+            exact("exp", beta=beta, gamma=gamma, length=8, of="abs_sum")
+    for beta in (-38.0, -40.0):  # chances of 3e-316 and 0 in float64
+        with pytest.raises(InputError, match="hardly ever other than 0"):
+            exact("relu", beta=beta, gamma=1.0, length=8, of="abs_sum")
 
 
 def test_varentropy_is_the_variance_of_the_score_in_long_rows():

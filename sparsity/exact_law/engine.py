@@ -52,7 +52,7 @@ _SECONDS_PER_CLASS = 2e-5  # of tokens, also if it turns out not to count; measu
 # What lies beyond an end of the range is at most this many times the integrand there: of a tail
 # that falls like e^(−k|u|) it is 1/k times that, and k is ½ for a summand of order √t.
 _BEYOND = 10.0
-_MOST_LOG = 709.0  # of a float64
+_MOST_LOG = 708.0  # of a float64 with all its digits, and least −_MOST_LOG
 _CERTAIN = 1 - 1e-15  # a probability that only rounding keeps from 1
 
 
@@ -273,9 +273,11 @@ def _of_moment(row: Row, quantity: Quantity, power: int, n: np.ndarray) -> tuple
         given = given.subset(given.token > 0)
         (log_sum, error), *_ = log_sums(given, (power,))
         p_row, off = _p_row(given)
+        if p_row < given.n * math.exp(-_MOST_LOG):  # a chance without all its digits, or 0
+            raise InputError("row", row, "is hardly ever other than 0; give a larger beta or gamma")
         log_sum += power * math.log(row.tokens(length).gate) - math.log(p_row)
-        if log_sum > _MOST_LOG:
-            fix = f"is e^{log_sum:.6g}, beyond float64; give a smaller gamma or beta"
+        if abs(log_sum) > _MOST_LOG:
+            fix = f"is e^{log_sum:.6g}, beyond float64; give another gamma or beta"
             raise InputError("of", quantity.name, fix)
         columns.append((math.exp(log_sum), p_row, error + off + 4 * EPS * (1 + abs(log_sum))))
     return tuple(np.array(columns).T)

@@ -118,6 +118,8 @@ def check_features(
     least = float(np.linalg.eigvalsh((sigma + sigma.T) / 2)[0])
     if np.abs(sigma - sigma.T).max() > 1e-9 * size or least < -1e-9 * size * m.size:
         raise InputError("covariance", f"least eigenvalue {least:.3g}", "give a covariance matrix")
+    if (np.diag(sigma)[m == 0] > 0).any():
+        raise InputError("mean", "0", "a feature >= 0 of mean 0 is 0: give it no variance")
     if not (q @ m > 0).all():
         raise InputError("query", f"q·mean = {(q @ m).min():g}", "give it a weight on average")
     return m, sigma, q

@@ -153,7 +153,7 @@ def draw(
     """
     measured = {"mean", "covariance"} & parameters.keys()
     if measured and not isinstance(kernel, Row) and kernels.named(kernel) is kernels.nonnegative:
-        return _estimate_measured_features(parameters, of, sampling)
+        return _estimate_measured_features(parameters | {"length": length}, of, sampling)
     row, bound, n, dim = _bind(kernel, length, parameters)
     law = row.kernel.law
     of_rows = n is not None and law is not Law.POSITION

@@ -216,7 +216,8 @@ def penalty(
 
     It is the mean over rows of x², x the distance to the nearer bound, of ln n_eff or of another
     quantity itself. A row of n keys is never asked for an n_eff above n. Rows with too few keys do
-    not count; the derivatives are finite everywhere, and 0 where all logits of a row are equal.
+    not count. The derivatives are finite everywhere; of n_eff, entropy and spreads they are 0, but
+    for rounding, where all logits of a row are equal.
 
     Args:
         queries: [..., heads, T, d].

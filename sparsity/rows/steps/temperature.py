@@ -140,8 +140,8 @@ class LogLength(Temperature):
 
     Args:
         trained: n₀ ≥ 2, the length up to which it changes nothing.
-        power: > 0; ½ is the rule in √ln n, which keeps γ over the √(2 ln n) at which one of n
-            Gaussian scores takes all.
+        power: in (0, 100]; ½ is the rule in √ln n, which keeps γ over the √(2 ln n) at which one
+            of n Gaussian scores takes all.
 
     Source: Su Jianlin (2021), kexue.fm/archives/8823; Qwen (2023), `use_logn_attn`.
     """
@@ -154,7 +154,8 @@ class LogLength(Temperature):
 
     def __post_init__(self) -> None:
         keep_checked(self, "trained", check_whole, 2)
-        keep_checked(self, "power", check_number, "give one number > 0", lambda x: x > 0)
+        fix = "give one number > 0, at most 100"
+        keep_checked(self, "power", check_number, fix, lambda x: 0 < x <= 100)
 
     def factor(self, length: int) -> float:
         """Return max(1, ln n/ln n₀)^power."""
@@ -214,7 +215,8 @@ class Yarn(Temperature):
 
     def factor(self, length: int) -> float:
         """Return (1 + slope·ln r)²."""
-        return (1.0 + self.slope * math.log(self.extension)) ** 2
+        root = 1.0 + self.slope * math.log(self.extension)
+        return root * root  # a power would raise where this is infinite
 
 
 @dataclass(frozen=True)
