@@ -227,3 +227,27 @@ def test_a_perfect_proxy_reads_the_largest_scores():
         near = exact(good, length=300, of=of).value
         assert 1e-5 < abs(near / found.value[1] - 1) < 0.02
     assert np.all(exact(perfect, length=[9, 300], of="recall").value == 1)
+
+
+@pytest.mark.parametrize("name", ["router:3,5", "block-router:2,4,1"])
+def test_what_is_at_the_end_is_read_besides(name):
+    """The same rows by NumPy: the k of the others, and the window or the query's own block."""
+    kernel = kernels.named(name)
+    rng = np.random.default_rng(6)
+    normals = rng.standard_normal((200, 22, 2))
+    own = {"rho": 0.8} if name.startswith("router") else {"within": 0.3}
+    of = kernel.drawn.read(normals, None, gamma=1.0, **own)
+    scores, values = (of.scores, of.proxies) if name.startswith("router") else (of, of)
+    size, k, last = (1, 3, 5) if name.startswith("router") else (4, 2, 1)
+    weights, read = kernel.weights(of), []
+    for row in values:
+        means = [row[i : i + size].mean() for i in range(0, 22, size)]
+        best = [*np.argsort(means[:-last])[-k:], *range(len(means) - last, len(means))]
+        read.append(np.isin(np.arange(22) // size, best))
+    p = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(weights, p * read, rtol=1e-12)
+    assert kernel.name == name
+    with pytest.raises(InputError, match="no exact law"):
+        exact(Row(kernel, gamma=1.0, **own), length=22, of="abs_sum")
+    drawn = estimate(kernel, gamma=1.0, **own, length=22, of="abs_sum", rel_error=0.02)
+    assert abs(drawn.value - (p * read).sum(-1).mean()) < 0.05 < 1 - drawn.value

@@ -155,6 +155,8 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
     """Return whether the mean of a quantity over rows is known exactly."""
     if quantity.linear is not None:
         return has(kernel, quantity.linear.of)
+    if getattr(kernel.weights, "window", 0):
+        return False  # of what a router reads besides
     return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
 
 

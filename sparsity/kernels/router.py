@@ -2,7 +2,9 @@
 
 `router:k` reads the k keys of the largest proxies, as sparse indexers do. `block-router:k,B` cuts
 the row into blocks of B keys and reads the k blocks of the largest mean score, which is the score
-of their mean key, as MoBA does.
+of their mean key, as MoBA does. One number more is of what is read whatever its proxy, and is not
+chosen: `router:k,w` reads the last w keys besides, as a window, and `block-router:k,B,b` the last b
+blocks, as MoBA and NSA do with the query's own.
 """
 
 from __future__ import annotations
@@ -39,6 +41,16 @@ def largest(values: Any, k: int) -> Any:
     return below <= ascending(below)[..., k - 1, None]
 
 
+def _largest_before(values: Any, k: int, last: int) -> Any:
+    """Which values of each row are among the k largest of all but the last ones, or those."""
+    if not last:
+        return largest(values, k)
+    xp, chosen = values.__array_namespace__(), values[..., -last:] == values[..., -last:]
+    if last >= values.shape[-1]:
+        return chosen
+    return xp.concatenate([largest(values[..., :-last], k), chosen], axis=-1)
+
+
 def _shares(scores: Any, kept: Any) -> Any:
     """Shares of the softmax over all keys, for the keys kept."""
     a = scores.__array_namespace__().exp(scores - scores.max(-1, keepdims=True))
@@ -54,9 +66,11 @@ class Weights:
 
     Args:
         k: how many keys are read, ≥ 1.
+        window: how many at the end of the row are read besides, whatever their proxies.
     """
 
     k: int
+    window: int = 0
 
     def __call__(self, of: Routed) -> Any:
         """The weights of rows of scores and proxies."""
@@ -64,7 +78,7 @@ class Weights:
 
     def kept(self, of: Routed) -> Any:
         """Which keys are read."""
-        return largest(of.proxies, self.k)
+        return _largest_before(of.proxies, self.k, self.window)
 
     def reads_top(self, of: Routed) -> Any:
         """Whether the key of the largest score is read."""
@@ -77,26 +91,29 @@ def read(normals: Any, shared: Any, *, gamma: Any, rho: Any) -> Routed:
     return Routed(gamma * (rho * z + ((1 - rho) * (1 + rho)) ** 0.5 * other), z)
 
 
-def router(k: int) -> RowMap:
+def router(numbers: int | tuple[int, int]) -> RowMap:
     """Softmax of the k keys that a proxy of correlation ρ with the score chooses.
 
     Args:
-        k: how many, a whole number ≥ 1: 2048 for DeepSeek's indexer.
+        numbers: k, a whole number ≥ 1: 2048 for DeepSeek's indexer. Or (k, w): the last w keys are
+            read besides.
 
     Raises:
         InputError: another number.
     """
-    k = check_whole("router", k, 1)
-    weights = Weights(k)
+    k, *window = _whole("router", numbers, (1, 2), "give k, or (k, keys of the window)")
+    weights = Weights(k, *window)
+    beside = f" beside the last {window[0]}" if window else ""
     return RowMap(
-        name=f"router:{k}",
-        title=f"softmax of {k} routed keys",
+        name=f"router:{','.join(map(str, (k, *window)))}",
+        title=f"softmax of {k} routed keys{beside}",
         weights=weights,
-        formula=f"e^s_j/Σ over all, of the {k} largest proxies",
+        formula=f"e^s_j/Σ over all, of the {k} largest proxies{beside}",
         source="DeepSeek-AI (2025), DeepSeek-V3.2, sparse attention by an indexer",
         parameters=(GAMMA, RHO),
         drawn=Drawn("rows of scores N(0, γ²) and proxies of correlation ρ", lambda own: 2, read),
         with_number=router,
+        parse_number=parse_blocks,
         reads_top=weights.reads_top,
     )
 
@@ -108,10 +125,12 @@ class BlockWeights:
     Args:
         blocks: how many blocks are read, ≥ 1.
         size: keys of a block, ≥ 1; the last block of a row has those that are left.
+        last: how many blocks at the end of the row are read besides.
     """
 
     blocks: int
     size: int
+    last: int = 0
 
     def __call__(self, scores: Any) -> Any:
         """The weights of rows of scores."""
@@ -125,7 +144,7 @@ class BlockWeights:
         padded = xp.concatenate([scores, left_over], axis=-1)
         sums = padded.reshape(*scores.shape[:-1], count, self.size).sum(-1)
         keys = xp.minimum(n - self.size * xp.arange(count), self.size).astype(scores.dtype)
-        chosen = largest(sums / keys, self.blocks)
+        chosen = _largest_before(sums / keys, self.blocks, self.last)
         return xp.repeat(chosen, self.size, axis=-1)[..., :n]
 
     def reads_top(self, scores: Any) -> Any:
@@ -151,38 +170,43 @@ class ReadBlocks:
         return gamma * (within**0.5 * of_block + (1 - within) ** 0.5 * of_token)
 
 
-def parse_blocks(text: str, argument: str) -> tuple[int, int]:
-    """Return the two whole numbers that "8,64" writes.
+def parse_blocks(text: str, argument: str) -> tuple[int, ...]:
+    """Return the whole numbers that "8,64" writes.
 
     Raises:
         InputError: it writes others.
     """
-    parts = text.split(",")
-    if len(parts) != 2:
-        fix = "give blocks read and keys of a block, such as block-router:8,64"
-        raise InputError(argument, text, fix)
-    blocks, size = (parsing.parse_whole(part, argument) for part in parts)
-    return blocks, size
+    return tuple(parsing.parse_whole(part, argument) for part in text.split(","))
 
 
-def block_router(numbers: tuple[int, int]) -> RowMap:
+def _whole(name: str, numbers: Any, counts: tuple[int, int], fix: str) -> list[int]:
+    """Return a map's numbers, checked: whole ones ≥ 1, as many as one of the counts."""
+    given = list(numbers) if isinstance(numbers, (tuple, list)) else [numbers]
+    if len(given) not in counts:
+        raise InputError(name, numbers, fix)
+    return [check_whole(name, each, 1) for each in given]
+
+
+def block_router(numbers: tuple[int, ...]) -> RowMap:
     """Softmax of the keys of some blocks, those of the largest mean score.
 
     Args:
-        numbers: how many blocks are read, and the keys of a block, whole numbers ≥ 1.
+        numbers: how many blocks are read, the keys of a block and, if there are any, the blocks at
+            the end that are read besides; whole numbers ≥ 1.
 
     Raises:
         InputError: other numbers.
     """
-    if not (isinstance(numbers, (tuple, list)) and len(numbers) == 2):
-        raise InputError("block-router", numbers, "give (blocks read, keys of a block)")
-    blocks, size = (check_whole("block-router", number, 1) for number in numbers)
-    weights = BlockWeights(blocks, size)
+    fix = "give blocks read and keys of a block, such as block-router:8,64"
+    blocks, size, *last = _whole("block-router", numbers, (2, 3), fix)
+    weights = BlockWeights(blocks, size, *last)
+    beside = f" beside the last {last[0]}" if last else ""
     return RowMap(
-        name=f"block-router:{blocks},{size}",
-        title=f"softmax of {blocks} routed blocks of {size}",
+        name=f"block-router:{','.join(map(str, (blocks, size, *last)))}",
+        title=f"softmax of {blocks} routed blocks of {size}{beside}",
         weights=weights,
-        formula=f"e^s_j/Σ over all, of the {blocks} blocks of {size} with the largest mean score",
+        formula=f"e^s_j/Σ over all, of the {blocks} blocks of {size} with the largest mean score"
+        + beside,
         source="Lu et al. (2025), MoBA, arXiv 2502.13189",
         parameters=(GAMMA, WITHIN),
         drawn=Drawn(
