@@ -53,10 +53,11 @@ def test_a_sink_logit_is_beside_the_sum():
 
 def test_the_bias_at_which_weights_add_up_to_one():
     """As SigLIP and sigmoid attention choose theirs, −ln n: here less the spread's e^(γ²/2)."""
+    gamma = 0.1  # at −104 spreads
     found = sparsity.design(
-        "sigmoid", length=32768, of="abs_sum", value=1, free="beta", gamma=0.361
+        "sigmoid", length=32768, of="abs_sum", value=1, free="beta", gamma=gamma
     )
-    assert found.value == pytest.approx(-np.log(32768) - 0.361**2 / 2, abs=1e-4)
+    assert found.value == pytest.approx(-np.log(32768) - gamma**2 / 2, abs=1e-4)
     with pytest.raises(InputError, match=r"one quantity to aim at: S, n_eff, .*abs_sum"):
         sparsity.design("sigmoid", length=32768)
     for beta, gamma in ((0.0, 40.0), (-800.0, 1.0)):

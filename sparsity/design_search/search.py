@@ -29,6 +29,7 @@ from sparsity.errors import InputError, TooRare
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
+from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.limit.long_rows import log_sums, log_total
 from sparsity.quantities import Quantity, n_eff, sink_mass
@@ -141,11 +142,18 @@ def _about_tokens(row: Row, n: int) -> tuple[float, float]:
 
 
 GAMMA = FreeNumber("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
-# Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹². A bias of −30
-# spreads leaves no score above 0, and one of +1000 no difference between the weights.
-BETA = FreeNumber(
-    "beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3))
-)
+
+
+def _biases(row: Row, n: int) -> tuple[float, float]:
+    """Return the range of biases, in spreads."""
+    # A bias of −30 spreads leaves no score above 0, and one of +1000 no difference between the
+    # weights. Where f is no power the bias itself counts as well: sigmoid is e^(−30) at −30.
+    power = not isinstance(row.kernel, Kernel) or symmetry(row.kernel)[1] is not None
+    return -math.asinh(30 if power else max(30, 30 / row.gamma)), math.asinh(1e3)
+
+
+# Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹².
+BETA = FreeNumber("beta", "beta", None, math.sinh, _biases)
 DECAY = FreeNumber("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
 SLOPE = FreeNumber("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
 WINDOW = FreeNumber(
