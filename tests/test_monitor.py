@@ -189,6 +189,7 @@ def test_what_the_penalty_is():
         (lambda q, k: penalty(q, k), "give at least one of them"),
         (lambda q, k: penalty(q, k, low=3.0, high=2.0), "at most high = 2.0"),
         (lambda q, k: penalty(q, k, low=0.5), ">= 1"),
+        (lambda q, k: penalty(q, k, "sink_mass", high=20), "from 0 to 1"),
         (lambda q, k: log(3), "give what monitor returned"),
         (lambda q, k: log([{"n_eff": np.ones(3)}]), r"layer0/n_eff.*\[..., heads, rows\]"),
     ],

@@ -69,6 +69,8 @@ class Bounds:
                 fix = "give a finite number" + (f" >= {least:g}" if least > -math.inf else "")
                 # As a float: JAX refuses whole numbers beyond its integers.
                 number = check_number(name, value, fix, lambda x: x >= least)
+                if self.of == "sink_mass" and number > 1:
+                    raise InputError(name, value, "give a share, from 0 to 1")
                 object.__setattr__(self, name, float(number))
         if None not in (self.low, self.high) and self.low > self.high:  # pyright: ignore
             raise InputError("low", self.low, f"must be at most high = {self.high}")
