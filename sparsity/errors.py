@@ -95,7 +95,7 @@ def check_resolved(name: str, error: Any, **place: Any) -> None:
             where they broadcast to the bounds.
 
     Raises:
-        InputError: a bound is not below `RESOLVED`: where, and how many.
+        TooFine: a bound is not below `RESOLVED`: where, and how many.
     """
     import numpy as np  # the command line is up before NumPy is
 
@@ -111,7 +111,7 @@ def check_resolved(name: str, error: Any, **place: Any) -> None:
     many = f" and {bad.sum() - 1} more of {bad.size} values" if bad.sum() > 1 else ""
     fix = f"is not resolved{' at ' if where else ''}{where}{many}: its relative error bound is "
     others = "; leave that out" if bad.size > bad.sum() else ""
-    raise InputError("of", name, f"{fix}{worst:.2g}, not below {RESOLVED:g}; use estimate{others}")
+    raise TooFine("of", name, f"{fix}{worst:.2g}, not below {RESOLVED:g}; use estimate{others}")
 
 
 class NoClosedForm(_OneLine):

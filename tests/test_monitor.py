@@ -151,8 +151,9 @@ def test_the_gradient_is_finite_for_rows_of_nothing_and_constant_rows(of):
     for x, sight in ((q, 0), (0 * q, 20), (0 * q, 0)):
         value, slopes = jax.device_get(run(x, k, sight))
         assert np.isfinite(value)
-        for slope in slopes:
-            assert_allclose(slope, 0.0, atol=1e-15)
+        for slope in slopes:  # equal logits share the slope of the largest
+            assert np.isfinite(slope).all()
+            assert (of == "max_logit" and sight > 0) or np.abs(slope).max() <= 1e-15
         assert (value == 0) == (sight == 0)
     assert np.abs(run(q, k, 20)[1][0]).max() > 1e-6
 

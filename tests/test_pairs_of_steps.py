@@ -113,6 +113,7 @@ DEFINED = {
     "floor-log": lambda row, a, n, o: row.scale(1 + a * math.log(1 + (N - 1 + o) // n)),
     "log-n": lambda row, n: row.scale(max(1, math.log(N) / math.log(n))),
     "yarn": lambda row, r: row.scale((1 + 0.1 * math.log(r)) ** 2),
+    "longrope": lambda row, r, L: row.scale(1 + math.log(r) / math.log(L)),
     "scale-invariant": scale_invariant,
     "length-bias": lambda row, x: row.scale(1.0, x * math.log(N)),
     "soft-cap": lambda row, c: row.__setattr__("cap", c),
@@ -126,7 +127,7 @@ DEFINED = {
     "coca": coca,
 }
 AFTER_A_CAP = (
-    *("alibi", "scalable-softmax", "floor-log", "log-n", "yarn", "scale-invariant"),
+    *("alibi", "scalable-softmax", "floor-log", "log-n", "yarn", "longrope", "scale-invariant"),
     *("length-bias", "sink", "needle", "needle-above", "rope", "coca"),
 )
 # Where one of the two would be without effect; and words of the refusal.

@@ -326,7 +326,7 @@ def test_tokens_out_of_reach_of_bounded_scores():
 @pytest.mark.thorough
 def test_the_instruments_agree():
     """No pooled moments: E a⁸ is infinite."""
-    row, count = Row("relu2", beta=1.5, gamma=0.3, scores=LAWS["t"]), 4
+    row, count = Row("relu2", beta=1.5, gamma=0.3, scores=LAWS["t"]), 5
     found = verify(row, length=6, seed=1, detectable=1e-2)
     assert found.agree, found.text()
     assert len(found.cells) == count
