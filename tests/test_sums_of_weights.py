@@ -5,6 +5,7 @@ import pytest
 
 import sparsity
 from sparsity import Alibi, Gate, InputError, Row, SinkLogit, Window, exact
+from sparsity.exact_law import engine
 
 N, ROWS = 5, 200_000
 OF = ("abs_sum", "square_sum", "varentropy", "kl_uniform")
@@ -66,6 +67,12 @@ def test_the_bias_at_which_weights_add_up_to_one():
     for beta in (-38.0, -40.0):  # chances of 3e-316 and 0 in float64
         with pytest.raises(InputError, match="hardly ever other than 0"):
             exact("relu", beta=beta, gamma=1.0, length=8, of="abs_sum")
+
+
+def test_sums_of_too_many_laws_are_refused(monkeypatch):
+    monkeypatch.setattr(engine, "_SECONDS_PER_CLASS", 1.0)  # as if there were 50,000 times as many
+    with pytest.raises(InputError, match="takes too long"):
+        exact(Row("relu", beta=-5.0, gamma=1.0, steps=(Alibi(1e-3),)), length=99, of="abs_sum")
 
 
 def test_varentropy_is_the_variance_of_the_score_in_long_rows():

@@ -270,6 +270,7 @@ def _of_moment(row: Row, quantity: Quantity, power: int, n: np.ndarray) -> tuple
     columns = []
     for length in n.tolist():
         given = classed(row, int(length))
+        refuse_slow("length", int(length), _SECONDS_PER_CLASS * len(given.classes))
         given = given.subset(given.token > 0)
         (log_sum, error), *_ = log_sums(given, (power,))
         p_row, off = _p_row(given)
