@@ -248,6 +248,8 @@ def test_features_that_were_measured():
     alike = evaluate("nonnegative", mean=np.ones(9), covariance=np.full(9, 4.0), query=np.ones(9))
     known = evaluate("nonnegative", ratio=2.0, dim=9, query="uniform")
     assert float(alike.S) == pytest.approx(float(known.S), rel=1e-14)
+    large = {"mean": mean * 1e150, "covariance": covariance * 1e300, "query": queries * 1e200}
+    np.testing.assert_allclose(evaluate("nonnegative", **large).S, found.S, rtol=1e-13)
     good = {"mean": [1.0, 2.0], "covariance": [[1.0, 0.0], [0.0, 1.0]], "query": [1.0, 0.0]}
     for name, bad in (("mean", [-1.0, 2.0]), ("mean", None), ("covariance", [1.0]),
                       ("covariance", [[1.0, 2.0], [2.0, 1.0]]), ("query", [0.0, 0.0]),

@@ -108,6 +108,13 @@ def of_two(kernel: str, gamma: float, of: str) -> Any:
         return one_hot + mpmath.quad(body, cuts)
 
 
+def fewest_of_two(gamma: float, share: float) -> Any:
+    """Return the mean of the fewest keys of two of softmax that hold a share > ½ of the mass."""
+    with mp.workdps(DIGITS):
+        p = mpf(share)
+        return 1 + mpmath.erf(mpmath.log(p / (1 - p)) / (2 * mpf(gamma)))  # both, if that near
+
+
 @functools.lru_cache(maxsize=2)
 def _gauss(count: int) -> list[tuple[Any, Any]]:
     """Return the points and weights of Gauss's rule on (−1, 1)."""

@@ -74,6 +74,8 @@ def _row(kernel: str, asked: dict[str, Any]) -> str:
         return shown(few_tokens.needle_largest(place, gamma, n))
     if name == "needle_recall":
         return shown(few_tokens.recall_of_two_values(place, gamma))
+    if name == "keys_for_mass":
+        return shown(few_tokens.fewest_of_two(gamma, float(number)))
     if name in ("abs_sum", "square_sum"):
         return shown(score_laws.of_sums(of, beta, gamma, n))
     if name in ("max_weight", "gini", "top_k_mass", "varentropy"):

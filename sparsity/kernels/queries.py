@@ -120,6 +120,6 @@ def check_features(
         raise InputError("covariance", f"least eigenvalue {least:.3g}", "give a covariance matrix")
     if (np.diag(sigma)[m == 0] > 0).any():
         raise InputError("mean", "0", "a feature >= 0 of mean 0 is 0: give it no variance")
-    if not (q @ m > 0).all():
-        raise InputError("query", f"q·mean = {(q @ m).min():g}", "give it a weight on average")
+    if not ((q > 0) & (m > 0)).any(axis=-1).all():
+        raise InputError("query", f"array of shape {q.shape}", "give it a weight on average")
     return m, sigma, q

@@ -283,6 +283,11 @@ def of_measured_features(**given: Any) -> tuple[np.ndarray, np.ndarray]:
         InputError: as `check_features`.
     """
     mean, covariance, query = check_features(**given)
+    # S does not turn on the scale of the features, nor on that of a query.
+    top = mean.max()
+    mean, query = mean / top, query / query.max(axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):
+        covariance = covariance / top / top
     weight = query @ mean
     variance = np.einsum("...i,ij,...j->...", query, covariance, query)
     size = np.einsum("...i,ij,...j->...", query, np.abs(covariance), query)
