@@ -27,6 +27,7 @@ INNER = [
     "FinishedRows",
     "FusedRows",
     "Integral",
+    "KeysLaw",
     "LargestLogit",
     "LayerKind",
     "Linear",

@@ -128,12 +128,12 @@ ALL: tuple[Part, ...] = (
     Part(
         "quantities",
         "Quantities",
-        "What can be asked of a row. All of them are listed in the [catalogue](catalogue.md). Five"
+        "What can be asked of a row. All of them are listed in the [catalogue](catalogue.md). Six"
         " are functions of arrays of weights too, of NumPy, JAX or PyTorch.",
         "sparsity",
         (
             *("quantities", "quantities.named", "quantities.Quantity", "quantities.Family"),
-            *("n_eff", "S", "entropy", "gini", "hoyer"),
+            *("n_eff", "S", "entropy", "varentropy", "gini", "hoyer"),
         ),
     ),
     Part(
