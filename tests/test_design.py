@@ -31,7 +31,8 @@ from sparsity import (
 )
 from sparsity.design_search import LENGTHS, Design, Impossible
 from sparsity.design_search import search as searching
-from sparsity.design_search.search import BY_SHARPNESS, GRID_POINTS, sharpness
+from sparsity.design_search.free_numbers import GRID_POINTS
+from sparsity.design_search.search import BY_SHARPNESS, sharpness
 from sparsity.kernels.symbols import s
 from sparsity.output import json_ready
 from sparsity.quantities.base import RowSums

@@ -1,7 +1,8 @@
 """`design`: which parameter gives the wanted quantity in a row of n, by inverting the exact law.
 
-    design ──> search   the number that is free in the row, a look over its range, every root
-           └─> answer   the parameter, its check by the exact law, the reach, other lengths
+    design ──> free_numbers   what can be free in the row, and over which range
+           ├─> search         a look over that range, every root
+           └─> answer         the parameter, its check by the exact law, the reach, other lengths
 
 A row that cannot get there says so, with what it can reach.
 """
@@ -18,7 +19,8 @@ import numpy as np
 from sparsity import kernels, quantities
 from sparsity.checks import check_choice, check_number
 from sparsity.design_search.answer import Design, Impossible, Requirement
-from sparsity.design_search.search import NAMES, free_number, solve_lengths
+from sparsity.design_search.free_numbers import NAMES, free_number
+from sparsity.design_search.search import solve_lengths
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2

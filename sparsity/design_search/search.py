@@ -1,13 +1,11 @@
-"""The search of `design`: the numbers of a row that can be free, and the roots in the range of one.
+"""The search of `design`: the roots in the range of a free number.
 
     FreeNumber ──> a grid over its range ──> extremes between looks ──> each change of sign: brentq
     known_trend ──> bisection on the same grid: one root, and a reach that is known beforehand
     sink_logit  ──> the log odds of a sink's mass, without a grid
 
-A number is looked at in a coordinate x in which the quantity changes about as much everywhere:
-logarithms of scales, asinh of a bias (linear about 0, a logarithm far out), and of a decay the log
-odds ln λ/(1 − λ), about the log of the tokens that are remembered. What turns twice between two
-looks is not found; the answer says how many looks there were, and over which range.
+What turns twice between two looks is not found; the answer says how many looks there were, and over
+which range.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,30 +22,25 @@ from scipy.optimize import brentq, minimize_scalar
 
 from sparsity.checks import check_number
 from sparsity.design_search.answer import Reach
+from sparsity.design_search.free_numbers import (
+    ALIKE_TEMPERATURES,
+    BETA,
+    GAMMA,
+    LOGIT,
+    SHARPENING,
+    FreeNumber,
+)
 from sparsity.errors import InputError, TooRare
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
-from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.parameters import LENGTH, names_parameters
-from sparsity.limit.long_rows import log_sums, log_total
+from sparsity.limit.long_rows import log_sums
 from sparsity.quantities import Quantity, n_eff, sink_mass
 from sparsity.rows.classes import classed
 from sparsity.rows.row import Row, row_of
-from sparsity.rows.steps import (
-    Alibi,
-    Decay,
-    FloorLog,
-    LogLength,
-    LongRope,
-    ScalableSoftmax,
-    ScaleInvariant,
-    SinkLogit,
-    Window,
-    Yarn,
-)
+from sparsity.rows.steps import SinkLogit
 
-GRID_POINTS = 33  # of the range; an exact law each
 _LOOKS_AT_AN_EXTREME = 25  # at most; the search then knows its place to 1e-4 of a step of the grid
 _LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of float64
 _ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are rounding
@@ -61,154 +53,6 @@ BY_SHARPNESS = {
     **{"S": -1, "n_eff": -1, "entropy": -1, "participation": 1, "max_weight": 1, "gini": 1},
     **{"hoyer": 1, "top_k_mass": 1},  # of a family all
 }
-
-
-@dataclass(frozen=True)
-class FreeNumber:
-    """A number of a row that can be solved for: a parameter of its kernel or a field of a step.
-
-    Args:
-        name: as in `free=`.
-        field: the kernel's parameter or the step's field that it is.
-        step: the kind of step; None for a parameter of the kernel.
-        number: x -> the number, rising.
-        ends: (row, n) -> the range of x that is looked at.
-        whole: whether it is a whole number, x its logarithm.
-        looks: points of the grid.
-    """
-
-    name: str
-    field: str
-    step: type[Any] | None
-    number: Callable[[float], float]
-    ends: Callable[[Row, int], tuple[float, float]]
-    whole: bool = False
-    looks: int = GRID_POINTS
-
-    def step_index(self, row: Row) -> int | None:
-        """Return the index of the one such step in the row; None for a parameter of the kernel.
-
-        Raises:
-            InputError: the kernel has no such parameter.
-        """
-        if self.step is None:
-            if self.field not in row.params:
-                raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
-            return None
-        (index,) = (i for i, step in enumerate(row.steps) if isinstance(step, self.step))
-        return index
-
-    def value(self, row: Row, x: float) -> float:
-        """Return the number at x; a bias is counted in spreads."""
-        if self.field == "beta":
-            return row.gamma * self.number(x)
-        return float(round(self.number(x))) if self.whole else self.number(x)
-
-    def set_in(self, row: Row, value: float) -> Row:
-        """Return the row with this number."""
-        index = self.step_index(row)
-        number = int(value) if self.whole else value
-        if index is None:
-            return row.replace(**{self.field: number})
-        step: Any = row.steps[index]
-        steps = (*row.steps[:index], replace(step, **{self.field: number}), *row.steps[index + 1 :])
-        return Row(row.kernel, steps=steps, **row.params)
-
-    def without(self, row: Row) -> Row:
-        """Return the row without the step that the number is of."""
-        index = self.step_index(row)
-        steps = tuple(step for i, step in enumerate(row.steps) if i != index)
-        return Row(row.kernel, steps=steps, **row.params)
-
-    def grid(self, ends: tuple[float, float]) -> np.ndarray:
-        """Return where a range is looked at, ascending in x."""
-        x = np.linspace(*ends, self.looks)
-        return np.log(np.unique(np.round(np.exp(x)))) if self.whole else x
-
-
-def _logistic(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
-def _log_range(low: float, high: float) -> Callable[[Row, int], tuple[float, float]]:
-    return lambda row, n: (math.log(low), math.log(high))
-
-
-def _about_tokens(row: Row, n: int) -> tuple[float, float]:
-    """Return the range of logits that matter: about the log of the total weight of the tokens."""
-    # 40 below, the sink has e^(−40) of the mass, and 40 above it leaves as little.
-    centre = log_total(LOGIT.without(row), n)
-    return centre - 40.0, centre + 40.0
-
-
-GAMMA = FreeNumber("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
-
-
-def _biases(row: Row, n: int) -> tuple[float, float]:
-    """Return the range of biases, in spreads."""
-    # A bias of −30 spreads leaves no score above 0, and one of +1000 no difference between the
-    # weights. Where f is no power the bias itself counts as well: sigmoid is e^(−30) at −30.
-    power = not isinstance(row.kernel, Kernel) or symmetry(row.kernel)[1] is not None
-    return -math.asinh(30 if power else max(30, 30 / row.gamma)), math.asinh(1e3)
-
-
-# Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹².
-BETA = FreeNumber("beta", "beta", None, math.sinh, _biases)
-DECAY = FreeNumber("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
-SLOPE = FreeNumber("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
-WINDOW = FreeNumber(
-    *("window", "size", Window, math.exp), ends=lambda row, n: (0.0, math.log(n)), whole=True
-)
-SCALE = FreeNumber("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
-LOGIT = FreeNumber("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
-# The decay of the kernel `decayed`. At x = 40 it is 1.
-_DECAY_OF_KERNEL = replace(DECAY, step=None, ends=lambda row, n: (-20.0, 40.0))
-# Of temperatures. Models ship a slope of 0.1; one of 10 multiplies the scores by tens.
-FLOOR_SLOPE = FreeNumber("slope", "slope", FloorLog, math.exp, _log_range(1e-4, 10.0))
-YARN_SLOPE = FreeNumber("slope", "slope", Yarn, math.exp, _log_range(1e-4, 10.0))
-TRAINED = FreeNumber(
-    *("trained", "trained", LogLength, math.exp),
-    ends=lambda row, n: (math.log(2), math.log(max(n, 2))),
-    whole=True,
-)
-# Every token has its own law, so that a look takes up to seconds; the curve is a slow one.
-DISTANCE_SCALE = FreeNumber(
-    *("scale", "scale", ScaleInvariant, math.exp, _log_range(0.1, 1e6)), looks=9
-)
-
-# What multiplies all scores of a row by a factor that rises in it.
-_SHARPENING = (SCALE, FLOOR_SLOPE, YARN_SLOPE)
-_ALIKE_TEMPERATURES = (FloorLog, LogLength, LongRope, ScalableSoftmax, Yarn)
-
-FREE_NUMBERS = (
-    *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),
-    *(FLOOR_SLOPE, YARN_SLOPE, TRAINED, DISTANCE_SCALE),
-)
-NAMES = tuple(dict.fromkeys(free.name for free in FREE_NUMBERS))  # several steps may have a slope
-
-
-def free_number(name: str, row: Row) -> FreeNumber:
-    """Return what is free, by name: of the steps that have such a number, that of the row's own.
-
-    Raises:
-        InputError: no such name, or the row has no such number, or two of them.
-    """
-    if name not in NAMES:
-        raise InputError("free", name, f"choose one of {', '.join(NAMES)}")
-    if name == "decay" and "decay" in row.params:
-        return _DECAY_OF_KERNEL
-    named = [free for free in FREE_NUMBERS if free.name == name]
-    kinds = tuple(free.step for free in named if free.step is not None)
-    if not kinds:
-        (free,) = named
-        free.step_index(row)
-        return free
-    matching = [type(step) for step in row.steps if isinstance(step, kinds)]
-    if len(matching) != 1:
-        said = " or ".join(kind.__name__ for kind in kinds)
-        fix = f"the row has {len(matching)} steps {said}; give it one, with any number"
-        raise InputError("free", name, fix)
-    return next(free for free in named if free.step is matching[0])
 
 
 class Trend(NamedTuple):
@@ -247,7 +91,7 @@ def sharpness(quantity: Quantity) -> int:
 def known_trend(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend | None:
     """Return how the quantity goes with what is free; None where it may turn."""
     kernel, ends = row.kernel, free.ends(row, n)
-    if kernel is exp and free in _SHARPENING and sharpness(quantity):
+    if kernel is exp and free in SHARPENING and sharpness(quantity):
         return _trend_of_temperature(row, free, quantity, n)
     if row.steps or not isinstance(kernel, Kernel):
         return None
@@ -291,7 +135,7 @@ def _trend_of_temperature(row: Row, free: FreeNumber, quantity: Quantity, n: int
     ends = free.ends(row, n)
     low, high = (free.set_in(row, free.value(row, x)) for x in ends)
     factors = [low.tokens(n).gamma[0], high.tokens(n).gamma[0]]
-    alike = all(isinstance(step, _ALIKE_TEMPERATURES) for step in row.steps)
+    alike = all(isinstance(step, ALIKE_TEMPERATURES) for step in row.steps)
     if not alike or factors[0] == factors[1]:  # a FloorLog changes nothing in short rows
         return None
     sign, (least, most) = sharpness(quantity), quantity.ends(n)

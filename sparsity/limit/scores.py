@@ -230,17 +230,17 @@ def log_moments(
         InputError: a moment is infinite, or the weight not a finite real number.
     """
     if gamma == 0:
-        pairs = at_points(kernel, beta, 0.0, np.zeros(1))
-        log, off = float(pairs.log[0]), float(pairs.error[0])
+        weight = at_points(kernel, beta, 0.0, np.zeros(1))
+        log, off = float(weight.log[0]), float(weight.error[0])
         return tuple((p * log, p * off) for p in orders)
     if scores is not None and scores.parts is not None:
         return _summed(kernel, orders, beta, gamma, scores.parts)
     law = score_law(kernel, beta, gamma, scores)
     values, errors = moments.log_moments(Axis(definition(kernel), law), orders)
-    pairs = zip(orders, values.tolist(), errors.tolist(), strict=True)
+    by_order = zip(orders, values.tolist(), errors.tolist(), strict=True)
     if isinstance(law, Student):
-        return tuple((x + law.log_norm, off + _beyond(kernel, p, law, x)) for p, x, off in pairs)
-    return tuple((x + law.log_norm, off) for _, x, off in pairs)
+        return tuple((x + law.log_norm, off + _beyond(kernel, p, law, x)) for p, x, off in by_order)
+    return tuple((x + law.log_norm, off) for _, x, off in by_order)
 
 
 def _summed(

@@ -25,8 +25,8 @@ class RowSums(NamedTuple):
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, the first one first, along the last axis; None unless a
             quantity asks for them.
-        one: the 1 that the weights are over the same factor, over the gate of the row; None where
-            they were never divided, and their sum is 1.
+        one: a weight of 1 over that common factor and over the gate of the row; None for weights
+            that are shares, whose sum is 1.
         top: 1 where the key of the largest score is read, 0 where a map leaves it out.
         needle: |a| of the needle; None where there is none, as are the next two.
         others_l1: Σ|a| over the other tokens: a difference would lose digits.
