@@ -11,6 +11,7 @@ import gc
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -207,8 +208,8 @@ def without_none(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_quantities(of: tuple[str, ...]) -> list[str]:
-    """Return the quantities named in lists with commas."""
-    return [name for names in of for name in names.split(",")]
+    """Return the quantities named in lists with commas; those between numbers are one's own."""
+    return [name for names in of for name in re.split(r",(?!\s*[-+.\d])", names)]
 
 
 # --- what is printed ---------------------------------------------------------------------------

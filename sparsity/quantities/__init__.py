@@ -137,23 +137,23 @@ def named(of: str | Quantity) -> Quantity:
 
 
 @functools.lru_cache(maxsize=64)
-def _of(family: Family, number: float) -> Quantity:
-    """Return a member, the same record for the same number: it is looked up by identity."""
-    return family.named(number)
+def _of(family: Family, *numbers: float) -> Quantity:
+    """Return a member, the same record for the same numbers: it is looked up by identity."""
+    return family.named(*numbers)
 
 
 def _member(name: str, text: str | None) -> Quantity:
     """Return the member of a family that the text after the colon names."""
     family = next(known for known in FAMILIES if known.name == name)
     try:
-        number = parse_number(text or "", "of")
+        numbers = [parse_number(part, "of") for part in (text or "").split(",")]
     except InputError:
-        number = None
-    if number is None or not family.admits(number):
+        numbers = []
+    if len(numbers) != family.count or not family.admits(*numbers):
         said = name if text is None else f"{name}:{text}"
         fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example}"
         raise InputError("of", said, fix)
-    return _of(family, number)
+    return _of(family, *numbers)
 
 
 def __dir__() -> list[str]:

@@ -342,27 +342,32 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Family:
-    """Quantities that differ in a number, each asked for as "name:number".
+    """Quantities that differ in a number or several, each asked for as "name:number,number".
 
     Args:
         name: before the colon.
-        symbol: of the number.
+        symbol: of the number; of several, with commas between.
         title: what they are, in words.
-        domain: of the number, as printed in errors.
-        admits: whether a number is in it.
-        member: the quantity of a number, given its name as well.
-        example: a number, as it is typed, for which the tests try every instrument.
+        domain: of the numbers, as printed in errors.
+        admits: whether they are in it.
+        member: the quantity of the numbers, given its name first.
+        example: numbers, as they are typed, for which the tests try every instrument.
     """
 
     name: str
     symbol: str
     title: str
     domain: str
-    admits: Callable[[float], bool]
-    member: Callable[[str, float], Quantity]
+    admits: Callable[..., bool]
+    member: Callable[..., Quantity]
     example: str
 
-    def named(self, number: float) -> Quantity:
-        """Return the member that has this number, which must be in the domain."""
-        shown = f"{number:g}" if float(f"{number:g}") == number else repr(number)
-        return self.member(f"{self.name}:{shown}", number)
+    @property
+    def count(self) -> int:
+        """How many numbers a member has."""
+        return self.symbol.count(",") + 1
+
+    def named(self, *numbers: float) -> Quantity:
+        """Return the member that has these numbers, which must be in the domain."""
+        shown = (f"{x:g}" if float(f"{x:g}") == x else repr(x) for x in numbers)
+        return self.member(f"{self.name}:{','.join(shown)}", *numbers)
