@@ -209,10 +209,33 @@ def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
 
 
 def tick_label(value: float) -> str:
-    """Return a number with a true minus; powers of ten from 1000 on are written as such."""
-    if value >= 1e3 and math.log10(value).is_integer():
-        return power_of_ten(round(math.log10(value)))
+    """Return a number with a true minus; powers of ten are written as such, but 0.01 … 100."""
+    power = math.log10(value) if value > 0 else 0.0
+    if abs(power) > 2.5 and abs(power - round(power)) < 1e-9:
+        return power_of_ten(round(power))
     return f"{value:g}".replace("-", "−")
+
+
+def length_label(length: float) -> str:
+    """Return a row length as models state theirs: 512, 8K, 128K, 1M, in powers of 1024."""
+    for power, letter in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
+        if length >= 2**power and length % 2**power == 0:
+            return f"{length / 2**power:g}{letter}"
+    return tick_label(length)
+
+
+def length_ticks(axis: Any, low: float, high: float, most: int = 7) -> bool:
+    """Set ticks of a logarithmic axis of lengths at powers of two, and tell whether three fit."""
+    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
+    for step in (1, 2, 4, 5, 8, 10, 20, 50, 100, 200):
+        powers = range(-(-first // step) * step, last + 1, step)
+        if len(powers) <= most:
+            break
+    if len(powers) < min(most, 3):
+        return False
+    ticks = [2.0**power for power in powers]
+    plain_ticks(axis, ticks, [length_label(tick) for tick in ticks])
+    return True
 
 
 def plain_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str] | None = None) -> None:
@@ -303,10 +326,10 @@ def key(
     """Say what the line and the points are; then lines with markers of their own, and the shade."""
     handles: list[Any] = [ax.plot([], [], color=GREY, label=line)[0]]
     handles += [ax.plot([], [], label=label, **_marker(look))[0] for label, look in points]
-    handles += [
-        ax.plot([], [], label=label, **(_marker(look) | {"linestyle": look.dash}))[0]
-        for label, look in lines
-    ]
+    for label, look in lines:
+        thin = {} if look.dash == "-" else {"lw": 1.2}  # of a thick line the key shows half a dash
+        style = _marker(look) | {"linestyle": look.dash, **thin}
+        handles += ax.plot([], [], label=label, **style)
     handles += [Patch(color=SHADE, label=shade)] if shade else []
     ax.legend(handles=handles, labelcolor=GREY, **{"handlelength": 2.6, "borderpad": 0.2, **place})
 
@@ -333,6 +356,14 @@ def pushed_apart(heights: np.ndarray, step: float) -> np.ndarray:
     return heights
 
 
+def needs_leader(shifts: np.ndarray, point: float) -> np.ndarray:
+    """Tell which labels moved so far from the ends of their curves that a line has to lead there.
+
+    A level one would read as a tick, or as a minus before the label.
+    """
+    return np.abs(shifts) > 3 * point
+
+
 def end_labels(
     ax: Axes, labels: Iterable[tuple[float, str, str]], *, gap: float = 15.0, fontsize: float = 10.5
 ) -> None:
@@ -352,9 +383,11 @@ def end_labels(
     heights = pushed_apart(ends, step)
     to_axes, point = ax.transAxes.inverted().transform, figure.dpi / 72
     right = ax.transAxes.transform((1.0, 0.0))[0]
-    for end, height, (_, text, color) in zip(ends, heights, items, strict=True):
-        leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
-        ax.plot(*leader.T, color=color, lw=0.9, transform=ax.transAxes, clip_on=False)
-        x, y = to_axes((right + 12 * point, height))
+    moved = needs_leader(heights - ends, point)
+    for end, height, far, (_, text, color) in zip(ends, heights, moved, items, strict=True):
+        if far:
+            leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
+            ax.plot(*leader.T, color=color, lw=0.9, transform=ax.transAxes, clip_on=False)
+        x, y = to_axes((right + (12 if moved.any() else 5) * point, height))
         style: dict[str, Any] = {"fontsize": fontsize, "va": "center", "parse_math": False}
         ax.text(x, y, text, color=color, transform=ax.transAxes, **style)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import runpy
 import subprocess
 import sys
@@ -556,6 +557,37 @@ def test_shares_are_on_linear_axes():
     assert lines(ax)[0][1].min() < 1e-4
     assert ax.get_yscale() == "linear"
     assert CHARTS["share"](yscale="log").get_yscale() == "log"
+
+
+@pytest.mark.parametrize(("beta", "low", "high"), [([0, 1, 2], 0.75, 1.05), ([0], 0.0, 1.03)])
+def test_an_axis_is_cut_to_what_varies_in_its_upper_half(beta, low, high):
+    bottom, top = sparsity.plot("identity", x="gamma", beta=beta).get_ylim()
+    assert low <= bottom < math.sqrt(2 / math.pi) < 1 < top <= high  # S from √(2/π) to 1
+
+
+def test_a_label_at_the_end_of_its_curve_has_no_leader():
+    ax = sparsity.plot("exp", gamma=[1, 2, 3])
+    assert not any(leader.get_visible() for leader in leaders(ax))
+    ax.set_ylim(1, 1e40)  # the ends are near each other
+    ax.figure.draw_without_rendering()
+    assert any(leader.get_visible() for leader in leaders(ax))
+
+
+def leaders(ax):
+    """The lines from labels to curves, which are no data."""
+    return [line for line in ax.lines if not line.get_transform().contains_branch(ax.transData)]
+
+
+@pytest.mark.parametrize(
+    ("length", "ticks"),
+    [
+        ("1:100000:9:log", ["1", "16", "256", "4K", "64K"]),
+        ("1024:1048576:9:log", ["1K", "4K", "16K", "64K", "256K", "1M"]),
+    ],
+)
+def test_lengths_are_powers_of_two(length, ticks):
+    ax = sparsity.plot("exp", gamma=1, length=length)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ticks
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,8 @@ class Chart(NamedTuple):
             )
         if low < high:
             ax.set_xlim(low, high)
-        if log:
+        of_lengths = log and control is CONTROLS[LENGTH.name]
+        if log and not (of_lengths and plotting.length_ticks(ax.xaxis, low, high)):
             set_log_ticks(ax.xaxis, low, high)
 
 

@@ -18,9 +18,9 @@ from sparsity import plotting
 from sparsity.plots.colors import Palette, readable
 
 _GAP = 15.0  # points between the middles of two labels
-# Points that a label may stand from the end of its curve: three labels of curves that meet do, and
-# more of them would fan out from one spot, where nobody sees which is whose.
-_FARTHEST = 16.0
+# Points that a label may stand from the end of its curve, and that these ends are apart at least:
+# closer ones, 2 thick, run into one spot, where nobody sees which label is whose.
+_FARTHEST, _LEAST_APART = 16.0, 3.0
 _STEP = 3.0  # pixels between the places that are tried: about the thickness of a line
 
 
@@ -80,11 +80,14 @@ class CurveLabels(Artist):
         heights = np.empty_like(ends)
         heights[order] = plotting.pushed_apart(ends[order], _GAP * point)
         to_axes, right = ax.transAxes.inverted().transform, ax.bbox.x1
-        for end, height, text, leader in zip(ends, heights, self.texts, self.leaders, strict=True):
-            leader.set_data(*to_axes([(right + 2 * point, end), (right + 9 * point, height)]).T)
-            x, y = to_axes((right + 12 * point, height))
-            text.set_position((x, y))
-        return bool(np.abs(heights - ends).max() <= _FARTHEST * point)
+        moved = plotting.needs_leader(heights - ends, point)
+        gap = 12 if moved.any() else 5
+        for i, (end, height) in enumerate(zip(ends, heights, strict=True)):
+            leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
+            self.leaders[i].set(data=leader.T, visible=bool(moved[i]))
+            self.texts[i].set_position(tuple(to_axes((right + gap * point, height))))
+        far = np.abs(heights - ends).max() > _FARTHEST * point
+        return not far and bool(np.diff(ends[order]).min() >= _LEAST_APART * point)
 
     def _place_on_curves(self) -> bool:
         ax = self._chart_axes()

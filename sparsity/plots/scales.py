@@ -12,7 +12,6 @@ import numpy as np
 from sparsity import plotting
 from sparsity.checks import check_choice, check_pair
 from sparsity.errors import InputError
-from sparsity.output import power_of_ten
 from sparsity.plots.axes.controls import LOG, NINES, Control
 from sparsity.plots.curves import Curve, common_floor
 
@@ -22,6 +21,7 @@ _LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is loga
 # Of S, which is drawn on a linear axis unless all curves fall below the first number, where they
 # could not be told from 0, and none below the second, which a logarithmic axis of few decades has.
 _S_IS_SMALL, _S_IS_NOTHING = 0.05, 1e-3
+_LEAST_SHARE_SEEN = 0.02  # of the largest value: less is the thickness of a line on an axis from 0
 _UNEVEN = 0.25  # of a step, that values of an even grid may be off: they are rounded to whole ones
 
 
@@ -123,7 +123,11 @@ def _ends_of_values(
         ground = max(ground, high / _MOST_RATIO_SHOWN)
         room = (high / ground) ** 0.06 if high > ground else 2.0  # 6 % of the height, as below
         return ground / room, high * room, True
-    # A share or an S is shown on 0 … 1 once it reaches half of that: charts of it compare.
+    # From 0, so that charts compare, unless what varies is all in the upper half. A share or an S
+    # is shown on 0 … 1 once it reaches half of that.
+    varied = high - low > _LEAST_SHARE_SEEN * high
+    if varied and low > high / 2:
+        return low - 0.06 * (high - low), high + 0.06 * (high - low), False
     if share:
         return 0.0, 1.03 if high > 0.5 else 1.15 * high or 1.0, False
     room = 0.06 * (high - min(low, 0.0)) or 1.0
@@ -139,10 +143,4 @@ def set_log_ticks(axis: Any, low: float, high: float) -> None:
     if len(ticks) < 3:
         every = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
         ticks = [t for t in every if low * (1 - 1e-9) <= t <= high * (1 + 1e-9)]
-    powers = map(math.log10, ticks)
-    small = (p if p < -2 and abs(p - round(p)) < 1e-9 else None for p in powers)  # written as 10⁻³
-    labels = [
-        plotting.tick_label(t) if p is None else power_of_ten(round(p))
-        for t, p in zip(ticks, small, strict=True)
-    ]
-    plotting.plain_ticks(axis, ticks, labels)
+    plotting.plain_ticks(axis, ticks)

@@ -2,13 +2,13 @@
 
 Against n: what each kernel needs for n_eff = 8 effective tokens in a row of n
 
-Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: γ = s·ln n with
-s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very long rows √(ln n) is enough,
-so a constant s then focuses more and more. Squared ReLU needs a bias that falls like −√(2 ln n)
-spreads; decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that grows
-like √n, even with a one-hot query (limit of long rows). Signed linear attention cannot: whatever
-its bias and spread it attends to 2n/π tokens or more (grey: out of reach). All but the nonnegative:
-inverse of the exact law of rows of finite length.
+Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: γ/ln n is
+between 0.50 and 0.53 to n = 10⁴, then falls, to 0.39 at 10⁹. In very long rows √(ln n) is enough,
+so a constant γ/ln n then focuses more and more. Squared ReLU needs a bias that falls like
+−√(2 ln n) spreads; decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise
+that grows like √n, even with a one-hot query (limit of long rows). Signed linear attention cannot:
+whatever its bias and spread it attends to 2n/π tokens or more (grey: out of reach). All but the
+nonnegative: inverse of the exact law of rows of finite length.
 
 Alt text: Six small line charts against row length from 64 to a billion tokens. Softmax: the spread
 rises from 2.1 to 8.1, below half of ln n at the end. Its ratio to ln n stays near 0.5 and falls to
@@ -48,14 +48,14 @@ def data(context: Context) -> Data:
     # nonnegative feature has S² = 1/(1 + r²), r = σ̃/μ̃: n·S² = TOKENS at r = √(n/TOKENS − 1).
     spread, ends = _required("exp", "γ"), LENGTHS[[0, -1]]
     floors = exact("identity", length=LENGTHS, beta=0.0, gamma=1.0).value
-    scale = Series.line("s = γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS)))
+    scale = Series.line("γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS)))
     noise = Series.line("σ̃/μ̃", LENGTHS, 0.5 * np.log(LENGTHS / TOKENS - 1))
     floor = Series.line("floor of n_eff", LENGTHS, np.log(floors))
     level = Series.line("wanted n_eff", ends, np.full(2, np.log(TOKENS)))
     root = Series.line("½ ln n", ends, np.log(np.log(ends) / 2))
     return (
         spread.named("length", "gamma"),
-        scale.named("length", "scale", kernel="exp", n_eff=TOKENS),
+        scale.named("length", "gamma/ln(n)", kernel="exp", n_eff=TOKENS),
         _required("relu2", "−β/γ", -1.0).named("length", "-beta/gamma"),
         _required("decayed", "λ").named("length", "decay"),
         noise.named("length", "ratio", kernel="nonnegative", n_eff=TOKENS),
@@ -77,7 +77,7 @@ class _Panel(NamedTuple):
 
 _PANELS = (
     _Panel("Softmax", "spread  γ", (0.05, 0.9), "linear", (0, 3, 6, 9)),
-    _Panel("Softmax, γ = s·ln n", "scale  s", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
+    _Panel("Softmax", "γ/ln n", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
     _Panel("Squared ReLU", "bias  −β/γ", (0.05, 0.9), "linear", (0, 2, 4, 6)),
     _Panel("Decay", "decay  λ", (0.05, 0.12), "linear", (0, 0.5, 1)),
     _Panel("Nonnegative linear", "noise  σ̃/μ̃", (0.05, 0.9), "log", (1, 10, 100, 1e3, 1e4)),
@@ -88,18 +88,17 @@ _PANELS = (
 def draw(data: Data, canvas: Canvas) -> None:
     """Draw six panels over the same lengths."""
     for i, panel in enumerate(_PANELS):
-        box = (0.07 + 0.327 * (i % 3), 0.535 - 0.425 * (i // 3), 0.255, 0.27)
+        box = (0.07 + 0.327 * (i % 3), 0.545 - 0.44 * (i // 3), 0.255, 0.27)
         ax, look = plotting.panel(canvas, box), plotting.LOOKS[i]
         low, high = panel.ticks[0], panel.ticks[-1] * (1.5 if panel.scale == "log" else 1)
         ax.set(xscale="log", yscale=panel.scale, xlim=(64, 1e9), ylim=(low, high))
-        plotting.plain_ticks(ax.xaxis, (100, 1e4, 1e6, 1e8))
+        ax.set_xlabel("row length  n")
+        plotting.length_ticks(ax.xaxis, 64, 1e9, most=4)
         plotting.plain_ticks(ax.yaxis, panel.ticks)
         ax.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=look.color)
         ax.plot(data[i].x, data[i].theory, color=look.color, clip_on=False)
         place = {"transform": ax.transAxes, "ha": "left", "fontsize": 10}
         plotting.inline(ax, *panel.at, panel.parameter, plotting.INK, **place)
-        if i >= 3:
-            ax.set_xlabel("row length  n")
     first, *_, last = canvas.axes
     grey = {"color": plotting.GREY, "lw": 1}
     *_, half, wanted = data
@@ -110,4 +109,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(last, 7e8, 60, "wanted: 8", plotting.GREY, fontsize=9.5, ha="right")
 
 
-FIGURE = Figure.from_docstring(__doc__, "design", data, draw, size=(7.2, 5.2))
+FIGURE = Figure.from_docstring(__doc__, "design", data, draw, size=(7.2, 5.6))

@@ -18,6 +18,7 @@ from sparsity.kernels.zoo import elu1, relu
 from sparsity.limit.evaluation import evaluate
 from sparsity.limit.quadrature import moment
 from sparsity.report.figures.figure import Canvas, Context, Data, Figure
+from sparsity.sampling import draw as sample
 from sparsity.sampling import estimators
 from sparsity.series import Point, Series, from_sweeps
 from sparsity.sweeps.curves import sweep
@@ -124,7 +125,7 @@ def compute_exp(context: Context) -> Data:
     ends = np.array([0.0, 4.0])
     for n in FLOORS:
         floor = np.full(2, -0.5 * np.log(n))
-        line = Series.line(f"floor of a row of {n:,} tokens".replace(",", " "), ends, floor)
+        line = Series.line(f"floor of a row of {plotting.tick_label(n)} tokens", ends, floor)
         curves.append(line.named("gamma", "S", length=n))
     return tuple(curves)
 
@@ -141,7 +142,7 @@ def draw_exp(data: Data, canvas: Canvas) -> None:
 
     Alt text: Line chart of sparsity on a logarithmic axis against spread. One falling parabola
     from 1 at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it.
-    Grey lines mark the least sparsity of rows of 100, 10 000 and a million tokens: 0.1, 0.01
+    Grey lines mark the least sparsity of rows of 100, 10⁴ and 10⁶ tokens: 0.1, 0.01
     and 0.001.
     """
     # Drawn S on a logarithmic axis, where it is a parabola without a floor.
@@ -263,7 +264,7 @@ def _log_S_of_features(beta: np.ndarray) -> np.ndarray:
 
 
 def compute_bias(context: Context) -> Data:
-    """Compute S(β) at spread 1; decay does not see β, so it is sampled once."""
+    """Compute S(β) at spread 1; decay does not see β."""
     curves: list[Series] = []
     for kernel, label in BIASED.items():
         lines = sweep(kernel, beta=_LINE, gamma=1.0)
@@ -275,14 +276,15 @@ def compute_bias(context: Context) -> Data:
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
     line = line.named("beta", "S", kernel="nonnegative", dim=BIASED_DIM, query="one-hot")
     curves.append(line.with_points(_log_S_of_features(_POINTS), points))
-    # Decay has no β: one sampled point, put where no other stands in its way.
-    decayed = context.sample("decayed", **BIASED_DECAY)
-    drawn = [decayed[f"{name}_mc"].item() for name in ("S", "stderr", "samples", "seed")]
-    log = decayed["log_S"].item()
-    constant = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
-    point = Point(*drawn, method=decayed.attrs["method_mc"])
-    constant = constant.named("beta", "S", kernel="decayed", **BIASED_DECAY)
-    curves.append(constant.with_points([log], {-3.0: point}))
+    # Decay has no β: at each it is the same row, drawn anew.
+    log = float(evaluate("decayed", **BIASED_DECAY).log_S)
+    points = {
+        b: Point.of(sample("decayed", context.sampling("decayed", b), **BIASED_DECAY))
+        for b in _POINTS.tolist()
+    }
+    line = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
+    line = line.named("beta", "S", kernel="decayed", **BIASED_DECAY)
+    curves.append(line.with_points(np.full(_POINTS.shape, log), points))
     return tuple(curves)
 
 

@@ -34,7 +34,7 @@ from sparsity.sampling.row_sampling import draw_rows
 from sparsity.series import Point, Series
 
 LENGTH, KEYS = 512, 8
-GAMMAS = np.concatenate([[0.04], np.arange(0.25, 2, 0.25), np.arange(2, 6.1, 0.5)])
+GAMMAS = np.concatenate([[0.04], np.arange(0.25, 6.1, 0.25)])
 SAMPLED = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
 REL_ERROR = 1e-2  # of n_eff: a whole row is one draw
 
@@ -111,14 +111,14 @@ def data(context: Context) -> Data:
 
 def draw(data: Data, canvas: Canvas) -> None:
     """Draw numbers of tokens at the left, shares at the right."""
-    left = plotting.panel(canvas, (0.075, 0.115, 0.29, 0.63), "as a number of tokens")
-    right = plotting.panel(canvas, (0.605, 0.115, 0.28, 0.63), "as a share")
+    left = plotting.panel(canvas, (0.075, 0.115, 0.29, 0.61), "as a number of tokens")
+    right = plotting.panel(canvas, (0.605, 0.115, 0.28, 0.61), "as a share")
     left.set(yscale="log", ylim=(0.8, 600))
     right.set(ylim=(0.0, 1.03))
     plotting.plain_ticks(left.yaxis, (1, 10, 100, 512), ("1", "10", "100", "512"))
     _draw_measures(left, TOKENS, data)
     _draw_measures(right, SHARES, data)
-    ax = canvas.add_axes((0.025, 0.815, 0.9, 0.06))
+    ax = canvas.add_axes((0.025, 0.78, 0.9, 0.06))
     ax.set_axis_off()
     dashed = plotting.Look(plotting.GREY, plotting.DASHED, "")
     plotting.key(

@@ -1,13 +1,13 @@
-"""Softmax and squared ReLU can focus; linear attention hardly
+"""Softmax and squared ReLU can focus; signed linear cannot
 
 Against γ, β, σ̃/μ̃ or n: each kernel by the one parameter that might lower its S
 
 All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row allows (grey:
-below 1/√n, out of reach for a row of 1024 tokens), the first by a larger spread of its scores, the
-second by a negative bias. Signed linear attention stays above 0.80. Nonnegative linear attention
-needs noisy features and a query that uses few of them. Decay sharpens by position alone, whatever
-the keys say. Lines: the limit of long rows, in closed form. Points: Monte Carlo; their 95 % error
-bars are smaller than the markers.
+below 1/√n for n = 1024, in reach of longer rows alone), the first by a larger spread of its scores,
+the second by a negative bias. Signed linear attention stays above 0.80. Nonnegative linear
+attention needs noisy features and a query that uses few of them. Decay sharpens by position
+alone, whatever the keys say. Lines: the limit of long rows, in closed form. Points: Monte Carlo;
+their 95 % error bars are smaller than the markers.
 
 Alt text: Five small line charts of sparsity on one logarithmic scale. Softmax falls without limit
 as its spread grows; squared ReLU falls as its bias becomes negative; signed linear stays between
@@ -96,14 +96,14 @@ _NOISES = (
 )
 _DECAYS = (
     _Member(5, _ORANGE, (350, 0.14, "right")),
-    _Member(6, replace(_ORANGE, marker="D"), (560, 0.75, "left")),
+    _Member(6, replace(_ORANGE, marker="D"), (3700, 0.85, "right")),
 )
 _PANELS = (
     _Panel("Softmax: yes", "raise the spread  γ", "linear", (0, 1, 2, 3, 4), (_Member(0, _BLUE),)),
     _Panel("Squared ReLU: yes", "push the bias down  β/γ", "linear", _BIASES, (_Member(1, _RED),)),
     _Panel("Signed linear: no", "no bias helps  β/γ", "linear", _BIASES, (_Member(2, _GREEN),)),
     _Panel("Nonnegative: if noisy", "raise the noise  σ̃/μ̃", "log", (0.1, 1, 10, 100), _NOISES),
-    _Panel("Decay: by position", "lengthen the row  n", "log", (1, 10, 100, 1e3, 1e4), _DECAYS),
+    _Panel("Decay: by position", "lengthen the row  n", "log", (1, 16, 256, 4096), _DECAYS),
 )
 
 
@@ -116,7 +116,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         ax.set(yscale="log", ylim=(0.01, 1.35))
         color = panel.members[0].look.color
         ax.set_title(panel.verdict, loc="left", fontsize=11, fontweight="bold", color=color)
-        plotting.plain_ticks(ax.xaxis, panel.ticks)
+        plotting.plain_ticks(ax.xaxis, panel.ticks, list(map(plotting.length_label, panel.ticks)))
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if column == 0:
             ax.set_ylabel(f"S  ({plotting.SMALL})")
@@ -131,7 +131,7 @@ def draw(data: Data, canvas: Canvas) -> None:
                 plotting.inline(ax, x, y, series.label, color, ha=side, fontsize=9)
     ax = canvas.add_axes((0.7, 0.11, 0.28, 0.275))
     ax.set_axis_off()
-    shade = f"no row of {LENGTH}\ntokens is here"
+    shade = f"only rows longer\nthan {LENGTH} tokens"
     plotting.key(ax, shade=shade, loc="center", labelspacing=0.8)
 
 

@@ -22,8 +22,8 @@ from sparsity.series import Point, Series
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 # The figure `rope`.
 SLACK_AT = 4096
-DISTANCES = np.unique(np.rint(np.geomspace(1, SLACK_AT + 1, 300)).astype(int)) - 1
-SAMPLED_DISTANCES = (0, 3, 12, 60, 300, 1500)
+DISTANCES = np.arange(256)  # farther on the waves are closer than a line is thick
+SAMPLED_DISTANCES = (0, 3, 12, 32, 80, 200)
 REL_ERROR_OF_KEYS = 1e-3  # of a sampled point at the least: a whole rotated key is one draw
 
 
@@ -102,9 +102,9 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
     % error bars are smaller than the markers.
 
     Alt text: Two charts of weight against distance, both axes logarithmic. Left: the curve of
-    CoCA starts near 400 and falls, wobbling, to about 1 at a distance of 4000; that of RoPE
-    wobbles about 1 throughout. Right: the slack form starts far below the exact one and follows
-    another course. Monte Carlo points lie on the curves.
+    CoCA starts near 400 and falls, wobbling, to about 30 at a distance of 250; that of RoPE wobbles
+    about 1 throughout. Right: the slack form starts far below the exact one and follows another
+    course. Monte Carlo points lie on the curves.
     """
     # Drawn CoCA and RoPE at the left, the slack form of CoCA and the exact one at the right.
     blue, red, green = plotting.LOOKS[:3]
@@ -112,11 +112,10 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
     left = plotting.panel(canvas, (0.11, 0.13, 0.39, 0.655), "RoPE, and collinear keys")
     right = plotting.panel(canvas, (0.585, 0.13, 0.39, 0.655), "CoCA: exact, and slack")
     for ax, shown in ((left, ((coca, blue), (rope, red))), (right, ((coca, blue), (slack, green)))):
-        ax.set(xscale="log", yscale="log", xlim=(1, SLACK_AT), ylim=(0.01, 2e3))
+        ax.set(xscale="log", yscale="log", xlim=(1, len(DISTANCES)), ylim=(0.03, 2e3))
         ax.set_xlabel("1 + distance of the key")
-        plotting.plain_ticks(ax.xaxis, (1, 10, 100, 1000), ("1", "10", "100", "1000"))
-        ticks = (0.1, 1, 10, 100, 1000)
-        plotting.plain_ticks(ax.yaxis, ticks, ("0.1", "1", "10", "100", "1000"))
+        plotting.plain_ticks(ax.xaxis, (1, 4, 16, 64, 256))
+        plotting.plain_ticks(ax.yaxis, (0.1, 1, 10, 100, 1e3))
         for (middle, low, high), look in shown:
             ax.fill_between(low.x, low.theory, high.theory, color=look.color, alpha=0.18, lw=0)
             once = ax is left or look is not blue  # the points of CoCA stand at the left
@@ -132,7 +131,8 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
 ROPE = Figure.from_docstring(draw_rope.__doc__, "rope", compute_rope, draw_rope)
 
 # The figure `context`.
-LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 13.1, 0.5)).astype(int))
+_OCTAVES = *np.arange(4, 10, 1 / 8), *np.arange(10, 13.1, 1 / 4)  # RoPE turns: the curves wave
+LENGTHS = np.unique(np.round(np.exp2(_OCTAVES)).astype(int))
 SAMPLED_LENGTHS = (64, 1024)
 REL_ERROR_OF_ROWS = 3e-3  # a whole row is one draw, of 64 numbers a token
 TRAINED = 512  # tokens, from which on dynamic NTK changes the angles
@@ -196,7 +196,7 @@ def draw_context(data: Data, canvas: Canvas) -> None:
     # Drawn on logarithmic axes; the last series, without position, is grey.
     ax = plotting.axes(canvas, "context length  n", plotting.TOKENS, right=0.8)
     ax.set(xscale="log", yscale="log", xlim=(16, 8192), ylim=(8, 1.2e4))
-    plotting.plain_ticks(ax.xaxis, (16, 64, 256, 1024, 8192))
+    plotting.length_ticks(ax.xaxis, 16, 8192)
     plotting.plain_ticks(ax.yaxis, (10, 100, 1000, 1e4))
     *rotated, flat = data
     ax.plot(flat.x, flat.theory, color=plotting.GREY, lw=1.2)

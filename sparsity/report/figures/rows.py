@@ -64,7 +64,7 @@ def draw_rows(data: Data, canvas: Canvas) -> None:
     Against n: sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
 
     The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations above
-    the mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 million
+    the mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3,000 and 66 million
     tokens for γ = 1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than its limit,
     and never below the floor 1/√n, which is above the limit for n < exp(γ²). Solid: exact law
     at finite n. Points: Monte Carlo with whole rows; their 95 % error bars are smaller than the
@@ -80,9 +80,8 @@ def draw_rows(data: Data, canvas: Canvas) -> None:
     count = (len(data) - 1) // 2
     ax = plotting.axes(canvas, "row length  n", plotting.SPARSITY, right=0.88)
     ax.set(xscale="log", yscale="log", xlim=(1, 1e9), ylim=(1.5e-4, 1.4))
-    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 1e-3), ("1", "0.1", "0.01", "10⁻³"))
-    ticks = (1, 1e3, 1e6, 1e9)
-    plotting.plain_ticks(ax.xaxis, ticks, ("1", "1 000", "a million", "a billion"))
+    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 1e-3))
+    plotting.length_ticks(ax.xaxis, 1, 1e9)
     floor = data[-1]
     ax.fill_between(floor.x, 1e-5, floor.theory, color="#f1f2f4", zorder=0)
     ax.plot(floor.x, floor.theory, color=plotting.GREY, lw=1)
@@ -137,14 +136,14 @@ def draw_lengths(data: Data, canvas: Canvas) -> None:
 
     Against n: n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)
 
-    At n = 100 000 squared ReLU attends to 522 tokens with β = −2γ and to 16 668 with β = 0; the
-    identity to 63 662 with β = 0 and to 81 364 with β = 2γ. Solid: exact law. Dashed: the limit
+    At n = 10⁵ squared ReLU attends to 522 tokens with β = −2γ and to 16,668 with β = 0; the
+    identity to 63,662 with β = 0 and to 81,364 with β = 2γ. Solid: exact law. Dashed: the limit
     of long rows, n·S² on the left and S on the right, where √(n_eff/n) is drawn. Shaded: what
     no row can reach, n_eff below 1 and S below 1/√n. Points: Monte Carlo with whole rows; their
     95 % error bars are smaller than the markers.
 
-    Alt text: Two line charts against row length from 1 to 100 000, logarithmic axes. Left,
-    effective tokens: four curves start at 1 and end at 522, 16 668, 63 662 and 81 364, each on
+    Alt text: Two line charts against row length from 1 to 10⁵, logarithmic axes. Left,
+    effective tokens: four curves start at 1 and end at 522, 16,668, 63,662 and 81,364, each on
     its dashed limit. Right, sparsity: the same curves fall from 1 to 0.07, 0.41, 0.80 and 0.90.
     Monte Carlo points lie on the curves.
     """
@@ -156,9 +155,9 @@ def draw_lengths(data: Data, canvas: Canvas) -> None:
     for box, title, curves in zip(boxes, titles, (tokens, sparse), strict=True):
         ax = plotting.panel(canvas, box, title)
         ax.set(xscale="log", yscale="log", xlim=_ENDS, xlabel="row length  n")
-        plotting.plain_ticks(ax.xaxis, (1, 100, 1e4))
+        plotting.length_ticks(ax.xaxis, *_ENDS, most=4)
         of_S = curves is sparse
-        ax.set_ylim(*((0.02, 1.3) if of_S else (0.5, 1.5e5)))
+        ax.set_ylim(*((0.02, 1.3) if of_S else (0.5, 9e5)))
         plotting.plain_ticks(ax.yaxis, (1, 0.3, 0.1, 0.03) if of_S else (1, 10, 100, 1e3, 1e4, 1e5))
         n = curves[0].x
         ax.fill_between(n, 1e-3, n**-0.5 if of_S else n**0.0, color=plotting.SHADE, zorder=0)
@@ -173,7 +172,13 @@ def draw_lengths(data: Data, canvas: Canvas) -> None:
         else:
             place = {"loc": "upper left", "fontsize": 9, "handlelength": 2.0, "borderaxespad": 0.2}
             dashed = plotting.Look(plotting.GREY, plotting.DASHED, "")
-            plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], **place)
+            plotting.key(
+                ax,
+                line="exact law",
+                lines=[("limit n·S²", dashed)],
+                shade="no row is here",
+                **place,
+            )
 
 
 LENGTHS = Figure.from_docstring(draw_lengths.__doc__, "lengths", compute_lengths, draw_lengths)
@@ -232,13 +237,13 @@ def compute_phase(context: Context) -> Data:
 def draw_phase(data: Data, canvas: Canvas) -> None:
     """The limit law of softmax holds only up to γ ≈ ½√(ln n)
 
-    Against γ and n: effective tokens n_eff (blue) of rows of n weights exp(s), s ~ N(0, γ²)
+    Against γ and n: n_eff (blue) of softmax rows; the limit is 10 % too low on the red line
 
     Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which is
     the limit law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up Σa², and
     n_eff falls like exp((γ_c − γ)²) to leading order; beyond γ_c a handful of tokens hold all
     the mass, in rows of any length (condensed). At real lengths these transitions are wide: the
-    limit law is within 10 % of the exact S left of the thick line only, from γ = 0.50 √(ln n)
+    limit law is within 10 % of the exact S left of the red line only, from γ = 0.50 √(ln n)
     in short rows to 0.62 √(ln n) at 10¹² tokens; γ = 1.40 for n = 1024. Contours: the exact law
     of rows of finite length.
 
@@ -252,11 +257,12 @@ def draw_phase(data: Data, canvas: Canvas) -> None:
     *contours, half, whole, reach = data
     ax = plotting.axes(canvas, "spread of the scores over √(ln n),  γ/√(ln n)", "row length  n")
     ax.grid(visible=False)
+    ax.set_position((0.115, 0.13, 0.855, 0.665))
     ax.set(yscale="log", xlim=(0, WIDEST), ylim=(SHORTEST, LONGEST))
     plotting.plain_ticks(ax.xaxis, (0, 0.5, 1, 1.5, 2))
     plotting.plain_ticks(ax.yaxis, (10.0, 1e3, 1e6, 1e9, 1e12))
     edges = (0.0, half.theory[0], whole.theory[0], WIDEST)
-    tints = {"annealed": "#e6eff7", "extremes": "#f5f5f6", "condensed": "#fbebe1"}
+    tints = {"annealed": "white", "extremes": "#f3f4f6", "condensed": "#e5e7eb"}
     place = {"transform": ax.get_xaxis_transform(), "ha": "center", "color": plotting.GREY}
     for left, right, (name, tint) in zip(edges, edges[1:], tints.items(), strict=False):
         ax.axvspan(left, right, color=tint, zorder=0, linewidth=0)
@@ -271,8 +277,6 @@ def draw_phase(data: Data, canvas: Canvas) -> None:
         x = float(np.interp(np.log(LEVELS[level]), contour.log, contour.x))
         plotting.inline(ax, x, LEVELS[level], plotting.tick_label(level), blue.color, fontsize=9.5)
     ax.plot(reach.theory, reach.x, color=red.color, lw=2.8)
-    style = {"rotation": 87.5, "fontsize": 9.5}
-    plotting.inline(ax, 0.659, 6e9, "limit 10 % too low", red.color, **style)
 
 
 PHASE = Figure.from_docstring(
@@ -326,18 +330,18 @@ def draw_decayed(data: Data, canvas: Canvas) -> None:
     Carlo points lie on the curves.
     """
     # Drawn S at the left and n·S² at the right, both on logarithmic axes.
-    half, ticks = len(data) // 2, (1, 10, 100, 1e3, 1e4, 1e5)
+    half = len(data) // 2
     left = plotting.panel(canvas, (0.085, 0.13, 0.335, 0.655), plotting.SPARSITY)
     right = plotting.panel(canvas, (0.5, 0.13, 0.275, 0.655), plotting.TOKENS)
     for ax, curves in ((left, data[:half]), (right, data[half:])):
         ax.set(xscale="log", yscale="log", xlim=(1, 1e5), xlabel="row length  n")
-        plotting.plain_ticks(ax.xaxis, ticks)
+        plotting.length_ticks(ax.xaxis, 1, 1e5, most=5)
         plotting.curves(ax, curves)
     left.set_ylim(2.5e-3, 1.5)
     plotting.plain_ticks(left.yaxis, (1, 0.1, 0.01))
     plotting.key(left, loc="lower left")
     right.set_ylim(0.8, 1.6e5)
-    plotting.plain_ticks(right.yaxis, ticks)
+    plotting.plain_ticks(right.yaxis, (1, 10, 100, 1e3, 1e4, 1e5))
     plotting.name_ends(right, data[half:])
 
 

@@ -60,7 +60,7 @@ def draw_sinks(data: Data, canvas: Canvas) -> None:
     # Drawn the exact logits solid, the annealed ones dashed.
     ax = plotting.axes(canvas, "tokens beside the sink  n", "logit of the sink  b", right=0.88)
     ax.set(xscale="log", xlim=(10, 1e9), ylim=(0, 30))
-    plotting.plain_ticks(ax.xaxis, (10, 1e3, 1e5, 1e7, 1e9))
+    plotting.length_ticks(ax.xaxis, 10, 1e9)
     exact, annealed = data[: len(SINK_GAMMAS)], data[len(SINK_GAMMAS) :]
     for curve, straight, look in zip(exact, annealed, plotting.LOOKS, strict=False):
         # ln n + γ²/2 is straight on these axes: its two ends are all of it
