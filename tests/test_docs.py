@@ -129,6 +129,38 @@ def test_the_table_of_draws_is_that_of_the_law():
         assert later < 1.1 * near < sooner
 
 
+def test_the_table_of_temperatures_is_that_of_the_laws():
+    """The rules at each length; the factor r of YaRN follows n in one column only."""
+    rule = sparsity.Temperature
+    rows = re.findall(
+        r"^\| ([\d,]+)((?: \| [\d.]+){5}) \|$", (DOCS / "extend.md").read_text(), re.M
+    )
+    assert len(rows) == 4
+    for tokens, cells in rows:
+        n = int(tokens.replace(",", ""))
+        rules = (rule.llama4(), rule.qwen(8192), rule.yarn(n / 8192), rule.yarn(16))
+        for told, steps in zip(cells.split("|")[1:], [(), *((x,) for x in rules)], strict=True):
+            value = float(sparsity.exact(sparsity.Row("exp", gamma=3, steps=steps), length=n).value)
+            assert f"{value:.0f}" == told.strip() or f"{value:.1f}" == told.strip()
+
+
+# Not of lengths: a year, and what stands in code, a link or an identifier.
+WRITTEN = re.compile(r"(?<![\d,.\w/#–-])(?!20\d\d\b)\d{4,}(?![\d,\w]|\.\d)|\b\d+k\b")
+
+
+def unseparated(text):
+    """Numbers in words and tables that are not as 1,024 or 128K."""
+    for code in (r"```.*?```", r"<[a-z!].*?>", r"`[^`]*`", r"\]\([^)]*\)", r"arXiv[: ]\S+"):
+        text = re.sub(code, " ", text, flags=re.S)
+    return WRITTEN.findall(text)
+
+
+@pytest.mark.parametrize("path", [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))], ids=str)
+def test_numbers_are_written_in_one_style(path):
+    assert unseparated(path.read_text("utf-8")) == []
+    assert unseparated("of 8192 keys at 128k, 2,048 of 1,048,576 in `1024`") == ["8192", "128k"]
+
+
 def test_no_block_is_left_out():
     """Pages with Python are run here; of the others it is known who runs them."""
     elsewhere = {

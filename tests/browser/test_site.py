@@ -160,9 +160,9 @@ def test_the_front_page_has_three_doors_and_one_search(site, guarded):
     page.goto((site / "docs/index.html").as_uri())
     page.set_viewport_size({"width": 1280, "height": 800})
     assert page.locator(".door > p:first-child").all_inner_texts() == [
-        "A student",
-        "An engineer",
-        "A developer",
+        "I read the article",
+        "I extend or train a model",
+        "I add a kernel",
     ]
     assert all(page.locator(".door").nth(i).locator("a").count() >= 3 for i in range(3))
     search = page.locator("button[aria-label='Search'], input[type='search']")
