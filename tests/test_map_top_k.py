@@ -74,7 +74,7 @@ def test_top_k_in_known_places(monkeypatch):
     assert law("topk:1", gamma=2.0, length=50).value == 1
     assert law("topk:5", "support", gamma=2.0, length=[3, 50]).value.tolist() == [3, 5]
     with pytest.raises(InputError, match="takes too long"):
-        law("topk:8", gamma=500.0, length=50)
+        law("topk:8", gamma=5000.0, length=50)
     found = law("topk:8", gamma=2.0, length=lengths)
     monkeypatch.setattr(top_k, "_NODES", 121)
     monkeypatch.setattr(integration, "STEP_OF_U", 0.13)

@@ -247,7 +247,7 @@ LEFT_OUT = {
 )
 def test_every_pair_that_applies_to_a_row(name):
     row, length, samplers, theories = PAIRS[name]
-    sampled, exact, left_out = applicable_pairs(row, length, 1.1e-4)
+    sampled, exact, left_out, _ = applicable_pairs(row, length, 1.1e-4)
     assert [cell.instruments[1] for cell in sampled] == samplers
     assert [cell.instruments[1] for cell in exact] == theories
     assert len(left_out) == LEFT_OUT.get(name, 0)
@@ -272,12 +272,23 @@ def test_a_kernel_with_parameters_is_a_row():
     assert own.cells[0].kernel == "softplus"
 
 
+def test_more_scores_than_half_a_minute_draws_are_refused_after_a_first_look(monkeypatch):
+    row, length, count, _ = ROWS["relu2"]
+    monkeypatch.setattr("sparsity.crosscheck.verify.MOST_SCORES", 3e6)
+    with pytest.raises(InputError, match=r"= 0.0005: takes .* draws, of at most") as no:
+        verify(row, length=length, detectable=5e-4)
+    seen = float(str(no.value).split("give ")[1].split(" or more")[0])
+    found = verify(row, length=length, detectable=seen)
+    assert [cell.verdict for cell in found.cells] == ["agree"] * count
+    assert max(cell.estimate.samples for cell in found.cells) * length < 6e6
+
+
 def test_theories_that_differ_are_seen(monkeypatch):
     from sparsity.crosscheck import cells
 
     right = cells.THEORIES["closed form"]
     planted = {"closed form": lambda cell: (right(cell)[0] + 1e-6, right(cell)[1])}
-    _, exact, _ = applicable_pairs(Row("exp", gamma=0.5), 4, 1.1e-4)
+    exact = applicable_pairs(Row("exp", gamma=0.5), 4, 1.1e-4).exact
     assert [c.verdict for c in check_exact(exact)] == ["agree"] * 2
     monkeypatch.setattr(cells, "THEORIES", cells.THEORIES | planted)
     assert [c.verdict for c in check_exact(exact)] == ["disagree", "agree"]

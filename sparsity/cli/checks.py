@@ -119,7 +119,7 @@ def estimate(
 @common.option(
     "--detectable",
     "E",
-    "Smallest relative error that every comparison must be able to see (default 1e-3).",
+    "Smallest relative error that every comparison must be able to see (default 2e-3).",
     kind=float,
 )
 @common.seed_option

@@ -9,7 +9,7 @@ the outcome gives.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparsity import quantities
 from sparsity.crosscheck.cells import Question
@@ -24,15 +24,30 @@ from sparsity.rows import classes
 from sparsity.rows.classes import ANY_LENGTH
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import StudentT
+from sparsity.sampling.devices import CHUNK
 from sparsity.sampling.row_sources import NUMBERS_AT_ONCE
 
-# Theories against samplers, theories against each other, and what was left out and why.
-Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
+
+class Pairs(NamedTuple):
+    """The pairs of instruments to hold against each other.
+
+    Args:
+        sampled: theories against samplers.
+        exact: theories against each other.
+        left_out: what does not apply, each with the reason.
+        theories: log of the quantity of a cell by its first instrument, as far as it is computed.
+    """
+
+    sampled: tuple[Question, ...]
+    exact: tuple[Question, ...]
+    left_out: tuple[str, ...]
+    theories: dict[Question, float]
+
 
 # Share of the detectable error that the standard error of a cell is sampled to: a theory is good
 # enough for a cell if its own bound is below that.
 STDERR_SHARE = 0.11
-_MAX_POOLED_NUMBERS = 4e9  # that are drawn for the pooled moments of a row: a minute or two
+MOST_SCORES = 1e9  # that are drawn for the rows of one's own row: half a minute on a core
 
 
 def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
@@ -43,18 +58,19 @@ def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
         length: n, or None.
         rel_error: the standard error that a cell is sampled to.
 
-    Returns:
-        Theories against samplers, theories against each other, and what was left out and why.
-
     Raises:
         InputError: no theory can be held against a sampler.
     """
     n = None if length is None else int(LENGTH.one(length))
     kept: list[Question] = []
+    theories = {}
     left_out, refusals = [], []
     for cell in _candidates(row, n):
         # A cell stands if both of its instruments answer, and the theory well enough.
         try:
+            if cell.draws_rows and CHUNK * (cell.length or ANY_LENGTH) > MOST_SCORES:
+                fix = f"verify draws rows of at most {MOST_SCORES / CHUNK:.0f} tokens"
+                raise InputError("length", cell.length, fix)
             theory, error = cell.value()
             if not cell.statistical:
                 cell.value(1)
@@ -68,13 +84,15 @@ def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
             if cell.instruments[1] == "pooled rows":
                 _refuse_rare_rows(cell, rel_error)
             kept.append(cell)
+            theories[cell] = theory
         except (InputError, NoClosedForm) as error:
             left_out.append(f"{cell.quantity}, {' against '.join(cell.instruments)}: {error}")
             refusals.append(error)
     sampled = tuple(cell for cell in kept if cell.statistical)
     if not sampled:
         raise next((e for e in refusals if isinstance(e, InputError)), refusals[0])
-    return sampled, tuple(cell for cell in kept if not cell.statistical), tuple(left_out)
+    exact = tuple(cell for cell in kept if not cell.statistical)
+    return Pairs(sampled, exact, tuple(left_out), theories)
 
 
 def _candidates(row: Row, n: int | None) -> list[Question]:
@@ -143,7 +161,7 @@ def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
     # Otherwise the sample would look precise, and miss the rows that make the mean: a false alarm.
     scatter = _log_scatter(cell.row, cell.length or ANY_LENGTH)
     numbers = scatter - 2 * math.log(2 * rel_error)  # log
-    if numbers > math.log(_MAX_POOLED_NUMBERS):
+    if numbers > math.log(MOST_SCORES):
         shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
         fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
         raise InputError("row", cell.row, fix)

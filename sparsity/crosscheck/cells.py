@@ -30,7 +30,6 @@ from sparsity.sampling.row_sampling import draw_rows
 
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
 _DIGITS = 30  # of a derived formula
-_ROW_SAMPLERS = ("whole rows", "pooled rows")
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}
@@ -85,6 +84,11 @@ class Question:
         """Return whether it is settled by sampling."""
         return self.instruments[1] in SAMPLERS
 
+    @property
+    def draws_rows(self) -> bool:
+        """Return whether it is settled by rows that are drawn whole."""
+        return self.instruments[1] in ("whole rows", "pooled rows")
+
     def value(self, which: int = 0) -> Value:
         """Return the log of the quantity by one of the theories, and a bound on its error."""
         return THEORIES[self.instruments[which]](self)
@@ -107,7 +111,7 @@ def families(cells: Sequence[Question]) -> list[list[int]]:
     members: dict[Any, list[int]] = {}
     for i, cell in enumerate(cells):
         key: Any = i  # alone, unless it shares its draws
-        if cell.instruments[1] in _ROW_SAMPLERS:
+        if cell.draws_rows:
             key = cell.row, cell.length or ANY_LENGTH
             if isinstance(cell.kernel, RowMap):  # whose pooled rows have weights of their own
                 key = *key, cell.instruments[1]
@@ -121,7 +125,7 @@ def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> I
     """Sample the quantities of the cells of a family by Monte Carlo."""
     if len(cells) == 1:
         yield cells[0].sample(samplings[0])
-    elif cells[0].instruments[1] in _ROW_SAMPLERS:
+    elif cells[0].draws_rows:
         of = [None if c.instruments[1] == "pooled rows" else c.quantity for c in cells]
         drawn = draw_rows(cells[0].row, cells[0].length or ANY_LENGTH, samplings[0], of)
         yield from (drawn.limit_form() if q is None else drawn.estimate(q) for q in of)

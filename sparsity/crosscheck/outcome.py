@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparsity import rounding
+from sparsity.errors import InputError
 from sparsity.results import Estimate
 from sparsity.tables import data_frame, html_table
 
@@ -50,12 +51,25 @@ class Detecting(Sampling):
         """Do `Sampling.aim`: an error bar that is known from few batches has to be smaller."""
         return self.detectable / _detectable_stderrs(dof, self.alarm)
 
+    def foresee(self, share: float) -> None:
+        """Refuse a run that would end at its budget without seeing the error."""
+        if share > 1:
+            draws, seen = share * self.max_samples, self.detectable * math.sqrt(share)
+            fix = (
+                f"takes {draws:.2g} draws, of at most {self.max_samples:.2g}; "
+                f"give {1.1 * seen:.2g} or more, or shorter rows"
+            )
+            raise InputError("detectable", self.detectable, fix)
 
-def detecting(detectable: float, alarm: float, seed: int, dtype: Any) -> Detecting:
+
+def detecting(
+    detectable: float, alarm: float, seed: int, dtype: Any, max_samples: float = math.inf
+) -> Detecting:
     """Return settings under which a relative error of that size is seen; args as in `Detecting`."""
     # `rel_error` is for a standard error that is known; `aim` asks for less from few batches.
     most = detectable / _detectable_stderrs(math.inf, alarm)
-    return Detecting(most, seed=seed, dtype=dtype, detectable=detectable, alarm=alarm)
+    budget = min(max_samples, Sampling.max_samples)
+    return Detecting(most, budget, seed, dtype, detectable=detectable, alarm=alarm)
 
 
 def compare(theory: float, estimate: Estimate, alarm: float) -> tuple[float, float, float]:

@@ -20,12 +20,13 @@ import numpy as np
 from sparsity import kernels
 from sparsity.checks import check_executor, check_number, check_progress, check_seed, float_type
 from sparsity.crosscheck import reference_grid
-from sparsity.crosscheck.applicable import STDERR_SHARE, Pairs, applicable_pairs
+from sparsity.crosscheck.applicable import MOST_SCORES, STDERR_SHARE, Pairs, applicable_pairs
 from sparsity.crosscheck.cells import Question, families, sample_family
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell, compare, detecting
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import names_parameters
 from sparsity.results import Estimate
+from sparsity.rows.classes import ANY_LENGTH
 from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.sampling import Sampling
 from sparsity.tasks import TaskExecutor, run_all_tasks
@@ -98,6 +99,7 @@ def check(
     detectable: float = DETECTABLE,
     dtype: Any = None,
     whole_dtype: Any = None,
+    most_scores: float = math.inf,
     executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Cell, ...]:
@@ -112,11 +114,12 @@ def check(
         detectable: the relative error that every cell must be able to see.
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         whole_dtype: of whole rows, keys and features; None is `dtype`.
+        most_scores: that are drawn for the rows of a cell.
         executor: where families are sampled; None is two threads of this process.
         progress: called with (cells done, cells in all).
 
     Raises:
-        InputError: the executor lost its workers.
+        InputError: the executor lost its workers, or more scores would be drawn.
     """
     # One seed a cell, by its place: which cells are sampled together, or where, changes no bits.
     seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
@@ -124,7 +127,11 @@ def check(
     whole_dtype = whole_dtype or dtype
     samplings = [
         detecting(
-            detectable, alarm, seed, dtype if cell.instruments[1] == "scalars" else whole_dtype
+            detectable,
+            alarm,
+            seed,
+            dtype if cell.instruments[1] == "scalars" else whole_dtype,
+            most_scores / (cell.length or ANY_LENGTH) if cell.draws_rows else math.inf,
         )
         for cell, seed in zip(cells, seeds, strict=True)
     ]
@@ -201,7 +208,8 @@ def verify(
         that every cell would have detected, and what does not apply to the row.
 
     Raises:
-        InputError: an unknown kernel, a value outside its domain, or nothing that can be compared.
+        InputError: an unknown kernel, a value outside its domain, nothing that can be compared, or
+            a row of one's own of which more scores would be drawn than take half a minute.
     """
     false_alarm_rate, detectable = (
         check_number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
@@ -212,23 +220,25 @@ def verify(
     check_executor(executor)
     if dtype is not None:
         float_type(dtype)
-    (cells, exact, left_out), given_row = _choose_cells(rows, length, parameters, detectable)
+    pairs, given_row = _choose_cells(rows, length, parameters, detectable)
     # Of the grid, what float32 sees well is drawn in it: three times as fast.
     coarse = dtype is None and not given_row and detectable >= _SEEN_BY_FLOAT32
     judged = check(
-        cells,
+        pairs.sampled,
+        theory=pairs.theories.__getitem__ if given_row else Question.theory,
         seed=seed,
         false_alarm_rate=false_alarm_rate,
         detectable=detectable,
         dtype=dtype,
         whole_dtype=np.float32 if coarse else None,
+        most_scores=MOST_SCORES if given_row else math.inf,
         executor=executor,
         progress=progress,
     )
-    held = check_exact(exact)  # theories against each other: no chance in it, and no alarm
+    held = check_exact(pairs.exact)  # theories against each other: no chance in it, and no alarm
     agree = all(c.verdict == "agree" for c in (*judged, *held))
     smallest = max(cell.detectable for cell in judged)
-    return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, left_out)
+    return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, pairs.left_out)
 
 
 def _choose_cells(
@@ -251,4 +261,4 @@ def _choose_cells(
     cells = reference_grid.reference_grid(names)
     wanted = {cell.kernel.name for cell in cells}
     exact = tuple(p for p in reference_grid.exact_cells() if p.kernel.name in wanted)
-    return (cells, exact, ()), False
+    return Pairs(cells, exact, (), {}), False

@@ -100,6 +100,9 @@ class Sampling:
         """
         return self.rel_error
 
+    def foresee(self, share: float) -> None:
+        """Be told how many times the budget the target takes: here the run ends at its budget."""
+
 
 class Run(NamedTuple):
     """What was sampled.
@@ -183,6 +186,7 @@ class _StoppingRule:
             # A little more than that, so that a second look is seldom followed by a third.
             self.wanted = math.ceil(have * min(1.03 * growth + 0.02, 1e9))
             self.planned = max(self.planned, self.goal)
+            self.sampling.foresee(self.wanted / self.most)
         elif have >= _CHUNKS_FOR_A_FINITE_BAR:
             return "no finite estimate"
         else:  # there is no scatter to extrapolate from, so that the next look comes soon
