@@ -37,6 +37,7 @@ from experiments.readings import (
     name_of,
     spread,
 )
+from sparsity import plotting
 from sparsity.rows.rope_planes import BASE, angles
 
 
@@ -132,11 +133,11 @@ def run(settings: Settings, cell: Record) -> list[Record]:
 
 # Okabe and Ito's colours, told apart by the colour-blind; shapes of markers tell them apart too.
 LOOKS: dict[str, tuple[str, str]] = {
-    lm.ROPE: ("#D55E00", "o"),
-    lm.COCA: ("#0072B2", "s"),
-    lm.SLACK: ("#009E73", "D"),
-    lm.ALIBI: ("#CC79A7", "^"),
-    lm.NONE: ("#555555", "v"),
+    lm.ROPE: (plotting.VERMILLION, "o"),
+    lm.COCA: (plotting.BLUE, "s"),
+    lm.SLACK: (plotting.GREEN, "D"),
+    lm.ALIBI: (plotting.PURPLE, "^"),
+    lm.NONE: (plotting.GREY, "v"),
 }
 
 
@@ -165,33 +166,31 @@ def draw(records: list[Record], figure: Figure) -> None:
         ax.errorbar(beside, middles, (middles - low, high - middles), ls="none", **look)
         by_law = [found.mean_log("law", rule, reading, n) for n in known]
         ax.plot(known, by_law, color=color, lw=1.4, ls=joined)
-    left.axhline(records[0]["unigram"], color="#555555", lw=1, ls=":")
-    left.text(lengths[0], records[0]["unigram"] + 0.02, "bytes' frequency", fontsize=8)
-    left.set_title("loss; thin lines join the points", fontsize=10)
+    level, soft = records[0]["unigram"], plotting.GREY
+    left.axhline(level, color=soft, lw=1, ls=":")
+    left.text(lengths[0], level + 0.02, "bytes' frequency", fontsize=9.5, color=soft)
+    left.set_title("loss; thin lines join the points")
     left.set_ylabel("loss of the same bytes, nats a byte")
-    middle.set_title("as trained; lines: exact law", fontsize=10)
-    middle.set_ylabel("bytes that a head attends to, n_eff")
-    right.set_title("with dynamic NTK; lines: exact law", fontsize=10)
+    middle.set_title("as trained; lines: exact law")
+    middle.set_ylabel("effective bytes  n_eff")
+    right.set_title("with NTK; lines: exact law")
     right.sharey(middle)
     middle.set_yscale("log")
     for ax in axes:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(ticks := [n for n in lengths if n in (64, 256, 1024, 4096)])
-        ax.set_xticklabels([f"{n}" for n in ticks])
-        ax.set_xlabel(f"context in bytes, trained at {TRAINED}")
-        ax.spines[["top", "right"]].set_visible(False)
+        ax.set(xscale="log", xlabel=f"context in bytes (trained at {TRAINED})")
+        plotting.length_ticks(ax.xaxis, *ax.get_xlim(), most=5)
     for ax in (middle, right):
         ax.yaxis.set_major_formatter("{x:g}")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center")
     ends = dict.fromkeys((found.longer[min(1, len(found.longer) - 1)], found.longer[-1]))
     ratios = [
-        f"{rule} {' and '.join(f'{found.ratio(rule, AS_TRAINED, n).mean():.2f}' for n in ends)}"
+        f"{rule} × {' and '.join(f'{found.ratio(rule, AS_TRAINED, n).mean():.2f}' for n in ends)}"
         for rule in (lm.ROPE, lm.COCA, lm.ALIBI)
         if (rule, AS_TRAINED) in found.series
     ]
     figure.suptitle(
-        f"Read at {' and '.join(f'{n // TRAINED}' for n in ends)} times the trained length, "
-        f"perplexity is multiplied by: {', '.join(ratios)}"
+        f"Perplexity at {' and '.join(f'{n // TRAINED}' for n in ends)} times the trained length: "
+        f"{', '.join(ratios)}"
     )
 
 

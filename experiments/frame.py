@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import matplotlib
+from cycler import cycler
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from sparsity import plotting
 from sparsity.output import folder, replacing
+from sparsity.plots.colors import CURVES
 
 PREDICTIONS = Path(__file__).parent / "predictions"
 DIGITS = 5  # of a number in the results, to which the same seeds give the same
@@ -135,10 +139,6 @@ def write(
     writer = csv.DictWriter(table, list(records[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
-    figure = Figure(figsize=experiment.size, layout="constrained")
-    experiment.draw(records, figure)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})
     prediction = (PREDICTIONS / f"{experiment.name}.md").read_text("utf-8").strip()
     listed = "\n".join(f"- {name}: {value}" for name, value in asdict(settings).items())
     tiny = " (a tiny run, which says nothing of it)" if settings == experiment.tiny else ""
@@ -155,12 +155,27 @@ def write(
     )
     files: Mapping[str, bytes] = {
         "csv": table.getvalue().encode(),
-        "png": picture.getvalue(),
+        "png": picture(experiment, records),
         "md": page.encode(),
     }
     for suffix, content in files.items():
         with replacing(out / f"{experiment.name}.{suffix}") as part:
             part.write_bytes(content)
+
+
+def picture(experiment: Experiment, records: list[Record]) -> bytes:
+    """Return the figure as a PNG, in the house style."""
+    style: dict[Any, Any] = {"axes.titlelocation": "left", "axes.titlesize": 11}
+    style |= {"axes.grid": True, "grid.color": plotting.PALE, "axes.axisbelow": True}
+    style |= {"axes.prop_cycle": cycler(color=CURVES)}
+    with matplotlib.rc_context(plotting.STYLE | style):
+        figure = Figure(figsize=experiment.size, layout="constrained")
+        experiment.draw(records, figure)
+        title = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
+        figure.suptitle(figure.get_suptitle(), **title)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=110, metadata={"Software": None})
+    return file.getvalue()
 
 
 PAGE = """# {title}

@@ -25,6 +25,7 @@ from experiments.sink_conditions import (
     SINKS_MUTED,
     WINDOW,
 )
+from sparsity import plotting
 
 DRAWN_CHANGES = (1e-3, 1.0)  # of states, over their norm, from the darkest to the lightest colour
 
@@ -38,13 +39,13 @@ def draw(records: list[Record], figure: Figure) -> None:
     _draw_norms(table, axes[1, 0])
     names = [SHORTER, FROM_ALL, BOS, ONE, ORDINARY_MATCHED, FIRST_MATCHED]
     _draw_costs(table, axes[1, 1], [*names, MUTED, SINKS_MUTED, BOS_HIDDEN, FIRST, SINKS])
-    axes[1, 1].set_title("What hiding and muting costs", fontsize=11)
+    axes[1, 1].set_title("What hiding and muting costs")
     _draw_costs(table, axes[1, 2], table.named(WINDOW)[::-1])
-    axes[1, 2].set_title("What a window costs", fontsize=11)
+    axes[1, 2].set_title("What a window costs")
     further, cost = np.exp(table.moves(FIRST).mean()), table.costs(FIRST).mean()
     figure.suptitle(
-        f"The first key hidden costs {cost:.1f} nats, and a changed word moves later states "
-        f"{further:.1f} times as far (mean and standard deviation of {len(table.texts)} texts)"
+        f"The first key hidden costs {cost:.1f} nats; a changed word moves later states "
+        f"{further:.1f} times as far ({len(table.texts)} texts, mean ± sd)"
     )
 
 
@@ -58,10 +59,11 @@ def _draw_moves(table: Table, figure: Figure, *axes: Any) -> None:
             norm=LogNorm(*DRAWN_CHANGES, clip=True),
             extent=(-0.5, len(distances) - 0.5, 0.5, len(table.layers) + 0.5),
         )  # fmt: skip
+        ax.grid(visible=False)
         ax.set_xticks(range(len(distances)), [f"{d}" for d in distances])
         ax.set_xlabel("tokens after the changed word, from")
         ax.set_ylabel("layer")
-        ax.set_title(f"Moved by a changed word: {title}", fontsize=10)
+        ax.set_title(f"Moved by a changed word: {title}")
     figure.colorbar(image, ax=axes[1], label="‖change‖ / ‖state‖")
 
 
@@ -81,13 +83,12 @@ def _draw_against_loss(table: Table, ax: Any) -> None:
         bars = {"yerr": [mid - low, high - mid], "xerr": x.std(1, ddof=ddof), "elinewidth": 0.8}
         ax.errorbar(x.mean(1), mid, label=label, **look, **bars)
     ax.plot(0, 1, "k*", ms=9, label="as it is")
-    ax.axhline(1, color="0.6", lw=0.8)
+    ax.axhline(1, color=plotting.GREY, lw=0.8)
     ax.set_ylim(0.5, 3.3)
     ax.set_xlabel("loss over as it is (nats)")
     ax.set_ylabel("states moved, over as it is")
-    ax.legend(frameon=False, fontsize=8, loc="upper right")
-    ax.set_title("Damage alone moves states less", fontsize=11)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, loc="upper right")
+    ax.set_title("Damage alone moves states less")
 
 
 def _draw_norms(table: Table, ax: Any) -> None:
@@ -98,13 +99,12 @@ def _draw_norms(table: Table, ax: Any) -> None:
         x = np.array(table.layers) + 1
         look: Any = {"color": f"C{i}", "marker": "osD"[i], "ms": 4, "ls": "none", "label": label}
         ax.errorbar(x, each.mean(1), each.std(1), **look)
-    ax.axhline(1, color="0.6", lw=0.8)
+    ax.axhline(1, color=plotting.GREY, lw=0.8)
     ax.set_ylim(0)
     ax.set_xlabel("layer (norms: those with a sink)")
     ax.set_ylabel("norms over the median key's; mass")
-    ax.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.97))
-    ax.set_title("The sink's values are small", fontsize=11)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, loc="upper right", bbox_to_anchor=(1, 0.97))
+    ax.set_title("The sink's values are small")
 
 
 def _draw_costs(table: Table, ax: Any, names: list[str]) -> None:
@@ -112,7 +112,6 @@ def _draw_costs(table: Table, ax: Any, names: list[str]) -> None:
     costs = np.array([table.costs(name) for name in names])
     error = costs.std(1, ddof=len(table.texts) > 1)
     ax.errorbar(costs.mean(1), range(len(names)), xerr=error, fmt="o", color="C0", capsize=2)
-    ax.axvline(0, color="0.6", lw=0.8)
-    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.axvline(0, color=plotting.GREY, lw=0.8)
+    ax.set_yticks(range(len(names)), names, fontsize=9)
     ax.set_xlabel("loss over as it is (nats)")
-    ax.spines[["top", "right"]].set_visible(False)

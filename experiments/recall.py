@@ -27,6 +27,8 @@ from experiments import statistics, training
 from experiments.frame import Experiment, Record
 from experiments.recall_verdict import BY, NO_FOCUS, VALUES, judge
 from experiments.weights import FEATURES, LARGEST_SCORE, row_weights
+from sparsity import plotting
+from sparsity.plots.colors import CURVES
 
 KEYS = 256
 MAPS = (
@@ -184,6 +186,7 @@ def draw(records: list[Record], figure: Figure) -> None:
     """Draw the trained accuracy against each of the three explanations."""
     by_cell = statistics.mean_over_seeds(records, BY)
     names = list(dict.fromkeys(each["map"] for each in by_cell))
+    colors = [color for color in CURVES if color != plotting.VERMILLION]
     axes = figure.subplots(1, 3, sharey=True)
     against = {
         "law": "the needle law's recall, nothing fitted",
@@ -202,19 +205,20 @@ def draw(records: list[Record], figure: Figure) -> None:
                 [each["accuracy"] for each in mine],
                 [each["spread"] for each in mine],
                 fmt="D" if linear else "ovsDD^<phXP*"[i % 12],
-                color="#d55e00" if linear else f"C{i}",
+                color=plotting.VERMILLION if linear else colors[i],
                 mfc="white" if name == NO_FOCUS[0] else None,
                 ms=6 if linear else 4,
                 lw=1,
                 label=name,
             )
         ax.set_xlabel(label)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].plot([0, 1], [0, 1], color="grey", lw=1, zorder=0)
+    axes[0].plot([0, 1], [0, 1], color=plotting.GREY, lw=1, zorder=1)
     axes[0].set_ylabel("recalled by the trained model")
     axes[1].set_xscale("log")
-    axes[2].set_xscale("log", base=2)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    plotting.plain_ticks(axes[1].xaxis, (1, 10, 100))
+    axes[2].set_xscale("log")
+    plotting.plain_ticks(axes[2].xaxis, sorted({x["dim"] for x in by_cell}))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     figure.suptitle("What a trained layer recalls, against three explanations (a point: map, P, d)")
 
 

@@ -26,6 +26,7 @@ from experiments import training
 from experiments.frame import Experiment, Record
 from experiments.sinks_verdict import MEASURED, OTHERS, SOFTMAX_LOGIT, WITH_SINK, judge
 from experiments.weights import LARGEST_SCORE, kernel_function, row_weights
+from sparsity import plotting
 
 WIDTH, MARKS = 16, 3  # of a token: three marks and 13 numbers of noise
 BOS, TRIGGER, OTHER = np.eye(MARKS, WIDTH, dtype=np.float32)
@@ -210,7 +211,7 @@ def draw(records: list[Record], figure: Figure) -> None:
         left.errorbar(lengths, mean("logit"), spread, label=label, **look)
         left.plot(lengths, mean("law"), color=f"C{i}", lw=1.2)
     left.set_ylabel("logit of the sink above the mean score")
-    left.set_title("points: trained; lines: the law at their mass", fontsize=10)
+    left.set_title("points: trained; lines: the law at their mass")
     for i, head in enumerate((*WITH_SINK, *OTHERS)):
         mine = [x for x in records if x["head"] == head and x["noise_from"] == lows[0]]
         lengths = sorted({each["length"] for each in mine})
@@ -221,15 +222,14 @@ def draw(records: list[Record], figure: Figure) -> None:
             right.plot(lengths, np.maximum(y, LEAST_DRAWN), label=shown, **look)
     right.set_yscale("log")
     right.set_ylabel("what leaks at queries that ask nothing")
-    right.set_title(
-        "full: as trained; hollow: without the first token; 0 stands at 10⁻¹⁶", fontsize=10
-    )
+    right.set_title("full: as trained; hollow: without the first token; 0 at 10⁻¹⁶")
+    plotting.plain_ticks(right.yaxis, [10.0**k for k in range(-16, 1, 4)])
     for ax in (left, right):
-        ax.set_xscale("log", base=2)
-        ax.set_xlabel("tokens n")
-        ax.spines[["top", "right"]].set_visible(False)
-    left.legend(frameon=False, fontsize=8)
-    figure.legend(*right.get_legend_handles_labels(), loc="outside right center", frameon=False)
+        ax.set(xscale="log", xlabel="tokens n")
+        plotting.length_ticks(ax.xaxis, *ax.get_xlim())
+    left.margins(y=0.2)
+    left.legend(fontsize=9.5, loc="upper left")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside right center")
     figure.suptitle("The trigger task: trained sinks")
 
 

@@ -25,6 +25,7 @@ from experiments import statistics, training
 from experiments.frame import Experiment, Record
 from experiments.temperature_verdict import BOUNDED, BY, CLASSES, INVERSE, PLAIN, TRAINED, judge
 from experiments.weights import row_weights
+from sparsity import plotting
 
 HIDDEN = 32
 
@@ -178,19 +179,19 @@ def draw(records: list[Record], figure: Figure) -> None:
         mine = [each for each in by_cell if (each["map"], each["rule"]) == (name, rule)]
         n = [each["length"] for each in mine]
         look: Any = {"marker": "osD^vpX<>"[i % 9], "ms": 5, "color": f"C{i}", "lw": 1.5}
-        look["ls"] = "-" if name == "exp" else "--"
+        look["ls"] = "-" if name == "exp" else plotting.DASHED
         label = rule if name == "exp" else name
         spread = [each["spread"] for each in mine]
         left.errorbar(n, [each["accuracy"] for each in mine], spread, label=label, **look)
         right.plot(n, [each["n_eff"] for each in mine], **look)
     left.set_ylabel("rows read out right")
-    right.set_ylabel("items that a row attends to, n_eff")
+    right.set_ylabel("effective items  n_eff")
     right.set_yscale("log")
     for ax in (left, right):
-        ax.set_xscale("log", base=2)
-        ax.set_xlabel(f"items n (trained with {TRAINED})")
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", frameon=False)
+        ax.set(xscale="log", xlabel=f"items n (trained with {TRAINED})")
+        plotting.length_ticks(ax.xaxis, *ax.get_xlim())
+    plotting.plain_ticks(right.yaxis, (1, 10, 100, 1e3, 1e4))
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center")
     figure.suptitle("The largest of n numbers, read out of longer rows than trained")
 
 

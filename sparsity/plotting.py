@@ -279,7 +279,6 @@ def curve(
             series.estimate[at],
             yerr=_NORMAL95 * series.stderr[at],
             elinewidth=1.2,
-            capsize=2.5,
             zorder=3,
             **_marker(look),
         )

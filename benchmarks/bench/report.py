@@ -35,6 +35,7 @@ def _draw_times(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
     plotting.calm(ax)
     ax.set_xscale("log")
     ax.set_xlim(_LOW, _HIGH)
+    plotting.plain_ticks(ax.xaxis, [10.0**k for k in range(-5, 10, 2)])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(range(len(rows)), [row["cell"] for row in rows])
     ax.set_xlabel("seconds to a relative standard error of S")
@@ -200,10 +201,10 @@ class Report:
         shown = [row for row in self.sections["target"] if row["rel_error"] == rel_error]
         ours = max(row["ours"]["seconds"] for row in shown)
         best = [min(peer["seconds"] for peer in row["peers"].values()) for row in shown]
-        title = f"S to {rel_error:.1%} in {_rounded(ours)} or less, in every cell"
+        title = f"S to {100 * rel_error:g} % in {_rounded(ours)} or less, in every cell"
         subtitle = (
-            f"Quickest that draws from the law: {_rounded(min(best))} to {_rounded(max(best))}. "
-            "Filled: measured. Hollow: computed from the draws needed."
+            f"Quickest peer by cell: {_rounded(min(best))} to {_rounded(max(best))}. "
+            "Filled: measured; hollow: computed from the draws needed"
         )
         size = (8.6, 1.75 + 0.27 * len(shown))
         return plotting.render(_draw_times, shown, title, subtitle, size)  # type: ignore[arg-type]

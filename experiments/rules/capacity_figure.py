@@ -7,7 +7,7 @@ Left: against the dimension, with the query of unit length along the needle, for
 the same whatever it is. Dashed: n = a*²/E a². Lines of softmax and identity: the n at which SNR > 1
 in half of the rows, by the exact law of softmax and of χ². Points: the number of keys at which the
 noise of half of 4096 drawn rows outweighs their needle; their 95 % error bars are smaller than the
-markers. Half of E Σa² of softmax is in weights that the median row does not meet at t = √d/2, and
+markers. Half of E Σa² of softmax is in weights that the median row does not meet at ‖q‖ = √d/2, and
 nearly all of it beyond: a longer query holds more, up to ln ½/ln Φ(√d) (dotted), where the needle
 is the largest of all with chance ½. Below: keys held over that bound, which is one of every weight
 that rises with the score; maps by threshold or rank have points alone, as no law of theirs is
@@ -99,7 +99,7 @@ def _point(context: Context, kernel: str, dim: int, query: float) -> Point:
 
 
 def data(context: Context) -> Data:
-    """Compute capacities against d, then against t at one d; annealed ones, then those of rows."""
+    """Compute capacities against d, then t = ‖q‖ at one d; annealed ones, then those of rows."""
     at_dims = [(float(d), int(d), None) for d in DIMS]
     at_queries = [(t, AT, t) for t in QUERIES.tolist()]
     found = []
@@ -161,11 +161,11 @@ def draw(data: Data, canvas: Canvas) -> None:
     left = plotting.panel(canvas, (0.09, 0.53, 0.37, 0.335), "keys held against dimension d")
     left.set(xscale="log", yscale="log", xlim=(3.6, 39), ylim=(1, 3e8))
     plotting.plain_ticks(left.xaxis, (4, 8, 16, 32))
-    plotting.plain_ticks(left.yaxis, (1, 1e2, 1e4, 1e6, 1e8), ("1", "100", "10⁴", "10⁶", "10⁸"))
+    plotting.plain_ticks(left.yaxis, (1, 1e2, 1e4, 1e6, 1e8))
     right = plotting.panel(canvas, (0.66, 0.53, 0.23, 0.335), f"against the query, d = {AT}")
     right.set(xscale="log", yscale="log", xlim=(0.23, 4.4), ylim=(1, 1e5))
     plotting.plain_ticks(right.xaxis, (0.25, 0.5, 1, 2, 4))
-    plotting.plain_ticks(right.yaxis, (1, 10, 100, 1e3, 1e4), ("1", "10", "100", "1000", "10⁴"))
+    plotting.plain_ticks(right.yaxis, (1, 10, 100, 1e3, 1e4))
     for axes, part in ((left, data[:6]), (right, data[6:12])):
         annealed, (softmax, identity) = part[:count], part[count:]
         for series, look in zip(annealed, looks, strict=True):
@@ -186,7 +186,7 @@ def _draw_shares(data: Data, canvas: Canvas, softmax: plotting.Look) -> None:
     left.set(xscale="log", xlim=(3.6, 39), xlabel="dimension  d")
     plotting.plain_ticks(left.xaxis, (4, 8, 16, 32))
     right = plotting.panel(canvas, (0.66, 0.08, 0.23, 0.335), f"the same, d = {AT}")
-    right.set(xscale="log", xlim=(0.23, 4.4), xlabel="length of the query  t")
+    right.set(xscale="log", xlim=(0.23, 4.4), xlabel="query  ‖q‖")
     plotting.plain_ticks(right.xaxis, (0.25, 0.5, 1, 2, 4))
     looks = plotting.LOOKS[4:]
     # Of `data` the first two are lines of softmax, then each map has its points against d and t.

@@ -82,21 +82,21 @@ def data(context: Context) -> Data:
 def draw(data: Data, canvas: Canvas) -> None:
     """Draw against the length at the left and against the spread at the right, on one scale."""
     count = len(MECHANISMS)
-    left = plotting.panel(canvas, (0.09, 0.125, 0.32, 0.62), f"at γ = {GAMMA:g}")
-    right = plotting.panel(canvas, (0.485, 0.125, 0.29, 0.62), f"at n = {LENGTH}")
+    left = plotting.panel(canvas, (0.09, 0.125, 0.32, 0.6), f"at γ = {GAMMA:g}")
+    right = plotting.panel(canvas, (0.485, 0.125, 0.29, 0.6), f"at n = {LENGTH}")
     for ax, series in ((left, data[:count]), (right, data[count:])):
         ax.set(yscale="log", ylim=(0.9, 7e4))
         plotting.plain_ticks(ax.yaxis, (1, 10, 100, 1e3, 1e4))
         plotting.curves(ax, series)
     left.set(xscale="log", xlim=(2, 65536), xlabel="row length  n")
     left.set_ylabel("participation  1/E Σp²")
-    plotting.plain_ticks(left.xaxis, (2, 16, 256, 4096, 65536))
+    plotting.length_ticks(left.xaxis, 2, 65536, most=5)
     right.set(xlim=(0, 6), xlabel="spread of scores  γ")
     right.tick_params(labelleft=False)
     names = zip(data[count:], MECHANISMS, plotting.LOOKS, strict=False)
     ends = [(float(each.theory[-1]), label, look.color) for each, label, look in names]
     plotting.end_labels(right, ends, fontsize=9.5)
-    ax = canvas.add_axes((0.025, 0.815, 0.9, 0.06))
+    ax = canvas.add_axes((0.025, 0.78, 0.9, 0.06))
     ax.set_axis_off()
     plotting.key(ax, line="exact law", loc="center left", ncols=2, columnspacing=1.6)
 

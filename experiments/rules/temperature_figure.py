@@ -54,8 +54,6 @@ SAMPLED: dict[str, tuple[int, ...]] = {
 }
 REL_ERROR = 1e-2  # of n_eff: a whole row is one draw
 _RULE = "1 + 0.1·ln r"
-_TICKS = ("1K", "8K", "128K", "1M", "10M")
-_TEETH_TICKS = ("2K", "8K", "32K", "128K")
 
 
 def _row(rule: str, length: int) -> Row:
@@ -121,19 +119,18 @@ def draw(data: Data, canvas: Canvas) -> None:
     looks = plotting.LOOKS
     left = plotting.panel(canvas, (0.08, 0.5, 0.37, 0.33), f"{plotting.TOKENS}, γ₀ = 3")
     left.set(xscale="log", yscale="log", xlim=(512, 1e7), ylim=(1.4, 6e3))
-    plotting.plain_ticks(left.xaxis, (1024, 8192, 131072, 1e6, 1e7), _TICKS)
-    plotting.plain_ticks(left.yaxis, (2, 10, 30, 100, 1e3))
+    _name_lengths(left, 2**10, 2**13, 2**17, 2**20, 2**23)
+    plotting.plain_ticks(left.yaxis, (10, 100, 1e3))
     plotting.curves(left, rules, looks)
     plotting.key(left, line="exact law", loc="upper left")
-    *named, scale_invariant = rules
+    none, *others, scale_invariant = rules
+    named = (replace(none, label="no rule"), *others)
     plotting.name_ends(left, named, looks)
     x, y = 1.25 * scale_invariant.x[-1], scale_invariant.theory[-1]
     plotting.inline(left, x, y, scale_invariant.label, looks[5].color, ha="left")
-    teeth = plotting.panel(
-        canvas, (0.08, 0.115, 0.37, 0.255), "the same, one tooth each 8192 tokens"
-    )
+    teeth = plotting.panel(canvas, (0.08, 0.115, 0.37, 0.255), "the same, one tooth each 8K tokens")
     teeth.set(xscale="log", xlim=(2048, 131072), ylim=(24, 44), xlabel="row length  n")
-    plotting.plain_ticks(teeth.xaxis, (2048, 8192, 32768, 131072), _TEETH_TICKS)
+    _name_lengths(teeth, 2**11, 2**13, 2**15, 2**17)
     teeth.set_yticks((25, 30, 35, 40))
     for i in (2, 1):
         plotting.curve(teeth, rules[i], looks[i], points=False)
@@ -143,13 +140,18 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(teeth, 7900, 40.8, tooth[0], looks[1].color, ha="right", fontsize=9.5)
     plotting.inline(teeth, 8600, 26, tooth[1], looks[1].color, ha="left", fontsize=9.5)
     right = plotting.panel(canvas, (0.66, 0.115, 0.23, 0.715), "factor that keeps n_eff")
-    right.set(xscale="log", xlim=(1, 128), ylim=(1, 1.75), xlabel="length  r = n/8192")
+    right.set(xscale="log", xlim=(1, 128), ylim=(1, 1.75), xlabel="extension  r = n/8K")
     plotting.plain_ticks(right.xaxis, (1, 4, 16, 64))
     looks = [plotting.LOOKS[i] for i in (5, 0, 3)]
     plotting.curves(right, factors, looks)
     plotting.name_ends(right, factors, looks)
     right.plot(rule.x, rule.theory, color=plotting.INK, lw=1.6, ls=plotting.DASHED, zorder=4)
     plotting.inline(right, 25, 1.12, f"dashed:\n{_RULE}", plotting.INK, fontsize=9.5)
+
+
+def _name_lengths(ax: plotting.Axes, *lengths: int) -> None:
+    """Set ticks of the lengths of rows."""
+    plotting.plain_ticks(ax.xaxis, lengths, list(map(plotting.length_label, lengths)))
 
 
 def _until(series: Series, end: float) -> Series:

@@ -67,10 +67,7 @@ def plot_training(
 
     from sparsity.plotting import BLUE, TOKENS, VERMILLION, calm, plain_ticks
 
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots(figsize=(7.2, 4.0), layout="constrained")[1]
+    ax = _new_axes() if ax is None else ax
     calm(ax, "#8a8f9833")  # half clear: it is pale on a light ground and on a dark one
     law = _LAWS.get(of, "")
     exact = np.array([numbers.get(f"{layer}/{law}", np.nan) for numbers in named])
@@ -88,9 +85,24 @@ def plot_training(
         low, high = ax.get_ylim()
         ticks = [m * 10**k for k in range(9) for m in (1, 2, 5) if low <= m * 10**k <= high]
         plain_ticks(ax.yaxis, ticks)
-    ax.set_title(_finding(of, layer, at, mean, exact), loc="left", fontsize=11)
+    ax.set_title(_finding(of, layer, at, mean, exact), loc="left", fontsize=12, fontweight="bold")
     ax.legend(frameon=False)
     return ax
+
+
+def _new_axes() -> Axes:
+    """Return axes of a new pyplot figure in the house style, on a dark ground in its colours."""
+    import matplotlib
+    from matplotlib import pyplot
+    from matplotlib.colors import to_rgb
+
+    from sparsity import plotting
+
+    figure = pyplot.figure(figsize=(7.2, 4.0))
+    light = sum(to_rgb(figure.get_facecolor())) > 1.5
+    style = {name: value for name, value in plotting.STYLE.items() if light or "color" not in name}
+    with matplotlib.rc_context(style):
+        return figure.add_axes((0.1, 0.13, 0.87, 0.78))
 
 
 def _heads(numbers: Mapping[str, float], layer: str, of: str) -> list[float]:
