@@ -15,7 +15,8 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 FILES = dict(re.findall(r"```python\n# (sparsity/\S+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
-ENTRIES = re.findall(r"Add `(\w+)` from `([\w.]+)` to `ALL` in `(sparsity/\S+\.py)`", PAGE)
+ENTRIES = re.findall(r"Add `(\w+)` from `([\w.]+)` to `(\w+)` in `(sparsity/\S+\.py)`", PAGE)
+TOUCHED = dict(re.findall(r"^\| (a kernel|a claim) \| `([^`]*)` \|$", PAGE, flags=re.MULTILINE))
 
 ASK = """
 import json, sys
@@ -43,6 +44,23 @@ print(json.dumps({
 """
 
 
+def carry_out(place, *modules):
+    """Write the files of the page that belong to these modules, and their entries, into a copy."""
+    for path, code in FILES.items():
+        if path.removesuffix(".py").replace("/", ".") in modules:
+            assert not (place / path).exists()
+            (place / path).write_text(code, "utf-8")
+    for name, module, members, path in ENTRIES:
+        if module not in modules:
+            continue
+        text = (place / path).read_text("utf-8")
+        start = text.index(f"\n{members}:")
+        opened = text.index("= (", start) + 3
+        text = f"{text[:opened]}{name}, {text[opened:]}"
+        text = f"{text[:start]}\nfrom {module} import {name}{text[start:]}"
+        (place / path).write_text(text, "utf-8")
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory):
     """A copy of the package with one new member in every family."""
@@ -50,18 +68,35 @@ def extended(tmp_path_factory):
     shutil.copytree(
         ROOT / "sparsity", place / "sparsity", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for path, code in FILES.items():
-        assert not (place / path).exists()
-        (place / path).write_text(code, "utf-8")
-    for name, module, path in ENTRIES:
-        text = (place / path).read_text("utf-8")
-        start = text.index("\nALL:")
-        open_ = text.index("= (", start) + 3
-        text = f"{text[:open_]}{name}, {text[open_:]}"
-        start = text.index("\nALL:")
-        text = f"{text[:start]}\nfrom {module} import {name}{text[start:]}"
-        (place / path).write_text(text, "utf-8")
+    assert len(ENTRIES) == len(FILES) == 5
+    carry_out(place, *(module for _, module, _, _ in ENTRIES))
     return place
+
+
+def run_tests(place, paths):
+    """What the page says to run, in a copy: the exit status, and what pytest printed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths.split()]
+    settings = os.environ | {"PYTHONPATH": str(place)}
+    done = subprocess.run(
+        command, env=settings, cwd=place, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def test_the_tests_that_a_kernel_and_a_claim_touch_end_green(tmp_path):
+    """Carried out as written; then with a claim that is false, and no longer green."""
+    leave = shutil.ignore_patterns(".*", "__pycache__", "out", "shared", "notebooks")
+    shutil.copytree(ROOT, tmp_path / "copy", ignore=leave)
+    place = tmp_path / "copy"
+    carry_out(place, "sparsity.kernels.hinge", "sparsity.claims_ledger.flat")
+    code, printed = run_tests(place, " ".join(TOUCHED.values()))
+    assert code == 0, printed
+    assert int(re.findall(r"(\d+) passed", printed)[0]) > 200
+    kernel = place / "sparsity/kernels/hinge.py"
+    kernel.write_text(kernel.read_text("utf-8").replace('"where it is stated"', '""'), "utf-8")
+    code, printed = run_tests(place, "tests/test_zoo.py")
+    assert code == 1
+    assert "1 failed" in printed
 
 
 LOOP = """

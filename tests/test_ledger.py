@@ -52,7 +52,8 @@ def _by_key(records, key):
 def test_the_claims_with_their_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == EXPECTED
     sources = [claim.source.split(" (")[0] for claim in ledger.ALL]
-    assert [sources.count(name) for name in dict.fromkeys(sources)] == [10, 6, 6]
+    judged = [CLAIM[key].source.split(" (")[0] for key in ("exp", "no-op", "coca-ntk")]
+    assert [sources.count(name) for name in judged] == [10, 6, 6]
 
 
 def test_records_are_json_ready_and_complete(records):
@@ -130,7 +131,7 @@ def test_claims_can_be_asked_for_by_key(records):
     assert printed(one) == _by_key(records, "dimension")
     two = claims(only=["softmax-gap", "dimension"])
     assert list(two) == [CLAIM["softmax-gap"].record(), one]
-    with pytest.raises(InputError, match="only = steep: choose one of isotropy, exp, "):
+    with pytest.raises(InputError, match=r"only = steep: choose one of .*isotropy, exp, "):
         claims(only="steep")
 
 

@@ -37,7 +37,7 @@ def test_the_committed_page_is_that_of_this_version():
 
 def test_every_named_function_of_a_score_has_a_port():
     seen = [ports.port(kernel).record["name"] for kernel in (*ELEMENTWISE, *kernels.ALL)]
-    assert len(set(seen)) == 21
+    assert len(set(seen)) == len({*ELEMENTWISE, *kernels.ALL}) >= 21
 
 
 @pytest.mark.parametrize(

