@@ -140,7 +140,8 @@ def dimension(routes: Routes, seed: int) -> Judged:
             all(np.all(np.diff(values) > 0) and values[-1] > -1e-3 for values in dense),
         ),
         instead(
-            "the one-hot query does not feel d: S = 1/√(1+r²)", np.ptp(series["one-hot"]) <= _SLACK
+            "S of the one-hot query does not depend on d: 1/√(1+r²)",
+            np.ptp(series["one-hot"]) <= _SLACK,
         ),
     ]
     table = table_rows(dim=_DIMS, **{name: np.exp(series[name]) for name in queries.NAMES})

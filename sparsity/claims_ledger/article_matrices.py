@@ -158,17 +158,17 @@ def column_share(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         letter(
             "features of normal entries of unit spread (relu, elu+1, softplus, exp) leave less "
-            "than a tenth to the query",
+            "than a tenth of that variance to the query",
             min(theory.values()) > 0.9,
         ),
         instead(
-            "queries decide on "
+            "the query determines "
             + listed(f"{100 * (1 - x):.0f} % with {name}" for name, x in theory.items())
             + " of the variance along a row",
             all(0 < x < 1 for x in theory.values()),
         ),
         instead(
-            "position alone decides on nine tenths only at σ̃/μ̃ ≤ 1/3, where keys of the same "
+            "position alone determines nine tenths only at σ̃/μ̃ ≤ 1/3, where keys of the same "
             f"features have S ≥ {math.sqrt(least):.3f}: such rows are nearly uniform",
             abs(least - 0.9) < 1e-12,
         ),
@@ -255,17 +255,17 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
             and signed - 4 * off > 0.8,
         ),
         letter(
-            "under the mask linear attention with elu+1 features has as much of it as softmax, "
-            "within a fifth",
+            "under the mask linear attention with elu+1 features has the effective rank of "
+            "softmax, within a fifth",
             features - 4 * more > 0.8,
         ),
         instead(
-            f"full rank is not much rank: elu+1 features have {features:.2f} ± {more:.3f} of "
-            "softmax's effective rank",
+            f"full rank is not a high effective rank: elu+1 features have {features:.2f} ± "
+            f"{more:.3f} of softmax's effective rank",
             features + 4 * more < 0.8,
         ),
         instead(
-            "what parts them where the ranks are alike is focus: under the mask rows attend to "
+            "where the ranks are alike, focus differs: under the mask rows attend to "
             + listed(f"{mean[kind, True].n_eff:.0f} tokens with {kind}" for kind in _KINDS),
             all(mean[kind, True].n_eff > 1.2 * mean["exp", True].n_eff for kind in linear),
         ),

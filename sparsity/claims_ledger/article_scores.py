@@ -76,7 +76,7 @@ def isotropy(routes: Routes, seed: int) -> Judged:
     findings = [
         core(
             "whole keys in d = 1, 16, 128 dimensions give the S of a scalar score at the same β "
-            f"and γ, in {len(cells)} cells that would each show an error of "
+            f"and γ, in {len(cells)} cells that would each detect an error of "
             f"{100 * test.detectable:.2g} %",
             test.agree and test.detectable <= 5e-3,
         )
@@ -127,7 +127,7 @@ def exponential(routes: Routes, seed: int) -> Judged:
             test.agree,
         ),
         instead(
-            "rows long enough obey the formula: at γ = 2, n = 10¹² to 0.1 %",
+            "sufficiently long rows follow the formula: at γ = 2, n = 10¹² to 0.1 %",
             abs(long / float(np.exp(routes.log_S("exp", gamma=2.0))) - 1) < 1e-3,
         ),
     ]

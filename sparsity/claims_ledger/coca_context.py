@@ -93,7 +93,8 @@ def extends(routes: CocaRoutes, seed: int) -> Judged:
             bool(np.all(plain < turned) and np.all(scaled < turned_scaled)),
         ),
         instead(
-            f"RoPE's mean scores hardly leave their range, rule or not: {outside_rope[-1]:.1%}",
+            f"RoPE's mean scores hardly leave their range, with or without the rule: "
+            f"{outside_rope[-1]:.1%}",
             bool(outside_rope[-1] < outside_plain[-1] / 2),
         ),
     ]

@@ -133,7 +133,7 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
             "where a plane turns does not depend on the key: at multiples of π/θ_i",
             np.all(np.abs(first[inside] - due[inside]) < 1.0) and np.all(first[~inside] > 30),
         ),
-        letter("the score of a plane falls with distance for good", not np.isfinite(first).any()),
+        letter("the score of a plane keeps falling with distance", not np.isfinite(first).any()),
         instead(
             f"it rises again after π/θ_i tokens, the fastest plane after {due[0]:.2f}",
             np.isfinite(first[0]) and abs(first[0] - due[0]) < 1,

@@ -248,7 +248,7 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
             basis=TOY,
         ),
         instead(
-            "the factor √2 cannot be spared: v_n = −v_(n−1), the others 0, attains it",
+            "the factor √2 is needed: v_n = −v_(n−1), the others 0, attains it",
             abs(tight.last_pair / tight.rank - math.sqrt(2)) < 1e-12,
         ),
     ]
@@ -289,7 +289,7 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
             basis=TOY,
         ),
         instead(
-            "with the value of a common token it is no no-op: the update grows as m → 1",
+            "with the value of a common token it is not a no-op: the update grows as m → 1",
             full[-1] > full[0],
             basis=TOY,
         ),
