@@ -71,7 +71,7 @@ def refuse_missing(argument: str, path: str | os.PathLike[str], fix: str) -> Non
         InputError: it is not there; `fix` says what to give.
     """
     if not os.path.exists(path):
-        raise InputError(argument, path, f"is not there; {fix}")
+        raise InputError(argument, path, f"no such file; {fix}")
 
 
 def refuse_unwritable_folder(path: str | os.PathLike[str], argument: str = "out") -> None:

@@ -261,12 +261,12 @@ for line in json.load(sys.stdin):
         print(stop.code, *sorted(set({heavy}) & set(sys.modules)))
 """
 BAD_PATHS = [
-    ("measure no.gguf t.txt --out a.nc", "model = no.gguf: is not there"),
-    ("measure no.gguf t.txt --out a.nc --report page", "model = no.gguf: is not there"),
-    ("measure there no.txt --out a.nc", "text = no.txt: is not there"),
+    ("measure no.gguf t.txt --out a.nc", "model = no.gguf: no such file"),
+    ("measure no.gguf t.txt --out a.nc --report page", "model = no.gguf: no such file"),
+    ("measure there no.txt --out a.nc", "text = no.txt: no such file"),
     ("measure there there --out no/a.nc", "out = no/a.nc: cannot be written"),
     ("measure there there --out a.txt", "out = a.txt: is written as netCDF"),
-    ("describe no.json", "config = no.json: is not there"),
+    ("describe no.json", "config = no.json: no such file"),
     ("describe there --out a.txt", "out = a.txt: give a name that ends in .svg"),
     ("describe there --out no/a.svg", "out = no/a.svg: cannot be written"),
     ("plot exp --gamma 2 --out no/a.svg", "out = no/a.svg: cannot be written"),

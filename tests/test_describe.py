@@ -151,7 +151,7 @@ def test_errors(tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     own = {"model_type": "llama", **SMALL}
     for make, match in (
-        (lambda: describe(tmp_path / "none.json"), "is not there"),
+        (lambda: describe(tmp_path / "none.json"), "no such file"),
         (lambda: describe(tmp_path / "no.json"), "holds no configuration"),
         (lambda: describe(tmp_path / "list.json"), "holds no configuration"),
         (lambda: describe({"model_type": "llama"}), "config has no num_hidden_layers"),

@@ -75,7 +75,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line(folder, tmp_path, comman
         ((tmp_path / "bad.gguf", text), "cannot be read by transformers"),
         ((tmp_path, text), "cannot be read by transformers"),
         ((text, text), "give the folder of a model"),
-        ((folder, tmp_path / "none.txt"), "is not there"),
+        ((folder, tmp_path / "none.txt"), "no such file"),
         ((folder, text, "--tokens", 1), "tokens = 1"),
         ((folder, text, "--of", "nothing"), "of = nothing"),
         ((folder, text, "--tokens", 5000), "none can be used"),

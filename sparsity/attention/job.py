@@ -53,7 +53,7 @@ class Job:
     def text(self) -> str:
         """Return the outcome for a terminal."""
         lines = [str(self.data.attrs["model"]), tables.text(tables.summary(self.data)), ""]
-        lines += [f"Passed over: {line}" for line in self.passed_over]
+        lines += [f"Skipped: {line}" for line in self.passed_over]
         places = ", ".join(map(str, (*self.files[:2], *self.files[2:][-1:])))
         return "\n".join([*lines, f"Written: {places}"])
 
@@ -75,7 +75,7 @@ def run(
         model: the folder of a model, a GGUF file, or a name of the hub.
         texts: folders and files, of text or of token ids (.npy).
         out: the netCDF file; the picture stands beside it, as .svg.
-        tokens: the length of each text in tokens; shorter ones are passed over.
+        tokens: the length of each text in tokens; shorter ones are skipped.
         bos: whether to begin each text with the model's first token.
         of: what else to measure, as `sparsity.measure` has it.
         report_to: folder for a page with pictures; None for no page.

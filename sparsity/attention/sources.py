@@ -88,7 +88,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
             raise InputError("config", path, f"is larger than {MAX_BYTES} bytes")
         content = json_file(path)
     except FileNotFoundError:
-        raise InputError("config", path, "is not there; give a config.json or its folder") from None
+        raise InputError("config", path, "no such file; give a config.json or its folder") from None
     except InputError:
         raise
     except (OSError, ValueError):

@@ -60,11 +60,10 @@ def estimate(
 
     KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
 
-    Prints the estimate with its standard error and 95 % interval, and beside it the number that
-    theory has for the same quantity.
+    Prints the estimate with its standard error and 95 % interval, and the theoretical value.
 
-    Scores are drawn as numbers; --dim draws whole keys, --length whole rows, --decay with --length
-    rows of retention.
+    By default single scores are drawn; --dim draws whole keys, --length whole rows, --decay with
+    --length rows of retention.
 
     \b
     Examples:
@@ -119,7 +118,7 @@ def estimate(
 @common.option(
     "--detectable",
     "E",
-    "Smallest relative error that every comparison must be able to see (default 2e-3).",
+    "Smallest relative error that every comparison must detect (default 2e-3).",
     kind=float,
 )
 @common.seed_option
@@ -228,8 +227,8 @@ def reproduce(out: str | None, check: str | None, seed: int, executor: Any, as_j
     """Make every figure, its data, the checks and the claims.
 
     Everything is computed and written into one folder; open index.html there. The exit code is 1 if
-    the checks do not agree. With --check the run is held against an earlier one: each file is the
-    same, the same to rounding, or other; the exit code is then 1 if any is other, too.
+    the checks do not agree. --check compares the run with an earlier one: each file is the same,
+    the same to rounding, or other; the exit code is then also 1 if any is other.
 
     \b
     Examples:

@@ -293,8 +293,8 @@ def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) ->
 @common.option(
     "--out",
     "FILE",
-    "The file to write: .nc or .csv at the end; or .zarr as results come, from which the same "
-    "command goes on.",
+    "The file to write: .nc or .csv at the end; or .zarr, written as results come: the same "
+    "command resumes it.",
     required=True,
     offers=pages.offer_files,
 )

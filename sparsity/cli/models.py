@@ -52,12 +52,12 @@ def measure(
     MODEL is the folder of a model of transformers, a GGUF file, or a name of the hub; TEXT a text
     file, a folder of them, or token ids (.npy).
 
-    The model is run by transformers, with the PyTorch that is installed; every row is measured in
-    its own calls of attention. The exact law of rows with the same length and spread stands beside
-    each measured row. A map of n_eff by layer and head is drawn beside FILE.nc.
+    transformers runs the model, with your PyTorch; every row is measured inside the model's own
+    attention calls. Each measured row comes with the exact law of its length and spread. A map of
+    n_eff by layer and head is drawn beside FILE.nc.
 
-    A text that cannot be used is named and passed over. --of also knows skew, kurtosis and
-    distance, of the logits; with it the run takes several times as long.
+    Unusable texts are reported and skipped. --of also takes skew, kurtosis and distance, of the
+    logits; the run then takes several times as long.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def measure(
     # Before the libraries are loaded, which takes seconds. A name without a file may be of the hub.
     if model.endswith(".gguf"):
         refuse_missing("model", model, "give a GGUF file, or the folder of a model")
-    if not any(map(os.path.exists, texts)):  # one of several is named and passed over
+    if not any(map(os.path.exists, texts)):  # one of several is reported and skipped
         refuse_missing("text", texts[0], "give files or folders of texts")
     refuse_unwritable(netcdf_path(out))
     if report is not None:

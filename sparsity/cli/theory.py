@@ -16,8 +16,8 @@ from sparsity.errors import InputError
 def list_(as_json: bool) -> None:
     """List the kernels, the steps and the quantities, by name.
 
-    A kernel is the weight a = f(s) of one key with score s = q·k. The maps of whole rows, such as
-    sparsemax, stand at the end. Beside each are the parameters that it takes.
+    A kernel is the weight a = f(s) of one key with score s = q·k. Maps of whole rows, such as
+    sparsemax, come last. Each line has the parameters that it takes.
 
     \b
     Examples:
@@ -265,7 +265,7 @@ def design(
 
     KERNEL is a name from `sparsity list`, or a formula of the score s (default exp).
 
-    Also tells it at other lengths. What is solved for:
+    Also gives it at other lengths. It solves for:
 
     \b
     exp          the spread γ; with --gamma the scale s of scores γ·s·ln n

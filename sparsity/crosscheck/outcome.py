@@ -119,7 +119,7 @@ class Cell:
         estimate: the same by sampling.
         z: (log estimate − log theory) / standard error.
         critical: the |z| beyond which the cell disagrees.
-        detectable: the relative error it would have seen with probability 0.999.
+        detectable: the relative error it would detect with probability 0.999.
         verdict: "agree", "disagree" or "not enough evidence".
         instruments: the theory, and what was sampled.
     """
@@ -206,7 +206,7 @@ class CrossCheck:
         cells: the statistical comparisons.
         exact: theories against each other.
         false_alarm_rate: probability that a run of true theory disagrees anywhere, at most.
-        smallest_detectable: the relative error that every cell would have seen (power 0.999).
+        smallest_detectable: the relative error that every cell would detect (power 0.999).
         seed: the seed.
         left_out: comparisons that do not apply to the row, each with the reason.
     """
