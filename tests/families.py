@@ -208,7 +208,7 @@ def models(
             model, ids = error, np.empty(0, int)
         yield name, model, ids
         del model
-        gc.collect()
+        gc.collect(1)  # a whole one takes as long as the model
 
 
 @contextlib.contextmanager

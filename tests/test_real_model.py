@@ -27,7 +27,7 @@ def files():
     assert "SPARSITY_MODEL" in os.environ, "set SPARSITY_MODEL: see benchmarks/model_files.py"
     folder = Path(os.environ["SPARSITY_MODEL"])
     (model,) = folder.glob("*.gguf")
-    return model, sorted(folder.glob("*.txt"))[-3:]
+    return model, [folder / f"{name}.txt" for name in ("formatstrings", "types")]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def data(folder, files, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def begun(folder, files, tmp_path_factory):
-    """Two of the texts after the token that begins a text."""
-    return measured(folder, files[1][:2], tmp_path_factory.mktemp("bos"), bos=True)
+    """The texts after the token that begins a text."""
+    return measured(folder, files[1], tmp_path_factory.mktemp("bos"), bos=True)
 
 
 def test_rows_are_those_of_the_weights_that_the_model_returns(opened, files, data):
@@ -116,7 +116,7 @@ def test_the_command_from_file_to_page(folder, files, tmp_path, command):
     path, texts = files
     out = tmp_path / "out.nc"
     code, shown, err = command(
-        "measure", folder, *texts[:2], "--tokens", TOKENS // 4, "--out", out,
+        "measure", folder, *texts, "--tokens", TOKENS // 4, "--out", out,
         "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err

@@ -87,7 +87,10 @@ def work(rank: int, size: int, file: str, given: str, answers: Any) -> None:
         distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize(("given", "size"), [("parallel", 2), ("model", 1), ("fsdp", 2)])
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [("parallel", 2), ("fsdp", 2), pytest.param("model", 1, marks=pytest.mark.slow)],
+)
 def test_each_process_sees_its_own_texts_and_trains_to_the_same_bits(size, given, tmp_path):
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()

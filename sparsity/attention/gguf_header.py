@@ -114,10 +114,7 @@ def read_header(path: Path) -> Header:
     Raises:
         InputError: no header of GGUF, or none within the bounds.
     """
-    try:
-        header, tensors = _read_header(path)
-    except (struct.error, UnicodeDecodeError, KeyError, OSError, EOFError, RecursionError):
-        raise InputError("config", path, "holds no configuration; its header is broken") from None
+    header, tensors = read_fields(path)
     name = header.get("general.architecture")
     if not isinstance(name, str):
         raise InputError("config", path, "holds no configuration: no general.architecture")
@@ -129,6 +126,18 @@ def read_header(path: Path) -> Header:
     values |= _ruled(name, architecture, fields, checked(values))
     kind, names = architecture.type or name, tuple(fields.values)
     return Header(name, kind, values, names, frozenset(fields.read), architecture.note)
+
+
+def read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
+    """Return the fields of a header, None for long lists, and the names of its tensors.
+
+    Raises:
+        InputError: no header of GGUF, or none within the bounds.
+    """
+    try:
+        return _read_fields(path)
+    except (struct.error, UnicodeDecodeError, KeyError, OSError, EOFError, RecursionError):
+        raise InputError("config", path, "holds no configuration; its header is broken") from None
 
 
 def _number(own: Fields, name: str) -> float:
@@ -212,11 +221,11 @@ def _scaling(name: str, own: Fields) -> dict[str, Any]:
     }
 
 
-def _read_header(path: Path) -> tuple[dict[str, Any], set[str]]:
-    """Return the fields of a header, long lists left out, and the names of its tensors.
+def _read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
+    """Return what `read_fields` does.
 
     Raises:
-        Exception: of the list in `configuration`, where the file is something else.
+        Exception: of the list there, where the file is something else.
     """
     with path.open("rb") as file:
         magic, version = _take(file, "4sI")

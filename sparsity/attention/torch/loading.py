@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.attention.gguf_header import read_fields
 from sparsity.attention.library import library
 from sparsity.errors import InputError
 from sparsity.output import npy_file, refuse_missing, require_regular_file
@@ -55,8 +56,8 @@ def _split_digits(tokenizer: Any, path: Path) -> None:
 
     transformers reads the vocabulary and forgets that rule of SmolLM's tokenizer.
     """
-    field = library("gguf").GGUFReader(path).get_field("tokenizer.ggml.pre")
-    if field is not None and field.contents() == "smollm":
+    fields, _ = read_fields(path)  # the reader of `gguf` makes objects of all words of a vocabulary
+    if fields.get("tokenizer.ggml.pre") == "smollm":
         parts = library("tokenizers").pre_tokenizers
         rules = [parts.Digits(individual_digits=True), parts.ByteLevel(add_prefix_space=False)]
         tokenizer.backend_tokenizer.pre_tokenizer = parts.Sequence(rules)
