@@ -31,7 +31,7 @@ def _load_accuracy():
 accuracy = _load_accuracy()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_random_points():
     rows = [
         accuracy.judge(name, region, parameters)

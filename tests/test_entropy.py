@@ -134,7 +134,11 @@ ROWS = (
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("row", "length"), ROWS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(
+    ("row", "length"),
+    [ROWS[0], *(pytest.param(*x, marks=pytest.mark.slow) for x in ROWS[1:])],
+    ids=lambda x: str(x)[:40],
+)
 def test_sampled_rows(row, length):
     found = sparsity.exact(row, length=length, of="entropy")
     drawn = sample_rows(row, length, Sampling(4e-4, seed=5, dtype=np.float32), "entropy")

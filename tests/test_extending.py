@@ -135,6 +135,7 @@ EXPERIMENT = re.findall(
 )
 
 
+@pytest.mark.slow
 def test_an_experiment_is_a_prediction_a_module_and_an_entry(tmp_path):
     assert [path for path, _ in EXPERIMENT] == [
         "experiments/predictions/walks.md",

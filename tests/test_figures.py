@@ -348,20 +348,6 @@ def test_clashing_words_would_be_seen(data):
 
 
 @pytest.mark.thorough
-def test_same_data_same_bytes(data):
-    figure = ALL[5]
-    first, second = render(figure, data["decayed"]), render(figure, data["decayed"])
-    assert first == second
-    assert set(first) == {"svg", "png", "csv"}
-    rounded = [series.rounded() for series in data["decayed"]]
-    assert first["csv"] == csv_of_curves(rounded).encode()
-    assert b"<svg" in first["svg"]
-    assert b"<dc:date>" not in first["svg"]
-    assert b"<text" not in first["svg"]  # outlines: legible without the font
-    assert first["png"].startswith(b"\x89PNG")
-
-
-@pytest.mark.thorough
 def test_same_seed_same_data_and_another_seed_other_points():
     figure, coarse = ALL[5], Context(rel_error=1e-2)
     first, again, other = (

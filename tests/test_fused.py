@@ -54,7 +54,7 @@ def test_every_statistic_of_numpy(causal, key_heads):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_of_jax(causal):
     q, k = (jnp.asarray(x, jnp.float32) for x in drawn())
     found = fused_rows(jax_attend, q, k, causal=causal)

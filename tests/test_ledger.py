@@ -31,8 +31,15 @@ EXPECTED = {  # those of sinks are in test_mixing.py, of CoCA in test_rotary.py
     "absolute-position": "refined",
     "masked-rank": "refined",
 }
-# Whole rows are drawn once for all worlds that leave them alone.
-HONEST = replace(Routes(), rows=functools.cache(Routes().rows))
+
+
+@functools.cache
+def few_rows(row, length, how):
+    """Whole rows, drawn once for all worlds that leave them alone; no verdict hangs on digits."""
+    return Routes().rows(row, length, replace(how, rel_error=max(how.rel_error, 0.02)))
+
+
+HONEST = replace(Routes(), rows=few_rows)
 
 
 def printed(record):

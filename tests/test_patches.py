@@ -80,7 +80,7 @@ def test_a_point_does_not_depend_on_its_company(name):
         assert alone.error_bound == together.error_bound[i, j]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_patches_agree_with_the_points_alone():
     cells = 0
     for name, weight in (USERS | MORE).items():

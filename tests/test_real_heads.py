@@ -18,7 +18,7 @@ from experiments.real_heads.parts import (
     split_scores,
 )
 from experiments.real_heads.rows import Fit, Law, Rows, judge
-from sparsity import InputError, Row, SinkLogit, exact, measure
+from sparsity import InputError, measure
 from sparsity.attention.measurement import SHAPE
 
 
@@ -293,20 +293,6 @@ def test_gaussian_rows_confirm_the_exact_law_and_others_do_not():
     assert judge(gaussian_heads())[0].verdict == "confirmed"
     heavy = judge(gaussian_heads(tail=True))[0]
     assert any("scatter" in x.statement and not x.holds for x in heavy.findings)
-
-
-@pytest.mark.thorough
-def test_the_needed_logit_keeps_the_mass():
-    """Beside Gaussian others a fixed logit loses what the exact law says."""
-    rows = gaussian_heads()
-    assert rows.sink_heads == 8
-    odds = np.log(rows.mass / (1 - rows.mass))
-    assert np.all(np.diff(odds) < -0.3)
-    short = (rows.logit - rows.logit[0]) - (rows.needed - rows.needed[0])
-    np.testing.assert_allclose(odds - odds[0], short, atol=0.3)
-    row = Row("exp", gamma=2.25, steps=(SinkLogit(rows.needed[-1]),))
-    mass = exact(row, length=191, of="sink_mass").value
-    assert float(mass) == pytest.approx(rows.mass[0], abs=0.03)
 
 
 # --- models of transformers ----------------------------------------------------------------------

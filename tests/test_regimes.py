@@ -109,12 +109,12 @@ def test_condensed_laws_are_approached(ratio):
 @pytest.mark.thorough
 def test_where_the_limit_holds():
     """γ₁₀(n): the error is 10 % there, less before, more after; ½√ln n is always inside."""
-    n = np.array([1, 2, 4, 16, 64, 1024, 16384, 1e6, 1e9, 1e12])
+    n = np.array([1, 2, 16, 64, 1024, 1e6, 1e12])
     reach = limit_reach(n)
     assert reach[0] == pytest.approx(np.sqrt(2 * np.log(1.1)), rel=1e-12)
-    assert reach[5] == pytest.approx(1.40086, abs=5e-6)
+    assert reach[4] == pytest.approx(1.40086, abs=5e-6)
     assert np.all(reach >= 0.5 * np.sqrt(np.log(n)))
-    assert np.all(reach[4:] < np.sqrt(np.log(n[4:]) / 2))
+    assert np.all(reach[3:] < np.sqrt(np.log(n[3:]) / 2))
     cells = 0
     for m, gamma in zip(n[1:], reach[1:], strict=True):
         for factor, holds in ((0.3, True), (0.7, True), (0.99, True), (1.01, False), (2, False)):
@@ -123,7 +123,7 @@ def test_where_the_limit_holds():
             assert error > 0
             assert (error < 0.1) == holds
             cells += 1
-    assert cells == 45
+    assert cells == 30
     for tolerance in (1e-9, 1e-6, 1e-3):  # γ²/(2n) + … is the error of a narrow row
         spread = limit_reach(1000, tolerance)
         error = exact("exp", length=1000, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1

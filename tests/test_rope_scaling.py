@@ -102,7 +102,11 @@ DYNAMIC, YARN = DynamicNtkScaling(4.0, 4), YarnScaling(4.0, 64, 8, 1)
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "turned", "rule"),
-    [("rope", None, DYNAMIC), ("rope", 4, YARN), ("coca", None, YARN), ("slack", 4, DYNAMIC)],
+    [
+        *(("rope", 4, YARN), ("slack", 4, DYNAMIC)),
+        pytest.param("rope", None, DYNAMIC, marks=pytest.mark.slow),
+        pytest.param("coca", None, YARN, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):

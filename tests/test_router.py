@@ -163,7 +163,7 @@ def test_a_proxy_that_knows_nothing_reads_the_top_key_by_luck(k, n):
 # Blocks.
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_sampled_rows_of_blocks_tend_to_the_limit():
     size, within = 16, 0.3
     limit = captured_in_long_rows(2.0, correlation_of_blocks(within, size), 0.1)

@@ -57,7 +57,7 @@ def test_a_map_is_first_class(kernel, command):
         row.then(sparsity.Alibi(0.1))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", WITH_SLOW, ids=lambda kernel: kernel.name)
 def test_quick_laws_are_verified(kernel):
     row, way = Row(kernel, gamma=1.0), ("exact law", "whole rows")

@@ -22,7 +22,6 @@ from sparsity import (
     Window,
     exact,
     kernels,
-    quantities,
     score_kernel,
 )
 from sparsity.kernels.symbols import s
@@ -168,44 +167,6 @@ ALIKE = (  # leave six tokens alike
     sparsity.LongRope,
     *(sparsity.LengthBias, sparsity.Window, sparsity.Chunk, sparsity.Gate),
 )
-
-
-@pytest.mark.thorough
-def test_every_step_and_quantity_goes_through_exact():
-    answered, refused, apart = 0, 0, 0
-    laws = [quantity for quantity in quantities.ALL if quantity.has_law]
-    for kind in steps.ALL:
-        row: Any = Row("exp", gamma=1, steps=(kind(*kind.example),))
-        for quantity in laws:
-            tokens = row.tokens(6)
-            there = {None: True, "sink": tokens.sink.any() or tokens.units,
-                     "needle": tokens.needle.any()}  # fmt: skip
-            if not there[quantity.needs]:
-                with pytest.raises(InputError, match=f"no {quantity.needs}"):
-                    exact(row, length=6, of=quantity)
-                refused += 1
-                continue
-            if quantity.rank_law and kind not in ALIKE:
-                with pytest.raises(InputError, match=r"rows of one law|law of ranks"):
-                    exact(row, length=6, of=quantity)
-                apart += 1
-                continue
-            found = exact(row, length=6, of=quantity)
-            assert found.quantity == quantity.name
-            assert found.error_bound < 1e-9
-            least, most = quantity.ends(6)
-            assert least <= found.value <= most
-            assert found.log_value == pytest.approx(np.log(found.value), abs=1e-15)
-            assert (found.length, found.p_nonzero) == (6, 1)
-            if kind is steps.ALL[0]:
-                assert exact(row, length=6, of=quantity.name).value == found.value
-            answered += 1
-    without = sum(quantity.needs is None for quantity in laws)
-    marked = len(laws) - without  # two steps make sinks, and two a needle
-    ranked = sum(quantity.rank_law is not None for quantity in laws)
-    assert apart == ranked * (len(steps.ALL) - len(ALIKE))  # the others leave six tokens alike
-    assert answered == without * len(steps.ALL) + 2 * marked - apart
-    assert refused == marked * (len(steps.ALL) - 2)
 
 
 BESIDE = [  # a kernel, its parameters, and what stands beside them

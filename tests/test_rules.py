@@ -185,7 +185,7 @@ def test_capacities_by_their_forms():
         sparsity.needle_capacity("sparsemax", dim=4)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_factors_that_keep_n_eff():
     """Five factors of γ₀ = 3 and the ends of 2 and 4, computed apart to 1e-3."""
     found = [temperature.asked_factor(HONEST, 3.0, r) for r in (4, 16, 32, 64, 128)]

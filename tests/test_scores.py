@@ -292,7 +292,7 @@ def test_exact_laws_against_rows():
     assert planted > 6  # the Gaussian law is seen to be wrong for each
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_tokens_that_differ_against_rows():
     """ALiBi: every token a law of its own."""
     worst, cells, planted = against_rows(6, (Alibi(0.1),), (Uniform(),))
@@ -323,7 +323,7 @@ def test_tokens_out_of_reach_of_bounded_scores():
 # The instruments against each other.
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_instruments_agree():
     """No pooled moments: E a⁸ is infinite."""
     row, count = Row("relu2", beta=1.5, gamma=0.3, scores=LAWS["t"]), 5

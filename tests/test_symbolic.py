@@ -262,7 +262,7 @@ def cases():
             yield name, limit, n * S**2 if limit.quantity == "n·S²" else S
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_limit_holds_at_extreme_arguments():
     seen, rejected = 0, 0
     for name, limit, S in cases():

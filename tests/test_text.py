@@ -200,9 +200,6 @@ def test_names_stay_names():
     [
         ("derive",),
         pytest.param(
-            ("verify", "--beta", 0, "--gamma", 1, "--detectable", 1e-2), marks=pytest.mark.thorough
-        ),
-        pytest.param(
             ("design", "--length", 16, "--n-eff", 8, "--gamma", 1, "--free", "beta"),
             marks=pytest.mark.thorough,
         ),

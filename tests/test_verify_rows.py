@@ -66,7 +66,11 @@ UNMOVED = {"softplus": 0, "cube": 0, "relu2": 4}
 
 
 # One row for README's tests; a compiled program and a table of laws go with each of the others.
-_ROWS = ["relu2", *(pytest.param(x, marks=pytest.mark.thorough) for x in ("softplus", "cube"))]
+_ROWS = [
+    "relu2",
+    pytest.param("cube", marks=pytest.mark.thorough),
+    pytest.param("softplus", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module", params=_ROWS)
