@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -130,6 +131,19 @@ def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
     shown = found._repr_html_()
     assert "where(s&lt;1, 1, 0)" in shown
     assert shown.index("disagree") < shown.index(">agree<")
+
+
+def test_a_row_and_its_regime_are_tables():
+    """Kernel, parameters and steps in their order, escaped; the limit law beside the exact one."""
+    row = sparsity.Row("where(s<1, 1, 0)", beta=0, gamma=2, steps=(sparsity.Window(8),))
+    shown = row._repr_html_()
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", shown)[::2] == [
+        "where(s&lt;1, 1, 0)", "beta", "gamma", "window",
+    ]  # fmt: skip
+    at = sparsity.regime(1024, 3.0)
+    assert f"{at.n_eff:.6g}" in at._repr_html_()
+    assert "fails here" in at._repr_html_()
+    assert "holds here" in sparsity.regime(1024, 1.0)._repr_html_()
 
 
 def test_only_public_names_are_listed():

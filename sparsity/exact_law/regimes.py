@@ -19,6 +19,7 @@ from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH, with_own_errstate
 from sparsity.special import gammaln
+from sparsity.tables import html_table
 
 
 def critical_spread(length: Any) -> np.ndarray:
@@ -157,6 +158,17 @@ class Regime:
         """Return one line: the phase, and how many tokens the row attends to."""
         at = f"n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3g} γ_c"
         return f"Regime({self.name}: {at}, n_eff = {self.n_eff:.6g})"
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows: the exact law beside those of the regimes."""
+        reach = f"up to γ = {self.limit_reach:.6g}: {'holds' if self.limit_holds else 'fails'} here"
+        rows = [
+            ("n_eff, exact law", self.n_eff),
+            ("n_eff, limit law n·exp(−γ²)", self.annealed_n_eff),
+            ("n_eff, condensed", self.condensed_n_eff),
+            ("limit law within 10 %", reach),
+        ]
+        return html_table(["", ""], rows, repr(self))
 
     def summary(self) -> dict[str, Any]:
         """Return the fields in JSON's types."""

@@ -19,6 +19,7 @@ from sparsity.rows.steps.marked import Needle, Sink
 from sparsity.rows.steps.rope_and_coca import RotaryStep
 from sparsity.rows.steps.token_scores import TokenScores
 from sparsity.rows.tokens import Step, Tokens
+from sparsity.tables import brief, html_table
 
 Value = float | int | str
 
@@ -120,6 +121,14 @@ class Row:
     def _repr_pretty_(self, page: Any, cycle: bool) -> None:
         """Show vectors of many entries cut short in a notebook; `repr` stays code."""
         page.text(printable(repr(self), 300))
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows: the kernel, parameters, steps in order."""
+        record = self._named_kernel
+        rows = [(record.name, record.title)]
+        rows += [(name, brief(value)) for name, value in self.params.items()]
+        rows += [(step.name, printable(repr(step), 120)) for step in self.steps]
+        return html_table(["part", "what it is"], rows, "Row")
 
     @property
     def _named_kernel(self) -> Kernel | RowMap:
