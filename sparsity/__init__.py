@@ -38,13 +38,11 @@ def __getattr__(name: str) -> Any:
         if called in vars(module):
             return vars(module)[called]
         return importlib.import_module(f"{home}.{called}")
-    import difflib
-
+    from sparsity.calls import did_you_mean
     from sparsity.errors import WrongAttribute
 
-    near = difflib.get_close_matches(name, __all__, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise WrongAttribute(f"module 'sparsity' has no attribute {name!r}{hint}")
+    hint = did_you_mean(name, __all__)
+    raise WrongAttribute(f"module 'sparsity' has no attribute {name!r}; {hint}".rstrip("; "))
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.parsing import parse_number
 
@@ -248,7 +249,7 @@ def check_layout(keys: Any) -> None:
     heads, tokens, _ = keys.shape[-3:]
     if tokens < heads:
         fix = "if they are [..., tokens, heads, dim], exchange these axes"
-        warnings.warn(f"keys have {tokens} tokens of {heads} heads: {fix}", stacklevel=4)
+        warnings.warn(f"keys have {tokens} tokens of {heads} heads: {fix}", stacklevel=5)
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -268,8 +269,10 @@ def check_choice(name: str, value: Any, among: Collection[str]) -> str:
     Raises:
         InputError: anything else.
     """
-    known = isinstance(value, str) and value in among
-    return _require(known, name, value, f"choose one of {', '.join(among)}")
+    if isinstance(value, str) and value in among:
+        return value
+    hint = did_you_mean(value, among) if isinstance(value, str) else ""
+    raise InputError(name, value, f"{hint}choose one of {', '.join(among)}")
 
 
 def check_text(name: str, value: Any, fix: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.calls import public
 from sparsity.checks import check_flag, check_reals, check_whole, is_traced
 from sparsity.errors import InputError
 
@@ -46,6 +47,7 @@ def participation(total: Any, l2: Any) -> Any:
     return l2 / total**2
 
 
+@public
 def entropy(weights: Any, unit: Any = 0.0, axis: int = -1, log: bool = False) -> Any:
     """−Σ p ln p in nats over tokens, p = |a|/(Σ|a| + unit), with 0 ln 0 = 0.
 
@@ -73,6 +75,7 @@ def entropy(weights: Any, unit: Any = 0.0, axis: int = -1, log: bool = False) ->
     return (ties * log_total + below) / (1 + rest)
 
 
+@public
 def varentropy(weights: Any, axis: int = -1, log: bool = False) -> Any:
     """Σ p (ln p)² − (Σ p ln p)², the variance of ln p under p = |a|/Σ|a|, with 0 ln 0 = 0.
 
@@ -93,6 +96,7 @@ def varentropy(weights: Any, axis: int = -1, log: bool = False) -> Any:
     return (p * (log_ratio - mean) ** 2).sum(-1)
 
 
+@public
 def gini(weights: Any, axis: int = -1, log: bool = False) -> Any:
     """Gini coefficient Σ_jk ||a_j| − |a_k|| / (2n Σ|a|), by the ranks of the weights.
 
@@ -156,6 +160,7 @@ def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0, log: bool = False) ->
     return a / top[..., None], unit / top
 
 
+@public
 def S(a: Any, axis: int = -1, log: bool = False) -> Any:
     """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
 
@@ -174,6 +179,7 @@ def S(a: Any, axis: int = -1, log: bool = False) -> Any:
     return from_moments(a.mean(-1), (a * a).mean(-1))
 
 
+@public
 def n_eff(a: Any, axis: int = -1, log: bool = False) -> Any:
     """n_eff = ‖a‖₁² / ‖a‖₂² = n·S², the effective number of attended tokens.
 
@@ -198,6 +204,7 @@ def hoyer_of(l1: Any, l2: Any, n: Any) -> Any:
     return (root_n - l1 / l2**0.5) / (root_n - 1 + (n == 1))
 
 
+@public
 def hoyer(a: Any, axis: int = -1, log: bool = False) -> Any:
     """Hoyer's index (√n − √n·S) / (√n − 1): 0 for uniform, 1 for one-hot.
 

@@ -7,7 +7,7 @@ a pandas frame.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -37,6 +37,12 @@ class _Result:
     log_value: Any
     method: str
     error_kind: Any
+    assumed: str
+
+    @property
+    def _place(self) -> str:
+        """What was assumed of the row, after its value: " at β = 0"."""
+        return f" at {self.assumed}" if self.assumed else ""
 
     def columns(self) -> dict[str, Any]:
         """Return its numbers by name."""
@@ -49,7 +55,9 @@ class _Result:
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows."""
         columns = self.columns()
-        return html_table([*columns], rows_of(columns), f"{self.quantity}: {self.method}")
+        return html_table(
+            [*columns], rows_of(columns), f"{self.quantity}{self._place}: {self.method}"
+        )
 
     def __float__(self) -> float:
         """Return the value, if it is one number."""
@@ -91,8 +99,14 @@ class _Theory(_Result):
 
     error_bound: Any
 
+    def __post_init__(self) -> None:
+        """Make floats, which NumPy's are too, of arrays of no dimension."""
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray) and value.ndim == 0:
+                object.__setattr__(self, name, value[()])
+
     @property
-    def error(self) -> np.ndarray:
+    def error(self) -> Any:
         """The bound on the error of the value, in its unit."""
         return np.abs(self.value) * self.error_bound
 
@@ -115,24 +129,27 @@ class Evaluation(_Theory):
     """S, or the limit of another quantity for long rows, by theory.
 
     Args:
-        value: the quantity; may underflow to 0 where log_value does not.
+        value: the quantity, a float where parameters are; may underflow to 0 where log_value does
+            not.
         log_value: its logarithm, the number to trust at the extremes.
         method: the route that ran: "closed form", "quadrature", "summation", "limit form" or
             "limit of long rows".
         error_bound: on |Δ log value|, hence on the relative error; same shape.
         length: n of the rows whose moments were pooled; None where it does not matter.
         quantity: its name.
+        assumed: what was left out of the call and has its default, "β = 0".
     """
 
-    value: np.ndarray
-    log_value: np.ndarray
+    value: Any
+    log_value: Any
     method: str
-    error_bound: np.ndarray
+    error_bound: Any
     length: Any = None
     quantity: str = "S"
+    assumed: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
-        value = f"{self.quantity} = {brief(self.value)}"
+        value = f"{self.quantity} = {brief(self.value)}{self._place}"
         return f"Evaluation({value}, {self.method}, {self.error_in_words})"
 
     @property
@@ -166,27 +183,29 @@ class Exact(_Theory):
 
     Args:
         quantity: its name.
-        value: its mean over rows, in the shape of `length`.
+        value: its mean over rows, in the shape of `length`: a float at one length.
         log_value: its logarithm.
         error_bound: on the relative error, estimated.
         method: the route that ran.
         length: n.
         p_nonzero: probability that a row is not all zero; the mean is over such rows.
+        assumed: what was left out of the call and has its default, "β = 0".
     """
 
     quantity: str
-    value: np.ndarray
-    log_value: np.ndarray
-    error_bound: np.ndarray
+    value: Any
+    log_value: Any
+    error_bound: Any
     method: str
-    length: np.ndarray
-    p_nonzero: np.ndarray
+    length: Any
+    p_nonzero: Any
+    assumed: str = field(default="", compare=False)
 
     error_kind: ClassVar[str] = ESTIMATED
 
     def __repr__(self) -> str:
         return (
-            f"Exact({self.quantity} = {brief(self.value)}, n = {brief(self.length)}, "
+            f"Exact({self.quantity} = {brief(self.value)}{self._place}, n = {brief(self.length)}, "
             f"{self.method}, {self.error_in_words})"
         )
 
@@ -196,7 +215,7 @@ class Exact(_Theory):
         return {"length": self.length, self.quantity: self.value} | numbers
 
     @property
-    def S_rms(self) -> np.ndarray:
+    def S_rms(self) -> Any:
         """√(n_eff/n) of an n_eff, which tends to S as n → ∞."""
         if self.quantity != "n_eff":
             raise WrongAttribute(f"S_rms is √(n_eff/n); this is {self.quantity}")
@@ -231,6 +250,7 @@ class Estimate(_Result):
             rest.
         quantity: the name of what was estimated.
         length: n of the rows; None for long rows.
+        assumed: what was left out of the call and has its default, "β = 0".
     """
 
     value: float
@@ -253,6 +273,7 @@ class Estimate(_Result):
     error_kind: str = STANDARD_ERROR
     quantity: str = "S"
     length: int | None = None
+    assumed: str = field(default="", compare=False)
 
     @property
     def error(self) -> float:
@@ -263,7 +284,7 @@ class Estimate(_Result):
         (low, high), n = self.ci95, "" if self.length is None else f", n = {self.length}"
         doubt = "" if self.warning is None else f", warning: {self.warning}"
         return (
-            f"Estimate({self.quantity} = {self.value:.8g} ± {self.stderr:.2g}, "
+            f"Estimate({self.quantity} = {self.value:.8g} ± {self.stderr:.2g}{self._place}, "
             f"95 % [{low:.8g}, {high:.8g}]{n}, {self.samples:,} samples, {self.method}, "
             f"seed {self.seed}{doubt})"
         )
@@ -277,7 +298,7 @@ class Estimate(_Result):
         return (
             {self.quantity: record.pop("value"), "stderr": record.pop("stderr")}
             | ends
-            | {name: value for name, value in record.items() if name != "quantity"}
+            | {name: value for name, value in record.items() if name not in ("quantity", "assumed")}
         )
 
     def _repr_html_(self) -> str:
@@ -287,7 +308,7 @@ class Estimate(_Result):
         row = [self.value, self.stderr, f"[{low:.6g}, {high:.6g}]", self.samples]
         n = "long rows" if self.length is None else f"rows of {self.length} tokens"
         doubt = "" if self.warning is None else f"; warning: {self.warning}"
-        caption = f"{self.quantity} of {n}, stopped: {self.stopped}{doubt}"
+        caption = f"{self.quantity}{self._place} of {n}, stopped: {self.stopped}{doubt}"
         return html_table(head, [[*row, self.seed, self.method]], caption)
 
     def beside(self, theory: Evaluation | Exact) -> Comparison:

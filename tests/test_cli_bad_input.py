@@ -41,8 +41,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("eval nonnegative --ratio 0 --dim 4 --query uniform", ["ratio", "0", "> 0"]),
     ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform"]),
     # missing where it matters
-    ("eval identity --gamma 1", ["beta", "missing", "identity needs"]),
-    ("sweep relu2 --gamma 1 --out x.nc", ["beta", "missing", "relu2 needs"]),
+    ("sweep relu2 --beta 1 --out x.nc", ["gamma", "missing", "relu2 needs"]),
     ("eval exp", ["gamma", "missing"]),
     ("eval nonnegative --ratio 1 --dim 4", ["query", "missing"]),
     ("eval nonnegative --ratio 1 --query uniform", ["dim", "missing"]),

@@ -30,7 +30,7 @@ def test_when_that_is_taken():
 
 
 def test_an_option_that_torch_penalty_does_not_take():
-    with pytest.raises(InputError, match=r"^option = window: torch_penalty takes scale, mask, "):
+    with pytest.raises(InputError, match=r"^window = 4: torch_penalty does not take it; it"):
         sparsity.attention.monitoring.torch_penalty(None, None, low=2, window=4)
 
 
@@ -157,6 +157,72 @@ def test_ipython_shows_these_lines():
         assert len(lines) == 1 if ours else not any("/sparsity/" in x for x in lines), call
         shown += ours
     assert shown > 30
+
+
+# Which keyword was meant.
+
+MEANT = {
+    'sparsity.evaluate("exp", gama=2)': "did you mean gamma?",
+    'sparsity.evaluate("exp", sigma=2)': "did you mean gamma?",
+    'sparsity.evaluate("exp", gamma=2, quantity="entropy")': "did you mean of?",
+    'sparsity.evaluate(lambda s: s**2, gamma=1)': "as text, such as 's**2'",
+    'sparsity.exact("exp", gamma=2, n=64)': "did you mean length?",
+    'sparsity.exact("exp", gamma=2, length=64, T=0.5)': "did you mean gamma/T",
+    'sparsity.exact("exp", gamma=2, length=64, window=4)': "did you mean steps, such as",
+    'sparsity.exact("exp", gamma=2, length=64, of="Gini")': "did you mean gini?",
+    'sparsity.estimate("exp", gamma=2, samples=9)': "did you mean max_samples?",
+    'sparsity.design("exp", length=64, neff=8)': "did you mean n_eff?",
+    'sparsity.design("exp", n=64, n_eff=8)': "did you mean length?",
+    'sparsity.design("exp", 64, 8)': "by name it takes kernel, length, n_eff",
+    'sparsity.plot("exp", gamma=2, save="a.png")': "did you mean plot(…).figure.savefig(…)?",
+    'sparsity.plot("exp", gamma=2, log=True)': 'did you mean xscale="log"?',
+    'sparsity.plot("exp", gamma=2, x="n")': "did you mean length?",
+    'sparsity.Row("exp", gamma=2, step=())': "did you mean steps?",
+    'sparsity.Row("exp", gamma=2, length=64)': "did you mean exact(…, length=…)?",
+    'sparsity.sweep("exp", gammas=[1, 2])': "did you mean gamma?",
+    'sparsity.verify("relu2", gamma=1, n=64)': "did you mean length?",
+    'sparsity.measure(queries=q, key=k)': "did you mean keys?",
+    'sparsity.stream(q, k, windw=4)': "did you mean window?",
+    'sparsity.n_eff(q, dim=1)': "did you mean axis?",
+    'sparsity.explore(gama=2)': "did you mean gamma?",
+    'sparsity.Temperature(0.5)': "give gamma/T",
+    'sparsity.score_kernel("x", lambda s: s)': "as text, such as 's**2'",
+    'sparsity.Softcap': "did you mean SoftCap?",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", MEANT)
+def test_a_mistaken_call_says_what_was_meant(call):
+    with pytest.raises(Exception, match=re.escape(MEANT[call])) as caught:
+        eval(call, dict(scope()))
+    (line,) = caught.value._render_traceback_()
+    assert len(line) < 300
+
+
+def test_a_function_of_the_user_fails_as_itself():
+    def fails(done, total):
+        return done.nothing
+
+    with pytest.raises(AttributeError, match="nothing"):
+        sparsity.estimate("exp", gamma=1, progress=fails)
+    with pytest.raises(TypeError, match="unhashable"):
+        sparsity.estimate("exp", gamma=1, progress=lambda done, total: {[]: 1})
+
+
+def test_beta_left_out_is_zero_everywhere_and_said():
+    of_rows = [functools.partial(f, length=8) for f in (sparsity.exact, sparsity.estimate)]
+    for ask in (sparsity.evaluate, *of_rows):
+        left_out, given = (ask("softplus", gamma=1, **beta) for beta in ({}, {"beta": 0}))
+        assert float(left_out) == float(given) != float(ask("softplus", gamma=1, beta=0.5))
+        assert "at β = 0" in repr(left_out)
+        assert "at β = 0" in left_out._repr_html_()
+        assert "β" not in repr(given)
+    assert sparsity.Row("softplus", gamma=1).beta == 0
+    assert sparsity.sweep("softplus", gamma=[1, 2])["beta"] == 0
+    assert sparsity.verify("softplus", gamma=1, detectable=0.1).cells[0].parameters["beta"] == 0
+    drawn = sparsity.plot("softplus", gamma=1, length=[4, 8])
+    assert "β = 0" in drawn.figure.texts[0].get_text() + drawn.figure.texts[1].get_text()
+    assert "at gamma = 1.0" in repr(sparsity.design("relu2", length=64, n_eff=8))
 
 
 # What completion and `help` know.

@@ -307,7 +307,7 @@ def test_theories_that_differ_are_seen(monkeypatch):
         ((Row(exp, gamma=1.0),), {"length": 2.5}, "length = 2.5"),
         ((Row(exp, gamma=1.0),), {"length": [2, 3]}, "length = .*give one number"),
         ((Row(exp, gamma=1.0),), {"detectable": 0}, "detectable = 0: must be between 0 and 1"),
-        ((softplus,), {}, "beta is missing"),
+        ((softplus,), {}, "gamma is missing"),
         ((Row(exp, gamma=1.0, steps=(Alibi(0.1),)),), {}, "length is missing"),
         (("expo",), {}, "kernel = expo"),
         (

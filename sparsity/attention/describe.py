@@ -16,6 +16,7 @@ import numpy as np
 
 from sparsity.attention.configuration import LayerKind, kinds_of
 from sparsity.attention.sources import read_model
+from sparsity.calls import public
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import RowMap
@@ -206,6 +207,7 @@ class Description:
         return html_table([*columns], rows, "; ".join([self.family, *self.notes()]))
 
 
+@public
 def describe(
     config: str | os.PathLike[str] | Mapping[str, Any],
     *,

@@ -18,6 +18,7 @@ import numpy as np
 
 from sparsity import checks
 from sparsity.attention.library import library
+from sparsity.calls import public
 from sparsity.errors import InputError
 
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
@@ -84,6 +85,7 @@ def _check_floats(what: str, **arrays: Any) -> list[Any]:
     return checked
 
 
+@public
 def from_lse(lse: Any, lse2: Any) -> LseRows:
     """Return n_eff and Y₂ of rows from the log-sum-exps of their scores and of twice their scores.
 
@@ -108,6 +110,7 @@ def from_lse(lse: Any, lse2: Any) -> LseRows:
     return LseRows(xp.exp(log), xp.exp(-log))
 
 
+@public
 def fused_rows(
     attend: Attend,
     q: Any,

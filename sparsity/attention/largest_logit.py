@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from sparsity.attention.measurement import row_laws
+from sparsity.calls import public
 from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
@@ -69,6 +70,7 @@ class QKClip(NamedTuple):
     n_eff_of_row_clipped: float
 
 
+@public
 def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) -> LargestLogit:
     """Return the mean of the largest logit of independent Gaussian rows, and where it lies.
 
@@ -162,6 +164,7 @@ def _nested_rule(parts: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.cos(np.pi * np.arange(2 * parts + 1) / (2 * parts)), weights[0], coarse
 
 
+@public
 def qk_clip(
     length: float, gamma: float, max_logit: float, tau: float = 100.0, *, beta: float = 0.0
 ) -> QKClip:

@@ -20,6 +20,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparsity.calls import public
 from sparsity.checks import (
     check_choice,
     check_executor,
@@ -88,6 +89,7 @@ def _counted(records: Sequence[Mapping[str, Any]]) -> str:
     return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
 
 
+@public
 def claims(
     seed: int = 0,
     *,

@@ -91,7 +91,9 @@ def estimate(
     if as_json:
         # S stands under its own name besides `value`, as `eval` has it.
         answer = {"S": drawn.S, "log_S": drawn.log_S} if drawn.quantity == "S" else {}
-        answer |= {k: item for k, item in asdict(drawn).items() if k not in ("dof", "length")}
+        answer |= {
+            k: item for k, item in asdict(drawn).items() if k not in ("dof", "length", "assumed")
+        }
         answer |= {"trusted": drawn.trusted}
         common.print_json(answer | request.described() | {"n": request.length} | theory)
     else:

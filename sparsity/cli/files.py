@@ -165,11 +165,10 @@ def plot(
     from sparsity.plots.requests import check_x_axis
     from sparsity.sweeps.grids import parse_grid
 
-    # With --step a kernel becomes a row, from the parameters that it takes among those of all
-    # kernels; a β that nobody gave is 0, as the charts of kernels have it.
+    # With --step a kernel becomes a row, from the parameters that it takes among those of all.
     rows: list[Any] = [*kernels]
     if steps:
-        starts = {"beta": "0"} | ({} if along is None else {x: along}) | given
+        starts = ({} if along is None else {x: along}) | given
         for i, kernel in enumerate(kernels):
             names = {p.name for p in named(kernel).parameters}
             numbers = {name: text for name, text in starts.items() if name in names}

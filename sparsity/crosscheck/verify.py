@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -24,10 +24,10 @@ from sparsity.crosscheck.applicable import MOST_SCORES, STDERR_SHARE, Pairs, app
 from sparsity.crosscheck.cells import Question, families, sample_family
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell, compare, detecting
 from sparsity.errors import InputError
-from sparsity.kernels.parameters import names_parameters
+from sparsity.kernels.parameters import One, names_parameters
 from sparsity.results import Estimate
 from sparsity.rows.classes import ANY_LENGTH
-from sparsity.rows.row import Row, RowLike, row_of
+from sparsity.rows.row import OfRows, Row, RowLike, row_of
 from sparsity.sampling import Sampling
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -174,14 +174,14 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
 @names_parameters()
 def verify(
     *rows: RowLike,
-    length: Any = None,
+    length: One = None,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
     detectable: float = DETECTABLE,
     dtype: Any = None,
     executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **parameters: Any,
+    **parameters: Unpack[OfRows[One]],
 ) -> CrossCheck:
     """Cross-check the instruments: over the reference grid, or for a row of your own.
 
@@ -244,7 +244,7 @@ def verify(
 def _choose_cells(
     given: tuple[RowLike, ...],
     length: Any,
-    parameters: dict[str, Any],
+    parameters: Mapping[str, Any],
     detectable: float,
 ) -> tuple[Pairs, bool]:
     """Return the cells of a row of one's own, or of the reference grid, and which of both it is."""

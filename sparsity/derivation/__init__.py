@@ -17,6 +17,7 @@ import functools
 import sympy
 from sympy import Expr
 
+from sparsity.calls import public
 from sparsity.derivation import scores
 from sparsity.derivation.derivation import Case, Derivation, Limit
 from sparsity.derivation.pieces import SWITCHES, switching_quantities
@@ -32,6 +33,7 @@ __all__ = ["Case", "Derivation", "Limit", "derive", "without_limits"]
 _MAX_QUICK_OPERATIONS, _MAX_QUICK_KINKS, _MAX_QUICK_POWER, _MAX_QUICK_NUMBER = 10, 2, 4, 100
 
 
+@public
 def derive(kernel: str | Kernel) -> Derivation:
     """Derive S = E|a|/√(E a²) of a kernel, with its moments, limits and leading asymptotics.
 

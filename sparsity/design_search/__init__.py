@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from sparsity import kernels, quantities
+from sparsity.calls import NotTaken
 from sparsity.checks import check_choice, check_number
 from sparsity.design_search.answer import Design, Impossible, Requirement
 from sparsity.design_search.free_numbers import NAMES, free_number
@@ -24,7 +25,7 @@ from sparsity.design_search.search import solve_lengths
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
-from sparsity.kernels.parameters import LENGTH, names_parameters
+from sparsity.kernels.parameters import LENGTH, One, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
@@ -35,17 +36,38 @@ LENGTHS = (64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000)
 _LONGEST = 1e12  # tokens up to which n_eff is exact to 1e-9
 
 
+class _Aims(TypedDict, total=False):
+    """A quantity to aim at by its own name, and what a kernel holds."""
+
+    beta: One
+    gamma: One
+    S: float
+    participation: float
+    entropy: float
+    kl_uniform: float
+    varentropy: float
+    max_weight: float
+    gini: float
+    hoyer: float
+    sink_mass: float
+    needle_mass: float
+    needle_signal: float
+    needle_largest: float
+    square_sum: float
+    abs_sum: float
+
+
 @names_parameters("beta", "gamma")
 def design(
     kernel: str | Kernel | Row = "exp",
     *,
-    length: int,
+    length: One,
     n_eff: float | None = None,
     of: str | Quantity | None = None,
     value: float | None = None,
     free: str | None = None,
     lengths: Sequence[int] | None = None,
-    **options: Any,
+    **options: Unpack[_Aims],
 ) -> Design:
     """Find the parameter at which rows of `length` tokens have the wanted value of a quantity.
 
@@ -78,7 +100,8 @@ def design(
         Impossible: the wanted value is out of reach; names the floor or ceiling.
         InputError: a bad value, or a row that has no exact law at finite n.
     """
-    quantity, value = _target(n_eff, of, value, options)
+    held: dict[str, Any] = {**options}
+    quantity, value = _target(n_eff, of, value, held)
     of_row = isinstance(kernel, Row)
     record = kernels.elementwise(kernel.kernel if isinstance(kernel, Row) else kernel)
     if record is kernels.nonnegative:
@@ -91,11 +114,11 @@ def design(
         others = np.ravel(LENGTH.check(lengths)).tolist()
     others = [_one_length(other, quantity) for other in others]
     tokens_of_exp = record is exp and quantity is quantities.n_eff and not of_row and free is None
-    scaled = options.get("gamma") if tokens_of_exp else None
+    scaled = held.get("gamma") if tokens_of_exp else None
     if free is None:
-        free = _default_free(record, quantity, options, of_row)
+        free = _default_free(record, quantity, held, of_row)
     free = check_choice("free", free, NAMES)
-    row = row_of(kernel, options) if isinstance(kernel, Row) else _any_row(record, free, options)
+    row = row_of(kernel, held) if isinstance(kernel, Row) else _any_row(record, free, held)
     with_sink_logit = any(isinstance(step, SinkLogit) for step in row.steps)
     wanted = _wanted(value, quantity, n, with_sink_logit)
     free_in_row = free_number(free, row)
@@ -135,6 +158,9 @@ def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Q
     targets += [(name, options.pop(name)) for name in given_by_name]
     targets += [] if of is None else [(quantities.named(of).name, value)]
     if len(targets) != 1:
+        for name, value in options.items():
+            if not targets and name not in ("beta", "gamma"):
+                raise NotTaken(name, value, "design", names)
         given = ", ".join(name for name, _ in targets) or None
         fix = f"give one quantity to aim at: {', '.join(names)}, or with a number, top_k_mass:8"
         raise InputError("of", given, fix)

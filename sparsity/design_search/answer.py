@@ -110,7 +110,11 @@ class Design:
     def __repr__(self) -> str:
         """Say in one line what is needed for what was asked."""
         wanted = f"{self.quantity} = {self.wanted:g} of n = {self.length}"
-        return f"Design({self.kernel}: {wanted} needs {self.parameter} = {self.value:.6g})"
+        free = "gamma" if self.parameter == "scale" else self.parameter
+        held = [f"{name} = {x}" for name, x in self.parameters.items() if name != free]
+        needs = f"{self.parameter} = {self.value:.6g}"
+        at = f" at {', '.join(held)}" if held else ""
+        return f"Design({self.kernel}: {wanted} needs {needs}{at})"
 
     def _repr_html_(self) -> str:
         """Return a table of the parameter at this length and at others."""

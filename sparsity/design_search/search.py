@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -34,11 +34,11 @@ from sparsity.errors import InputError, TooRare
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
-from sparsity.kernels.parameters import LENGTH, names_parameters
+from sparsity.kernels.parameters import LENGTH, One, Several, names_parameters
 from sparsity.limit.long_rows import log_sums
 from sparsity.quantities import Quantity, n_eff, sink_mass
 from sparsity.rows.classes import classed
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import OfRows, Row, row_of
 from sparsity.rows.steps import SinkLogit
 
 _LOOKS_AT_AN_EXTREME = 25  # at most; the search then knows its place to 1e-4 of a step of the grid
@@ -386,7 +386,7 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
 
 @names_parameters()
 def sink_logit(
-    mass: float, kernel: str | Kernel | Row, *, length: Any, **parameters: Any
+    mass: float, kernel: str | Kernel | Row, *, length: Several, **parameters: Unpack[OfRows[One]]
 ) -> np.ndarray:
     """Return the logit b of a `SinkLogit` that takes a given mean mass.
 

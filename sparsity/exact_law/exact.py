@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
 from sparsity import quantities
-from sparsity.checks import Numbers
 from sparsity.errors import InputError, check_resolved
 from sparsity.exact_law import engine, map_laws
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import LENGTH, names_parameters
+from sparsity.kernels.parameters import LENGTH, One, Several, names_parameters
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Exact
-from sparsity.rows.row import Row, RowLike, row_of
+from sparsity.rows.row import OfRows, Row, RowLike, assumed_of, row_of
 
 Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 
@@ -46,9 +46,9 @@ def _resolved(
 def exact(
     kernel: RowLike,
     *,
-    length: Numbers | None = None,
+    length: Several = None,
     of: str | Quantity = "n_eff",
-    **parameters: Any,
+    **parameters: Unpack[OfRows[One]],
 ) -> Exact:
     """Return the mean of a quantity over rows of n tokens, by its exact law.
 
@@ -80,7 +80,7 @@ def exact(
         columns, method = _of_positions(row, quantity, n), "closed form"
     else:
         columns, method = engine.law(row, quantity, length), "exact law"
-    return _resolved(quantity, columns, method, n)
+    return replace(_resolved(quantity, columns, method, n), assumed=assumed_of(kernel, parameters))
 
 
 def exact_grid(

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.calls import public
 from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
-from sparsity.kernels.parameters import GAMMA, LENGTH, with_own_errstate
+from sparsity.kernels.parameters import GAMMA, LENGTH
 from sparsity.special import gammaln
 from sparsity.tables import html_table
 
@@ -175,7 +176,7 @@ class Regime:
         return asdict(self)
 
 
-@with_own_errstate
+@public
 def regime(length: Any, gamma: Any) -> Regime:
     """Return the regime of a row length and spread, with the exact law beside those of the regimes.
 

@@ -11,11 +11,11 @@ further elementwise ones. Beside these functions f(s) stand the maps of whole ro
 
 from __future__ import annotations
 
-import difflib
 import functools
 
 import sympy
 
+from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
@@ -114,7 +114,8 @@ def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
     if isinstance(kernel, (Kernel, RowMap)):
         return kernel
     if not isinstance(kernel, str):
-        raise InputError("kernel", kernel, "give a kernel, its name, or a formula of the score s")
+        fix = "give a kernel, its name, or a formula of the score s as text, such as 's**2'"
+        raise InputError("kernel", "a function" if callable(kernel) else kernel, fix)
     names = [k.name for k in known()]
     spelled = kernel.strip().lower()  # ReLU2 is relu2, Softmax is softmax
     if spelled in names:
@@ -123,10 +124,9 @@ def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
     if (row_map := _map_named(spelled)) is not None:
         return row_map
     names += [m.name for m in MAPS]
-    near = difflib.get_close_matches(kernel, [*names, *text.ALIASES], n=1)
-    if text.is_formula(kernel, near):
+    hint = did_you_mean(kernel, [*names, *text.ALIASES])
+    if text.is_formula(kernel, bool(hint)):
         return _typed(kernel)
-    hint = f"did you mean {near[0]}? " if near else ""
     first = ", ".join(k.name for k in ALL)
     fix = f"{hint}the kernels are {first}, those of `sparsity list`, or a formula of the score s"
     raise InputError("kernel", kernel if len(kernel) <= 80 else f"{kernel[:80]} …", fix)

@@ -113,7 +113,7 @@ class Kernel:
         """
         checks.check_text("kernel", text, "give a formula of the score s")
         name = " ".join(text.split()) if name is None else name
-        return score_kernel(name, texts.parse(text), source="typed")
+        return score_kernel(name, text, source="typed")
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {self.weight})"
@@ -186,12 +186,12 @@ def _unknown(law: Law, known: Any, unknown: set[Any]) -> str:
 def score_kernel(
     name: str, weight: Any, *, title: str | None = None, source: str = "user-defined"
 ) -> Kernel:
-    """A kernel a = f(s) of a Gaussian score s ~ N(β, γ²), from a SymPy expression of the score.
+    """A kernel a = f(s) of a Gaussian score s ~ N(β, γ²), from a formula of the score.
 
     Args:
         name: identifier.
-        weight: f(s) of one symbol; may use Abs, Max, Min, Piecewise, Heaviside and any SymPy
-            function.
+        weight: f(s) as text, "log(1 + exp(s))"; or a SymPy expression of one symbol, which may use
+            Abs, Max, Min, Piecewise, Heaviside and any SymPy function.
         title: the name a reader knows it by; defaults to `name`.
         source: where it is defined.
 
@@ -201,10 +201,12 @@ def score_kernel(
     Raises:
         InputError: the expression uses another symbol, is not real, or vanishes identically.
     """
+    if isinstance(weight, str):
+        weight = texts.parse(weight)
     if _is_scalar(weight):
         expression = weight
-    else:  # no text above all: sympify would run it
-        fix = "give a SymPy expression of the score"
+    else:
+        fix = "give a formula of the score s as text, such as 's**2', or a SymPy expression"
         expression = sympy.sympify(check_number("weight", weight, fix))
     free = expression.free_symbols
     named = [x for x in free if str(x) == "s"]  # among several symbols this is the score

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, SupportsFloat, TypedDict, TypeVar
 
 import numpy as np
 from sympy import Symbol
 
-from sparsity.checks import as_float64
+from sparsity.calls import NotTaken, public
+from sparsity.checks import Numbers, as_float64
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
 
@@ -97,7 +98,7 @@ def _correlation(x: np.ndarray) -> np.ndarray:
     return np.abs(x) <= 1
 
 
-BETA = Parameter("beta", "bias β = q·μ", "any real number", np.isfinite, symbols.beta)
+BETA = Parameter("beta", "bias β = q·μ", "any real number", np.isfinite, symbols.beta, default=0.0)
 GAMMA = Parameter("gamma", "spread γ = σ‖q‖", "> 0", _positive, symbols.gamma)
 DECAY = Parameter("decay", "decay λ per token", "in (0, 1]", _share, symbols.decay)
 LENGTH = Parameter("length", "row length n", ">= 1, at most 2^53", _count, symbols.n, integer=True)
@@ -119,22 +120,37 @@ ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
 # Of rows as a whole, besides.
 OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES, WITHIN)
 
+One = SupportsFloat | str | None  # a number, or a text of one, as a type checker knows it
+Several = One | Numbers  # or many of them
+_V = TypeVar("_V")
+
+
+class Parameters(TypedDict, Generic[_V], total=False):
+    """All of these but the length, by name: so a type checker knows a keyword that is misspelt."""
+
+    beta: _V
+    gamma: _V
+    decay: _V
+    ratio: _V
+    dim: _V
+    query: Any  # a family by name, or features that were measured
+    gamma2: _V
+    rho: _V
+    mix: _V
+    gate: _V
+    gate_spread: _V
+    sigma: _V
+    features: _V
+    within: _V
+
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def with_own_errstate(function: _Function) -> _Function:
-    """Give a public function NumPy's own settings: under a caller's `np.seterr(all="raise")` too.
-
-    An exponential that is 0 is the answer here, not an error.
-    """
-    return np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")(function)
 
 
 def names_parameters(*names: str) -> Callable[[_Function], _Function]:
     """Give a function that takes `**parameters` a signature with their names.
 
-    `help` then shows them and a shell completes them. It runs `with_own_errstate`.
+    `help` then shows them and a shell completes them. It is `public`.
 
     Args:
         *names: of the parameters; none are those of all kernels and rows.
@@ -149,7 +165,7 @@ def names_parameters(*names: str) -> Callable[[_Function], _Function]:
             for name in every
             if name not in signature.parameters
         ]
-        called: Any = with_own_errstate(function)
+        called: Any = public(function, (*every, "steps", "scores"))
         called.__signature__ = signature.replace(parameters=[*parameters, *more, rest])
         return called
 
@@ -173,8 +189,7 @@ def bound_by_name(
     names = [p.name for p in parameters]
     for name, value in given.items():
         if name not in names:
-            takes = ", ".join(names)
-            raise InputError(name, value, f"{owner} does not take it; it takes {takes}")
+            raise NotTaken(name, value, owner, names)
     bound = {}
     for p in parameters:
         value = given.get(p.name, p.default)

@@ -21,7 +21,7 @@ from sparsity.kernels.parameters import (
 )
 
 # Of maps that a constant added to every score does not move.
-SHIFTED = (replace(BETA, default=0.0), GAMMA)
+SHIFTED = (BETA, GAMMA)
 
 
 class Drawn(NamedTuple):

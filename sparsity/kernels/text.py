@@ -7,15 +7,15 @@ node it stands for; nothing that is typed is ever evaluated as Python.
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
 from sympy import Expr, Max, Min, Piecewise, Rational
 
+from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import ALIASES, FUNCTIONS, s
 
@@ -46,12 +46,12 @@ _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORE
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*", re.ASCII)
 
 
-def is_formula(text: str, near: Collection[str] = ()) -> bool:
+def is_formula(text: str, near: bool = False) -> bool:
     """Whether a text is meant as a formula or an alias, rather than as a kernel's name.
 
     Args:
         text: as typed.
-        near: names that are spelled nearly the same; "non-negative" is no difference then.
+        near: whether a name is spelled nearly the same; "non-negative" is no difference then.
     """
     text = text.strip()
     if text in _CONSTANTS or text in ALIASES:
@@ -142,8 +142,7 @@ class _Reader:
         raise self._unknown(node, node.id)
 
     def _unknown(self, node: ast.expr, name: str) -> InputError:
-        near = difflib.get_close_matches(name.lower(), _NAMES, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = did_you_mean(name, _NAMES)
         shown = name if len(name) <= _AROUND else f"{name[:_AROUND]}…"
         return self.refuse(node, f"unknown name {shown}; {hint}use {', '.join(_NAMES)}")
 

@@ -6,8 +6,6 @@ the article only: Su (2023), kexue.fm/archives/9889.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import sympy
 from sympy import Abs, Add, Max, Piecewise, Sum, factorial
 from sympy import exp as e
@@ -19,13 +17,13 @@ from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, QUERY, RATIO
 from sparsity.kernels.symbols import d, decay, i, j, k, n, q, s
 
-# Softmax before normalisation. S does not depend on β (a factor e^β cancels), so β may be left out.
+# Softmax before normalisation. S does not depend on β: a factor e^β cancels.
 exp = Kernel(
     name="exp",
     title="softmax",
     law=Law.SCORE,
     weight=sympy.exp(s),
-    parameters=(replace(BETA, default=0.0), GAMMA),
+    parameters=(BETA, GAMMA),
     source="Su (2023), kexue.fm/archives/9889, standard attention",
 )
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,12 +16,12 @@ from sparsity.errors import InputError, NoClosedForm, check_resolved
 from sparsity.kernels import RowMap
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
-from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, names_parameters
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, Several, names_parameters
 from sparsity.limit import closed_form, map_limits, quadrature
 from sparsity.limit.long_rows import limit_form, limit_of_quantity
 from sparsity.quantities import Quantity, S
 from sparsity.results import LIMIT_OF_LONG_ROWS, Evaluation
-from sparsity.rows.row import Row, RowLike, row_of, with_steps
+from sparsity.rows.row import OfLongRows, Row, RowLike, assumed_of, row_of, with_steps
 
 METHODS = ("closed form", "quadrature")
 _SMALLEST_LOG = -708.0  # log of the smallest float64 that has all its digits
@@ -33,7 +34,7 @@ def evaluate(
     *,
     of: str | Quantity = "S",
     method: str | None = None,
-    **parameters: Any,
+    **parameters: Unpack[OfLongRows[Several]],
 ) -> Evaluation:
     """Return S = E|a| / √(E a²) of a kernel or a row, or another quantity, of long rows.
 
@@ -69,7 +70,7 @@ def evaluate(
     """
     if method is not None:
         check_choice("method", method, METHODS)
-    quantity = quantities.named(of)
+    quantity, assumed = quantities.named(of), assumed_of(kernel, parameters)
     kernel, given = with_steps(kernel, parameters)
     if isinstance(kernel, Row) and kernel.length is not None:
         given = {LENGTH.name: kernel.length} | given
@@ -89,7 +90,7 @@ def evaluate(
     beyond = np.where(np.isfinite(limit.log_value), np.abs(limit.log_value), 0.0) > -_SMALLEST_LOG
     size = np.where(beyond, np.abs(limit.log_value), 1.0)
     check_resolved(quantity.name, limit.error_bound / size, **place)
-    return limit
+    return replace(limit, assumed=assumed)
 
 
 def _sparsity(kernel: RowLike, method: str | None, parameters: dict[str, Any]) -> Evaluation:

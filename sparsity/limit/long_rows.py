@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import kernels
+from sparsity.calls import public
 from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.numeric.points import EPS
-from sparsity.kernels.parameters import LENGTH, with_own_errstate
+from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.scores import log_moments
 from sparsity.quantities import Quantity
 from sparsity.rows import classes
@@ -293,7 +294,7 @@ class Capacity(NamedTuple):
     error_bound: float
 
 
-@with_own_errstate
+@public
 def needle_capacity(
     kernel: str | Kernel, *, dim: int, query: float = 1.0, snr: float = 1.0
 ) -> Capacity:

@@ -12,7 +12,7 @@ A message of a browser passes through the modules so:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from sparsity import kernels
 from sparsity.errors import InputError, NotInstalled
@@ -20,6 +20,7 @@ from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import names_parameters
 from sparsity.panel.state import State, drawable, initial
 from sparsity.plots.axes.row_choices import ALL, of_row
+from sparsity.plots.requests import OnAxes
 from sparsity.rows.row import Row, RowLike
 
 if TYPE_CHECKING:
@@ -65,8 +66,15 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     return drawable(state)
 
 
+class _Start(OnAxes, total=False):
+    """Where the sliders start, and what is shown."""
+
+    rows: str
+    y: str
+
+
 @names_parameters()
-def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
+def explore(*shown: RowLike, x: str = "gamma", **values: Unpack[_Start]) -> Panel:
     """Open a panel to explore attention's focus by hand: JupyterLab, Notebook, VS Code, Colab.
 
     S = E|a| / √(E a²) or another quantity against any parameter, each of which has a slider; curves

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsity import kernels
+from sparsity.calls import NotTaken
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
@@ -174,7 +175,7 @@ def _edited(state: State, name: str, value: Any) -> State:
     laws = [rows.name for rows in state.laws]
     allowed: dict[str, Any] = {"rows": laws, "query": NAMES, "x": CONTROLS}
     if name not in allowed:
-        raise InputError("edit", str(name)[:64], "there is no such control")
+        raise NotTaken(str(name)[:64], value, "the panel", [*CONTROLS, *allowed])
     changed: dict[str, Any] = {name: _choice(name, value, allowed[name])}
     return replace(state, **changed)
 

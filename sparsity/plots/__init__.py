@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH, names_parameters
 from sparsity.plots import requests
-from sparsity.plots.requests import CurveRequest
+from sparsity.plots.requests import CurveRequest, OnAxes
 from sparsity.quantities import Quantity
 from sparsity.rows.row import RowLike
 
@@ -84,7 +84,7 @@ def plot(
     ylim: Sequence[float] | None = None,
     figsize: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **parameters: Any,
+    **parameters: Unpack[OnAxes],
 ) -> _ChartAxes:
     """Draw a quantity of one or several rows against the row length or another parameter.
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
+from sparsity.calls import NotTaken, did_you_mean
 from sparsity.checks import as_float64, check_several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import DIM, GAMMA, LENGTH, QUERY
+from sparsity.kernels.parameters import DIM, GAMMA, LENGTH, QUERY, Parameters, Several
 from sparsity.plots.axes import row_choices
 from sparsity.plots.axes.controls import CONTROLS, Control, around
 from sparsity.plots.typesetting import typeset_name
@@ -31,6 +32,19 @@ MOST_CURVES = 24  # in one chart: its seven looks repeat by then, and labels alo
 FAST_LENGTHS, SLOW_LENGTHS = "1:100000:81:log", "1:4096:25:log"
 _FAST_POINTS, _SLOW_POINTS = 61, 25
 _DIMENSIONS = "1:1024:41:log"  # of whole keys: heads have 32 to 256
+
+
+class OnAxes(Parameters[Several], total=False):
+    """What rows are drawn at, by name: parameters, and numbers of steps."""
+
+    length: Several
+    slope: Several
+    window: Several
+    score: Several
+    logit: Several
+    scale: Several
+    offset: Several
+    trained: Several
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,11 @@ def read_curves(
     for name in ("steps", "scores"):
         if name in given:
             raise InputError(name, given[name], 'give rows, such as Row("exp", gamma=2, steps=…)')
+    # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.
+    taken = dict.fromkeys((*(n for one in sources for n in names_taken(one)), LENGTH.name, x))
+    for name, value in given.items():
+        if name not in taken:
+            raise NotTaken(name, value, "a row here", taken)
     values = {
         name: read_values(name, value, any(_is_whole(name, one) for one in sources))
         for name, value in given.items()
@@ -106,12 +125,6 @@ def read_curves(
                 ]
             else:
                 curves.append(replace(curve, spread=_fixed(row.gamma)) if by_dim else curve)
-    # Some row has to take each name, not all of them: of "exp" and "router:64" one has a `rho`.
-    taken = dict.fromkeys(name for curve in curves for name in names_taken(curve.row))
-    for name in values:
-        if name not in taken and name not in (LENGTH.name, x):
-            fix = f"these rows do not take it; they take {', '.join(taken)}"
-            raise InputError(name, given[name], fix)
     if len(curves) > MOST_CURVES:
         raise InputError("curves", len(curves), f"at most {MOST_CURVES} in one chart; give fewer")
     along = _check_along(curves, x, values[x]) if x in values else _default_along(curves, x)
@@ -161,8 +174,9 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
         names = _names_on_axis(one)
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
-            fix = f"is no parameter of a row of {name}; give {', '.join(names)}"
-            raise InputError("x", x, fix)
+            hint = did_you_mean(x, names) if isinstance(x, str) else ""
+            fix = f"is no parameter of a row of {name}; {hint or 'give ' + ', '.join(names)}"
+            raise InputError("x", x, fix.rstrip())
     return sources
 
 
@@ -269,8 +283,6 @@ def _rows(source: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
             grids[name] = [CONTROLS[x].start]
         elif name in given:
             grids[name] = given[name][:1] if name == x else given[name]
-        elif name == "beta":
-            grids[name] = [0.0]
     cells = itertools.product(*grids.values())
     return [Row(source, **dict(zip(grids, cell, strict=True))) for cell in cells]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 
+from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.parsing import parse_number
 from sparsity.quantities.base import (
@@ -131,9 +131,9 @@ def named(of: str | Quantity) -> Quantity:
     if name in [family.name for family in FAMILIES]:
         return _member(name, number if colon else None)
     families = [f"{family.name}:{family.symbol}" for family in FAMILIES]
-    near = difflib.get_close_matches(of, [*names, *families], n=1)
-    every = f"the quantities are {', '.join([*names, *families])}"
-    raise InputError("of", of, f"did you mean {near[0]}?" if near else every)
+    every = [*names, *families]
+    hint = did_you_mean(of, every).rstrip()
+    raise InputError("of", of, hint or f"the quantities are {', '.join(every)}")
 
 
 @functools.lru_cache(maxsize=64)

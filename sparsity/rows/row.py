@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar, Unpack
 
 import numpy as np
 
 from sparsity import kernels
-from sparsity.checks import check_several
+from sparsity.checks import Numbers, check_several
 from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import DIM, LENGTH, names_parameters
+from sparsity.kernels.parameters import BETA, DIM, LENGTH, Parameters, Several, names_parameters
 from sparsity.rows.score_laws import Scores, with_own
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
 from sparsity.rows.steps.marked import Needle, Sink
@@ -22,6 +22,22 @@ from sparsity.rows.tokens import Step, Tokens
 from sparsity.tables import brief, html_table
 
 Value = float | int | str
+_V = TypeVar("_V")
+
+
+class OfRows(Parameters[_V], Generic[_V], total=False):
+    """What an instrument takes beside a kernel, by name: what makes a row of it."""
+
+    steps: Sequence[Step]
+    scores: Scores | None
+    mean: Numbers
+    covariance: Numbers
+
+
+class OfLongRows(OfRows[_V], Generic[_V], total=False):
+    """The same where the length is one of them."""
+
+    length: _V
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -63,7 +79,7 @@ class Row:
         *,
         steps: tuple[Step, ...] = (),
         scores: Any = None,
-        **parameters: Any,
+        **parameters: Unpack[Parameters[Several]],
     ) -> None:
         if isinstance(kernel, Row):
             raise InputError("kernel", kernel, "is a row already; use row.then or row.replace")
@@ -262,7 +278,7 @@ def _listed(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or bool(getattr(value, "ndim", 0))
 
 
-def _refuse_several(parameters: dict[str, Any]) -> None:
+def _refuse_several(parameters: Mapping[str, Any]) -> None:
     """Refuse several values of a parameter, which are a grid in some places: a `Row` tells them."""
     for name, value in parameters.items():
         if name in TokenScores.own and _listed(value):
@@ -271,6 +287,15 @@ def _refuse_several(parameters: dict[str, Any]) -> None:
 
 
 RowLike = str | Kernel | RowMap | Row  # what every instrument takes: a name, a record or a row
+
+
+def assumed_of(kernel: RowLike, parameters: Mapping[str, Any]) -> str:
+    """Return what a call left out and has its default, for the result to say: "β = 0"."""
+    # A sample of scores, or measured features, bring what is left out with them.
+    if isinstance(kernel, Row) or {"beta", "scores", "mean"} & parameters.keys():
+        return ""
+    names = [p.name for p in kernels.named(kernel).parameters]
+    return "β = 0" if BETA.name in names else ""
 
 
 def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
@@ -329,7 +354,7 @@ def _is_default(value: Any, default: Any) -> bool:
     return value is default or (isinstance(default, (int, float, str)) and value == default)
 
 
-def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
+def row_of(kernel: RowLike, parameters: Mapping[str, Any]) -> Row:
     """Return the row that an instrument was given: itself, or a kernel with its parameters.
 
     Raises:
@@ -344,7 +369,7 @@ def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
     return kernel
 
 
-def with_steps(kernel: RowLike, parameters: dict[str, Any]) -> tuple[RowLike, dict[str, Any]]:
+def with_steps(kernel: RowLike, parameters: Mapping[str, Any]) -> tuple[RowLike, dict[str, Any]]:
     """Return the row of a kernel that was given with `steps` or `scores`, and what is left over.
 
     `estimate("exp", gamma=2, length=64, steps=(Alibi(0.01),))` is that of the row
@@ -355,7 +380,7 @@ def with_steps(kernel: RowLike, parameters: dict[str, Any]) -> tuple[RowLike, di
         InputError: as for `Row`.
     """
     if isinstance(kernel, Row) or not {"steps", "scores"} & set(parameters):
-        return kernel, parameters
+        return kernel, dict(parameters)
     given = dict(parameters)
     steps = checked_steps(given.pop("steps", ()), given.pop("scores", None))
     if not steps:

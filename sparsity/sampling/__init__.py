@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,14 +25,14 @@ from sparsity import kernels, quantities
 from sparsity.checks import check_choice
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.kernels.parameters import names_parameters
+from sparsity.kernels.parameters import One, names_parameters
 from sparsity.kernels.queries import check_features
 from sparsity.kernels.queries import named as named_query
 from sparsity.limit.scores import log_moment
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import ANY_LENGTH, same_at_any_length
-from sparsity.rows.row import Row, RowLike, row_of, with_steps
+from sparsity.rows.row import OfRows, Row, RowLike, assumed_of, row_of, with_steps
 from sparsity.rows.score_laws import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import estimators
@@ -52,7 +52,7 @@ _MAX_QUERIES = 64  # that share the noise of their keys, where whole keys are dr
 def estimate(
     kernel: RowLike,
     *,
-    length: Any = None,
+    length: One = None,
     of: str | Quantity | None = None,
     rel_error: float = 1e-3,
     max_samples: float | None = None,
@@ -61,7 +61,7 @@ def estimate(
     method: str | None = None,
     max_seconds: float = math.inf,
     progress: Callable[[int, int], None] | None = None,
-    **parameters: Any,
+    **parameters: Unpack[OfRows[One]],
 ) -> Estimate:
     """Estimate a quantity of a kernel or a row by sampling.
 
@@ -106,7 +106,8 @@ def estimate(
         of_rows = isinstance(n, (int, float, np.number)) and record.law is not Law.POSITION
         max_samples = max(1.0, _MOST_DRAWN / max(n if of_rows else 1.0, 1.0))
     sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
-    return draw(kernel, sampling, length=n, of=of, method=method, **parameters)
+    drawn = draw(kernel, sampling, length=n, of=of, method=method, **parameters)
+    return replace(drawn, assumed=assumed_of(kernel, parameters))
 
 
 def _bind(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -24,9 +24,9 @@ from sparsity.checks import (
 )
 from sparsity.errors import InputError
 from sparsity.kernels import named as named_kernel
-from sparsity.kernels.parameters import names_parameters
+from sparsity.kernels.parameters import Several, names_parameters
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row, RowLike, checked_steps
+from sparsity.rows.row import OfLongRows, Row, RowLike, checked_steps
 from sparsity.rows.score_laws import with_own
 from sparsity.sweeps.blocks import (
     Request,
@@ -57,7 +57,7 @@ def sweep(
     executor: TaskExecutor | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **grids: Any,
+    **grids: Unpack[OfLongRows[Several]],
 ) -> xarray.Dataset:
     """Compute quantities of a row over the outer product of parameter grids.
 
@@ -95,11 +95,12 @@ def sweep(
             value outside its domain, or more than 10⁶ cells; a store that cannot be written, or
             has the results of another sweep.
     """
+    given: dict[str, Any] = {**grids}
     if isinstance(kernel, Row):
-        kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
+        kernel, steps, given = kernel.kernel, kernel.steps, kernel.params | given
     else:
-        steps = checked_steps(grids.pop("steps", ()), grids.pop("scores", None))
-        grids = with_own(grids, steps)
+        steps = checked_steps(given.pop("steps", ()), given.pop("scores", None))
+        given = with_own(given, steps)
     seed, montecarlo = check_seed(seed), check_flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
@@ -112,7 +113,7 @@ def sweep(
         # By name, as a store shows it, and other processes have another default.
         sampling = replace(sampling, dtype=sampling.real.name)
     record = named_kernel(kernel)
-    cells = Grid(record, steps, grids_of(record, grids))
+    cells = Grid(record, steps, grids_of(record, given))
     # By default the limit S, and n_eff of rows of n.
     asked = (quantities.n_eff,) if cells.of_rows else ()
     if of is not None:
@@ -132,7 +133,7 @@ def sweep(
     # What was given as one value, or by default, is a scalar coordinate. Up to here it is a
     # dimension of one, so that a store is the same whether one value was typed or a list of one.
     data = results.dataset()
-    return data.squeeze([name for name in data.dims if not _is_grid(grids.get(str(name)))])
+    return data.squeeze([name for name in data.dims if not _is_grid(given.get(str(name)))])
 
 
 def _compute(

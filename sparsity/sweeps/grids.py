@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.calls import NotTaken
 from sparsity.checks import as_float64, check_several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
@@ -132,8 +133,7 @@ def grids_of(kernel: Kernel | RowMap, given: dict[str, Any]) -> dict[str, np.nda
         taken["length"] = LENGTH
     for name, value in given.items():
         if name not in taken:
-            takes = ", ".join(taken)
-            raise InputError(name, value, f"{kernel.name} does not take it; it takes {takes}")
+            raise NotTaken(name, value, kernel.name, taken)
     grids: dict[str, np.ndarray] = {}
     for name, p in taken.items():
         value = given.get(name, p.default)

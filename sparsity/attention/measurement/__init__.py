@@ -35,6 +35,7 @@ from sparsity.attention.measurement.datasets import label_layers, measure_with_l
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, notes_of
 from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.tables import summary, text
+from sparsity.calls import public
 from sparsity.checks import check_choice, check_flag, check_progress, check_whole
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import PAIRINGS
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 
+@public
 def measure(
     attention: Any = None,
     *,
@@ -160,7 +162,7 @@ def measure(
     how |= {"title": "attention measured", "causal": int(causal)}
     if notes:
         how["note"] = next(iter(notes))
-        warnings.warn(f"measure: {how['note']}", stacklevel=2)
+        warnings.warn(f"measure: {how['note']}", stacklevel=3)
     # `done` has texts by layer; a dataset is of all layers of one text.
     by_text = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
     if len(by_text) == 1:

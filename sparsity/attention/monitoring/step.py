@@ -17,6 +17,7 @@ import numpy as np
 from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
 from sparsity.attention.streaming.inputs import check_arrays, within
 from sparsity.attention.streaming.sums import no_value
+from sparsity.calls import public
 from sparsity.checks import (
     as_float64,
     check_choice,
@@ -129,6 +130,7 @@ def sample_rows(length: int, rows: Any) -> Any:
     return spaced(length, min(check_whole("rows", rows, 1), length))
 
 
+@public
 def monitor(
     queries: Any,
     keys: Any,

@@ -45,6 +45,7 @@ from sparsity.attention.streaming.sums import (
     relative,
     statistic_named,
 )
+from sparsity.calls import public
 from sparsity.checks import check_reals, check_several
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
@@ -57,6 +58,7 @@ __all__ = [
 OF = ("n_eff", "entropy", "gamma", "max_logit", "sink_mass")
 
 
+@public
 def stream(
     queries: Any,
     keys: Any,

@@ -25,6 +25,7 @@ from sparsity.attention.torch.call import (
     logits,
     over_axes,
 )
+from sparsity.calls import NotTaken
 from sparsity.checks import check_layout
 from sparsity.errors import InputError
 
@@ -230,7 +231,7 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
     takes = [field.name for field in fields(Call) if field.name not in named]
     for name in given:
         if name not in takes:
-            raise InputError("option", name, f"{taker} takes {', '.join(takes)}")
+            raise NotTaken(name, given[name], taker, takes)
     for name, x in (("queries", queries), ("keys", keys)):
         if not hasattr(type(x), "detach"):
             raise InputError(name, type(x).__name__, "give a tensor of PyTorch")

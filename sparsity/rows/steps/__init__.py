@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields
 from typing import Any
 
 from sparsity import checks, parsing
+from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.rows import score_laws
 from sparsity.rows.steps import temperature
@@ -93,8 +93,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
         )
         raise InputError("step", text, fix)
     if name.strip() not in known:
-        near = difflib.get_close_matches(name.strip(), known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = did_you_mean(name.strip(), known)
         every = ", ".join([*known, "temperature:RULE"])
         raise InputError("step", text, f"{hint}the steps are {every}")
     values = _numbers(numbers.split(","), f"write {name}:NUMBER[,NUMBER]")

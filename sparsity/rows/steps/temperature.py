@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Never
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class Temperature(AlikeStep):
 
     name: ClassVar[str]
     example: ClassVar[tuple[Any, ...]]
+
+    def __init__(self, *number: Never) -> None:
+        rules = ", ".join(f".{rule}()" for rule in RULES[1:])
+        fix = f"for a constant T give gamma/T; rules are Temperature.{RULES[0]}(), {rules}"
+        raise InputError("temperature", number[0] if number else None, fix)
 
     @staticmethod
     def llama4() -> FloorLog:
