@@ -33,7 +33,7 @@ def judged() -> list[Verdict]:
     return [judge(cell, ask(cell.key)) for cell in cells]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_part_of_the_campaign_agrees(judged):
     found = [v.outcome for v in judged]
     assert len(found) == CELLS
@@ -42,7 +42,7 @@ def test_a_part_of_the_campaign_agrees(judged):
     assert sum(not v.sampled and v.error < 1e-9 for v in judged if v.outcome == "agreed") >= 6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_answer_that_is_off_is_a_violation(judged):
     """Negative control: by brute force known to 1e-9, a value that is off by 1e-6 is convicted."""
     sharp = [v for v in judged if v.outcome == "agreed" and not v.sampled and v.error < 1e-9]
@@ -115,7 +115,7 @@ def test_kernels_of_the_reference_are_those_of_the_library():
     assert len(KERNELS) >= 30
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("scores", [("t", (4.0,)), ("qk-norm", (3,)),
                                     ("mixture", (((0.8, 0.0, 1.0), (0.2, 3.0, 0.5)),)),
                                     ("empirical", ((-1.0, 0.0, 0.5, 2.0),))])  # fmt: skip

@@ -170,7 +170,7 @@ def test_a_sweep_of_a_row_is_exact_in_every_cell():
 @pytest.mark.parametrize(
     ("length", "rel_error", "factor", "wrong"),
     [
-        ({}, 2e-4, 1.002, "S"),
+        pytest.param({}, 2e-4, 1.002, "S", marks=pytest.mark.slow),
         ({"length": [8]}, 1e-3, 1.01, "n_eff"),  # whole rows: each is one draw
     ],
 )

@@ -406,7 +406,7 @@ BETWEEN = [
 
 @pytest.mark.parametrize(
     ("mass", "gamma", "lengths"),
-    [*(pytest.param(*at, (64, 10**6), marks=pytest.mark.thorough) for at in SPREADS), *BETWEEN],
+    [*(pytest.param(*at, (64, 10**6), marks=pytest.mark.slow) for at in SPREADS), *BETWEEN],
 )
 def test_every_spread_has_a_logit_for_every_mass(mass, gamma, lengths):
     found = design(sink_mass=mass, length=lengths[0], gamma=gamma, lengths=lengths[1:])
@@ -478,9 +478,7 @@ def count_laws(monkeypatch):
     [
         # A bisection over the grid for each length, of which the first looks are shared, and
         # Brent's method in its cell.
-        pytest.param(
-            "exp", {"of": "entropy", "value": 3.0}, 8 * 9 + 20, marks=pytest.mark.thorough
-        ),
+        pytest.param("exp", {"of": "entropy", "value": 3.0}, 8 * 9 + 20, marks=pytest.mark.slow),
         # The grid; two searches at extremes; and the roots of one length.
         pytest.param(
             Row("sigmoid", beta=-6.0, gamma=1.0),

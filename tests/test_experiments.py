@@ -42,13 +42,9 @@ AGAIN = [
     for x in NAMES
     if x != "coca"
 ]
-# The quickest; the others take half a minute each.
+# The quickest, six seconds; the others take half a minute each.
 QUICK = "temperature"
-EACH = [
-    pytest.param(x, marks=pytest.mark.thorough if x == QUICK else pytest.mark.slow)
-    for x in NAMES
-    if x != "real_sinks"
-]
+EACH = [pytest.param(x, marks=pytest.mark.slow) for x in NAMES if x != "real_sinks"]
 EACH.append(pytest.param("real_sinks", marks=[pytest.mark.slow, pytest.mark.model]))
 
 
@@ -87,7 +83,7 @@ def test_a_tiny_one_writes_its_table_figure_and_page(name, folder):
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_one_that_was_cut_short_ends_with_the_same_results(folder, tmp_path):
     name = QUICK
     experiment, _ = tiny(name, folder)
@@ -156,7 +152,7 @@ def test_the_committed_results_come_again(name, tmp_path):
     assert not_the_same(tmp_path, HOME / "experiments" / "results", name) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_digit_that_is_not_the_same_is_seen(folder, tmp_path):
     tiny(QUICK, folder)
     for suffix in ("csv", "md"):
@@ -272,7 +268,7 @@ def a_model(rule, heads=2, width=16):
     return model, angles(width // heads)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [lm.ROPE, pytest.param(lm.SLACK, marks=pytest.mark.slow)])
 def test_no_byte_is_told_what_follows_it_and_blocks_change_nothing(rule):
     model, theta = a_model(rule)

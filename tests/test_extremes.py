@@ -127,7 +127,7 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     assert float(found.error_bound) < 1e-10
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_steep_alibi_takes_seconds():
     start = time.process_time()
     row = Row("softplus", beta=0.0, gamma=1.0, steps=(Alibi(0.5),))

@@ -70,7 +70,7 @@ def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
 
 
 @pytest.mark.parametrize(
-    "gamma", [*(pytest.param(g, marks=pytest.mark.thorough) for g in (2.0,)), 1000.0]
+    "gamma", [*(pytest.param(g, marks=pytest.mark.slow) for g in (2.0,)), 1000.0]
 )
 def test_row_lengths_that_share_a_contour(gamma):
     n = np.unique(np.round(np.geomspace(2, 65536, 20)))[::-1]
@@ -90,7 +90,7 @@ def test_the_largest_of_many_scores():
     assert_allclose(sparsemax.expected_maximum(2, 2), 1, rtol=1e-13)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "gamma", [0.3, *(pytest.param(g, marks=pytest.mark.slow) for g in (1e-3, 2))]
 )

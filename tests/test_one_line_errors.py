@@ -40,7 +40,9 @@ LARGE = (  # whole constants beyond JAX's integers, NumPy's, and what float64 ho
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("formula", LARGE)
+@pytest.mark.parametrize(
+    "formula", [pytest.param(x, marks=[pytest.mark.slow] * (i > 1)) for i, x in enumerate(LARGE)]
+)
 def test_large_whole_constants(formula):
     """Each instrument gives a number, the same as of the constant as a float, or one line."""
     asked = {"beta": 0.0, "gamma": 1.0}

@@ -60,7 +60,7 @@ def test_points_of_a_curve(name):
     assert _checked(name, USERS[name], np.zeros(2), GAMMA[[0, 399]]) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*USERS, *(pytest.param(x, marks=SLOW) for x in MORE)])
 def test_points_of_the_plane(name):
     rng = np.random.default_rng(7)

@@ -222,7 +222,7 @@ def hold(row, length, to, seed):
     return ran
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "beta", "gamma", "length"),
     [

@@ -167,6 +167,6 @@ def test_a_callers_errors_of_numpy_are_not_the_librarys():
     """An e^(−x) that underflows is 0, also where NumPy is told to raise; nor is there a warning."""
     with np.errstate(all="raise"):
         assert regime(2, 100.0).name == "condensed"
-        assert sparsity.design("exp", length=64, n_eff=8.0).check == pytest.approx(8.0)
+        assert sparsity.exact("exp", length=64, gamma=100.0).value == pytest.approx(1, abs=0.1)
         assert sparsity.sweep("exp", gamma=[1.0, 30.0], length=[4, 64])["n_eff"].shape == (2, 2)
         assert sparsity.needle_capacity("exp", dim=16, query=50.0).value == 0

@@ -34,7 +34,7 @@ CONSTANT = (
 
 @pytest.mark.parametrize(
     ("row", "n"),
-    [CONSTANT[0], *(pytest.param(*x, marks=pytest.mark.thorough) for x in CONSTANT[1:])],
+    [CONSTANT[0], *(pytest.param(*x, marks=pytest.mark.slow) for x in CONSTANT[1:])],
     ids=lambda x: str(x),
 )
 def test_constant_quantities_agree_to_rounding(row, n):

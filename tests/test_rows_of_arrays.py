@@ -74,7 +74,7 @@ def test_samplers_count_tokens_from_the_first(row):
     assert abs(found.value - float(exact(row, length=4, of="weight:1"))) < 4.8 * found.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_map_counts_tokens_from_the_first():
     """Stick-breaking: the last key takes half on average, each before it half of what is left."""
     for j in (1, 4):

@@ -169,7 +169,7 @@ def test_limits_against_direct_integrals():
     assert cells == 11
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_bounded_scores_are_those_of_a_sphere_in_three_dimensions():
     """Archimedes: one entry of a random direction in R³ is uniform."""
     cells = 0

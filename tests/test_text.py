@@ -201,7 +201,7 @@ def test_names_stay_names():
         ("derive",),
         pytest.param(
             ("design", "--length", 16, "--n-eff", 8, "--gamma", 1, "--free", "beta"),
-            marks=pytest.mark.thorough,
+            marks=pytest.mark.slow,
         ),
         pytest.param(("sweep", "--beta", 0, "--gamma", 1), marks=pytest.mark.thorough),
     ],
