@@ -231,6 +231,21 @@ def power_of_ten(power: int) -> str:
     return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
+def length_label(length: float) -> str:
+    """Return a row length as models state theirs, in powers of 1024: 512, 8K, 128K, 1M."""
+    for power, letter in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
+        if length >= 2**power and length % 2**power == 0:
+            return f"{length / 2**power:g}{letter}"
+    return f"{length:g}"
+
+
+def powers_of_two(low: float, high: float, most: int = 7) -> list[float]:
+    """Return evenly spaced powers of two between two lengths, `most` at most."""
+    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
+    steps = (range(-(-first // k) * k, last + 1, k) for k in (1, 2, 4, 5, 8, 10, 20, 50, 200))
+    return [2.0**power for power in next(s for s in steps if len(s) <= most)]
+
+
 def json_file(path: Path) -> Any:
     """Return the value in a file of JSON.
 

@@ -21,7 +21,7 @@ from matplotlib import patheffects
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sparsity.output import power_of_ten
+from sparsity.output import length_label, power_of_ten, powers_of_two
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,25 +216,12 @@ def tick_label(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-def length_label(length: float) -> str:
-    """Return a row length as models state theirs: 512, 8K, 128K, 1M, in powers of 1024."""
-    for power, letter in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
-        if length >= 2**power and length % 2**power == 0:
-            return f"{length / 2**power:g}{letter}"
-    return tick_label(length)
-
-
 def length_ticks(axis: Any, low: float, high: float, most: int = 7) -> bool:
     """Set ticks of a logarithmic axis of lengths at powers of two, and tell whether three fit."""
-    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
-    for step in (1, 2, 4, 5, 8, 10, 20, 50, 100, 200):
-        powers = range(-(-first // step) * step, last + 1, step)
-        if len(powers) <= most:
-            break
-    if len(powers) < min(most, 3):
+    ticks = powers_of_two(low, high, most)
+    if len(ticks) < 3:
         return False
-    ticks = [2.0**power for power in powers]
-    plain_ticks(axis, ticks, [length_label(tick) for tick in ticks])
+    plain_ticks(axis, ticks, list(map(length_label, ticks)))
     return True
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from sparsity import plotting
 from sparsity.design_search import design
 from sparsity.exact_law.exact import exact
+from sparsity.output import length_label
 from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, LogLength, ScalableSoftmax, ScaleInvariant, Yarn
@@ -151,7 +152,7 @@ def draw(data: Data, canvas: Canvas) -> None:
 
 def _name_lengths(ax: plotting.Axes, *lengths: int) -> None:
     """Set ticks of the lengths of rows."""
-    plotting.plain_ticks(ax.xaxis, lengths, list(map(plotting.length_label, lengths)))
+    plotting.plain_ticks(ax.xaxis, lengths, list(map(length_label, lengths)))
 
 
 def _until(series: Series, end: float) -> Series:

@@ -48,7 +48,7 @@ def number(value: Any, digits: int = 6) -> str:
         return "—" if math.isnan(value) else "∞" if value > 0 else "−∞"
     # A float of 10⁶ or more is a rounded one, and all its digits would say more than it knows.
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e6):
-        return f"{int(value):,}".replace(",", "\u202f").replace("-", "−")
+        return f"{int(value):,}".replace("-", "−")
     mantissa, _, power = f"{value:.{digits}g}".replace("-", "−").partition("e")
     return (
         f"{mantissa}\u202f×\u202f{power_of_ten(int(power.replace('−', '-')))}"

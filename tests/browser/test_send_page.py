@@ -6,11 +6,12 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import sparsity
 from browser.guard import Guard
 from sparsity import kernels
-from sparsity.plots import browser
+from sparsity.plots import browser, chart
 
 pytestmark = pytest.mark.browser
 
@@ -25,6 +26,11 @@ READ = """() => Object.fromEntries(
   [...document.querySelectorAll(".numbers tr[data-curve]")].map((row) =>
     [row.dataset.curve.slice(5), Object.fromEntries(
       [...row.querySelectorAll("[data-of]")].map(({ dataset: d }) => [d.of, d.value]))]))"""
+HEIGHTS = """(path) => {
+  const svg = path.ownerSVGElement, left = Number(svg.dataset.left), points = [];
+  for (let s = 0; s <= path.getTotalLength(); s += 0.5) points.push(path.getPointAtLength(s));
+  return Array.from({ length: 100 }, (_, k) => points.find((p) => p.x >= left + 1 + k).y);
+}"""
 CUT = """() => [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility()
   && !e.closest("pre, .numbers, svg") && e.getBoundingClientRect().right > innerWidth + 1)
   .map((e) => e.outerHTML.slice(0, 80))"""
@@ -244,6 +250,76 @@ def test_it_fits_and_follows_the_scheme(few, viewport, scheme):
     assert page.locator("path.limit").count() == 3
     page.add_style_tag(content=".choice { width: 1400px }")
     assert page.evaluate(CUT) != []
+
+
+def pinned(tmp_path):
+    """A page of three spreads: one follows the sliders, two stand as they are."""
+    asked = browser.page_of_request(["exp"], "length", "S", {"gamma": [1, 2, 3]})
+    return browser.save(tmp_path / "pins.html", asked)
+
+
+def type_in(page, name, text):
+    page.locator(f"input[type=text][data-name={name}]").fill(text)
+    page.keyboard.press("Tab")
+
+
+def test_lengths_are_taken_as_the_prompt_takes_them(few):
+    page = few("#kernel=exp&x=length&y=n_eff&gamma=2")
+    for text, n in (("128k", 2**17), ("2M", 2**21), (str(2**53), 2**53)):
+        type_in(page, "length", text)
+        assert page.evaluate("state.values.length") == n
+        n_eff = float(page.evaluate(READ)["exp"]["n_eff"])
+        assert math.isclose(n_eff, float(sparsity.exact("exp", gamma=2, length=n)), rel_tol=SAME)
+        assert 0 < page.evaluate("placeOf(CONTROL.length, state.values.length)") <= 1
+    type_in(page, "length", str(2**54))
+    assert "2⁵³, such as 4096 or 128k" in page.locator(".parameters").inner_text()
+    assert page.evaluate("state.values.length") == 2**53
+
+
+def test_sliders_move_the_curve_that_is_chosen_and_its_letter_hides_it(tmp_path, guarded):
+    file = pinned(tmp_path)
+    page = guarded([file.as_uri()], viewport=WIDE)
+    page.goto(file.as_uri())
+    page.locator("select[data-name=chosen]").select_option("pin 0")
+    type_in(page, "gamma", "1.5")
+    page.locator("tr[data-curve='pin 1'] button").click()
+    page.wait_for_function("() => location.hash.includes('hidden')")
+    link = page.evaluate("location.hash")
+    for _ in range(2):  # as it was left, and as its link brings it back
+        shown = page.locator(".numbers").inner_text()
+        assert all(f"γ = {gamma}," in shown for gamma in ("1", "1.5", "3"))
+        drawn = page.locator("path.exact").evaluate_all("all => all.map((p) => p.dataset.curve)")
+        assert sorted(drawn) == ["live exp", "pin 0"]
+        page.goto(file.as_uri() + link)
+        page.reload()
+
+
+@pytest.mark.parametrize("x", ["gamma", "length", "dim", "decay"])
+def test_the_python_of_a_page_draws_its_chart(few, x):
+    page = few(f"#kernel=exp&kernel=relu2&kernel=decayed&kernel=nonnegative&x={x}&grows=true")
+    code = page.locator("pre.code").inner_text()
+    made = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparsity, "plot", lambda what, *a, **k: made.append(chart(what, *a, **k)))
+        exec(code, {})
+    drawn = [curve for each in made for curve in each.curves]
+    moving = page.evaluate("curvesShown().filter(({ moves }) => moves).length")
+    assert len(drawn) == moving > 0
+
+
+def test_a_chart_is_saved_as_a_picture(few, tmp_path):
+    page = few()
+    with page.expect_download() as saved:
+        page.get_by_text("Save PNG").click()
+    saved.value.save_as(tmp_path / "chart.png")
+    assert pyplot.imread(tmp_path / "chart.png").shape[1] == 1800
+
+
+def test_no_law_is_below_the_floor_at_few_tokens(few):
+    page = few("#kernel=exp&x=length&gamma=20")
+    page.wait_for_timeout(300)  # until the last points are drawn
+    law, floor = (page.locator(f"path.{kind}").evaluate(HEIGHTS) for kind in ("exact", "floor"))
+    assert all(a <= b + 1 for a, b in zip(law, floor, strict=True))  # pixels, downwards
 
 
 def test_it_can_ask_nothing_of_anybody(chromium, files):

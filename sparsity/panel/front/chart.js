@@ -168,8 +168,9 @@ function exportChart(options, lines) {
   svg.setAttribute("height", full);
   svg.setAttribute("viewBox", `0 0 ${width} ${full}`);
   svg.prepend(node("rect", { width, height: full, fill: "#ffffff" }));
-  const floor = options.picture.floor ? `dotted: ${floorWords(options.picture)} · ` : "";
-  const key = `solid: rows of n, exact · dashed: long rows, limit · ${floor}points: Monte Carlo ± 95 %`;
+  const floor = options.picture.floor ? ` · dotted: ${floorWords(options.picture)}` : "";
+  const points = options.picture.curves.some((curve) => curve.points.length) ? " · points: Monte Carlo ± 95 %" : "";
+  const key = `solid: rows of n, exact · dashed: long rows, limit${floor}${points}`;
   [...lines, { words: key, color: INKS.light.soft }].forEach(({ words, color }, i) =>
     svg.append(node("text", { x: MARGIN.left, y: height + 18 + 18 * i, fill: color }, words)));
   return new XMLSerializer().serializeToString(svg);

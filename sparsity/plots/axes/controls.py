@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.kernels.parameters import ALL, OF_MAPS, Parameter
-from sparsity.output import power_of_ten
+from sparsity.output import length_label, power_of_ten, powers_of_two
 from sparsity.rows import steps as row_steps
 
 POINTS = 400  # of a curve
@@ -131,13 +131,16 @@ class Control:
         # most about seven.
         ticks = list(self.ticks)
         if (low, high) != (self.low, self.high):
-            if self.scale is LOG:
+            if self.name == "length":
+                ticks = powers_of_two(low, high)
+            elif self.scale is LOG:
                 decades = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
                 ticks = [10.0**k for k in decades][:: max(1, len(decades) // 7)]
             else:
                 ticks = np.linspace(low, high, 5).tolist()
         places = self.place(np.array(ticks), value)
-        return [(float(p), _short(t)) for p, t in zip(places, ticks, strict=True)]
+        word = length_label if self.name == "length" else _short
+        return [(float(p), word(t)) for p, t in zip(places, ticks, strict=True)]
 
 
 def _short(value: float) -> str:
@@ -174,13 +177,14 @@ def _control(name: str, within: tuple[float, float] | None, *shown: Any) -> Cont
 _WIDE, _SIZES, _SIGNED = (1e-6, 1e6), (1, 1e6), (-1e3, 1e3)  # of scales, whole numbers, scores
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 _SPREADS, _SMALL_SPREADS = (0.1, 0.3, 1, 3, 10), (0.01, 0.03, 0.1, 0.3)
+_LENGTHS = (2, 16, 256, 4096, 65536)
 _DECAYS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
 _COMMON: tuple[Control, ...] = (
     _control("beta", (-1e6, 1e6), "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
     _control("gamma", _WIDE, "spread", "γ", 0.05, 20, 1.0, LOG, _SPREADS),
     # One token is no row to focus in.
-    _control("length", (2, 1e12), "length", "n", 2, 1e6, 1024, LOG, (2, *_DECADES[1:])),
+    _control("length", (2, 1e12), "length", "n", 2, 1e6, 1024, LOG, _LENGTHS),
     _control("decay", None, "decay", "λ", 0.1, 0.99999, 0.99, NINES, _DECAYS),
     _control("ratio", _WIDE, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
     _control("dim", _SIZES, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),

@@ -43,6 +43,7 @@ PARAMETERS = ("beta", "gamma", "length", "decay", "ratio", "dim")  # each with a
 VIEWS = ("S", "log S", "n_eff")
 QUERIES = ("uniform", "one-hot")
 _TITLE = "How sharply can attention focus?"
+LONGEST = 2**53  # tokens: a whole number in a browser
 _MOST_CURVES = 24  # a letter and a colour each
 
 
@@ -213,6 +214,7 @@ def _control_record(name: str, start: Start) -> dict[str, Any]:
         "scale": control.scale.name,
         "low": low,
         "high": high,
+        "most": LONGEST if name == "length" else high,  # that can be typed
         "stops": control.stops(value),
         "marks": control.marks(value),
     }
@@ -220,7 +222,9 @@ def _control_record(name: str, start: Start) -> dict[str, Any]:
 
 def _view_record(name: str) -> dict[str, Any]:
     view = quantity_axis.named(name)
-    scales = [view.scale(decades)._asdict() for decades in (6, 12)]  # rows of up to 10⁶, 10¹²
+    scales = [
+        view.scale(decades)._asdict() for decades in (6, 12, 16)
+    ]  # rows of up to 10⁶, 10¹², …
     return {"title": view.title, "label": view.label, "scales": scales}
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.limit.evaluation import evaluate
+from sparsity.output import length_label
 from sparsity.report.figures.figure import Canvas, Context, Data, Figure
 from sparsity.report.figures.kernels import sample_noisy_features
 from sparsity.series import Series, from_sweeps
@@ -116,7 +117,7 @@ def draw(data: Data, canvas: Canvas) -> None:
         ax.set(yscale="log", ylim=(0.01, 1.35))
         color = panel.members[0].look.color
         ax.set_title(panel.verdict, loc="left", fontsize=11, fontweight="bold", color=color)
-        plotting.plain_ticks(ax.xaxis, panel.ticks, list(map(plotting.length_label, panel.ticks)))
+        plotting.plain_ticks(ax.xaxis, panel.ticks, list(map(length_label, panel.ticks)))
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if column == 0:
             ax.set_ylabel(f"S  ({plotting.SMALL})")

@@ -10,28 +10,43 @@ const MOST_KEPT = 300; // lines, of former positions of the sliders
 const TO = { linear: (x) => x, log: Math.log10, nines: (x) => -Math.log10(Math.max(1 - x, 1e-300)) };
 const BACK = { linear: (t) => t, log: (t) => 10 ** t, nines: (t) => 1 - 10 ** -t };
 
-let state = structuredClone(SETTING.start);
+// Beside what a page starts with: values that one curve has of its own, curves that are not drawn, and
+// the curve that the sliders move; "" is all that are checked.
+const started = () => ({ ...structuredClone(SETTING.start), own: {}, hidden: [], chosen: "" });
+let state = started();
 const lines = new Map();
 
 // --- values ------------------------------------------------------------------------------------
 
+// The ends of an axis: that of lengths goes on to the decade of one that was typed.
+function endsOf({ name, low, high, most }) {
+  const given = state.values[name];
+  return [low, given > high ? Math.min(10 ** Math.ceil(Math.log10(given)), most) : high];
+}
+function marksOf(control) {
+  const [low, high] = endsOf(control), marks = [], step = high > 1e9 ? 10 : 5;
+  if (high === control.high) return control.marks;
+  for (let k = step; 2 ** k <= high; k += step)
+    if (2 ** k >= low) marks.push([placeOf(control, 2 ** k), `${2 ** (k % 10)}${["", "K", "M", "G", "T", "P"][Math.floor(k / 10)]}`]);
+  return marks;
+}
 function placeOf(control, x) {
-  const [low, high, at] = [control.low, control.high, x].map(TO[control.scale]);
+  const [low, high, at] = [...endsOf(control), x].map(TO[control.scale]);
   return (at - low) / (high - low);
 }
 function valueAt(control, place) {
-  const [low, high] = [control.low, control.high].map(TO[control.scale]);
+  const ends = endsOf(control), [low, high] = ends.map(TO[control.scale]);
   let x = BACK[control.scale](low + Math.min(Math.max(place, 0), 1) * (high - low));
   // Few digits: of a decay those that 1 − λ has.
   x = control.scale === "nines" ? 1 - Number((1 - x).toPrecision(3)) : Number(x.toPrecision(3));
   x = Number((control.integer ? Math.round(x) : x).toPrecision(12));
-  return Math.min(Math.max(x, control.low), control.high);
+  return Math.min(Math.max(x, ends[0]), ends[1]);
 }
 // The value at a place as it is: between two stops a curve goes on.
-function between(control, u) {
-  const [low, high] = [control.low, control.high].map(TO[control.scale]);
+function between(control, u, whole = control.integer) {
+  const [low, high] = endsOf(control).map(TO[control.scale]);
   const x = BACK[control.scale](low + u * (high - low));
-  return control.integer ? Math.round(x) : x;
+  return whole ? Math.round(x) : x;
 }
 const growing = (curve) => curve.grows && curve.kernel.law === "score";
 
@@ -75,14 +90,17 @@ const showPositive = (value) => value !== null && value < 1e-307 ? "below 10⁻�
 
 // --- curves ------------------------------------------------------------------------------------
 
-function curvesShown() {
+const IDS = [...SETTING.kernels.map(({ name }) => `live ${name}`), ...SETTING.pins.map((_, k) => `pin ${k}`)];
+function curvesListed() {
   const live = SETTING.kernels.filter(({ name }) => state.shown.includes(name)).map((kernel) =>
     ({ id: `live ${kernel.name}`, kernel, values: state.values, query: state.query, grows: state.grows, pin: null }));
   const pins = SETTING.pins.map((pin, k) => ({ id: `pin ${k}`, kernel: KERNEL[pin.kernel], query: pin.query,
     values: { ...SETTING.start.values, ...pin.values }, grows: pin.grows, pin: k }));
   return [...live, ...pins].map((curve, k) => ({ ...curve, look: LOOKS[k], letter: String.fromCharCode(65 + k),
+    values: { ...curve.values, ...state.own[curve.id], [state.x]: state.values[state.x] },
     moves: usedBy(curve).includes(state.x) }));
 }
+const curvesShown = () => curvesListed().filter(({ id }) => !state.hidden.includes(id));
 function titleOf(curve) {
   const words = usedBy(curve).map((name) => `${CONTROL[name].symbol} = ${show(curve.values[name], 6)}`);
   const scores = growing(curve) ? ["scores q·k of spread γ√d"] : [];
@@ -93,7 +111,7 @@ function titleOf(curve) {
 // What is known of the two lines of a curve, kept until something that they depend on changes.
 function recordOf(curve) {
   const held = usedBy(curve).filter((name) => name !== state.x).map((name) => curve.values[name]);
-  const key = JSON.stringify([curve.kernel.name, state.x, state.y === "n_eff", curve.query, growing(curve), ...held]);
+  const key = JSON.stringify([curve.kernel.name, state.x, state.y === "n_eff", curve.query, growing(curve), ...endsOf(CONTROL[state.x]), ...held]);
   if (!lines.has(key)) lines.set(key, { points: new Array(curve.moves ? POINTS : 1) });
   return lines.get(key);
 }
@@ -107,7 +125,7 @@ function fillIn(curve, stride) {
     let found;
     if (kernel.law === "score" && state.x === "length" && curve.moves) {
       // Rows of all lengths share their transforms, and their limit.
-      record.law ??= { found: transforms(kernel, v.beta, spreadOf(curve, v), control.low, control.high, DRAWN),
+      record.law ??= { found: transforms(kernel, v.beta, spreadOf(curve, v), ...endsOf(control), DRAWN),
         log: drawnLogS(kernel, v.beta, spreadOf(curve, v)) };
       found = { log: record.law.log, tokens: tokensOf(record.law.found, v.length).value };
     } else found = known(curve, v, false);
@@ -153,8 +171,8 @@ const wordsOf = ({ limit, exact }) => [exact === null ? "" : `${showPositive(exa
 // --- the picture, as chart.js takes it ------------------------------------------------------------
 
 function heights() {
-  const most = state.x === "length" ? CONTROL.length.high : state.values.length;
-  const y = SETTING.y[state.y], scale = y.scales[most <= 1e6 ? 0 : 1];
+  const most = state.x === "length" ? endsOf(CONTROL.length)[1] : state.values.length;
+  const y = SETTING.y[state.y], scale = y.scales[most <= 1e6 ? 0 : most <= 1e12 ? 1 : 2];
   const to = scale.log ? (v) => Math.log(v / scale.low) / Math.log(scale.high / scale.low)
     : (v) => (v - scale.low) / (scale.high - scale.low);
   const place = (v) => Number.isFinite(v) ? Math.min(Math.max(to(v), -1), 2) : NaN;
@@ -166,7 +184,7 @@ function pictureOf(curves, whole) {
   const pack = (numbers) => { const start = data.length; data.push(...numbers); return [start, data.length]; };
   const line = (points, whole = true) => ({ whole, u: pack(points.map(([u]) => u)), v: pack(points.map(([, v]) => v)) });
   const one = Array.from({ length: POINTS }, (_, k) => {
-    const u = k / (POINTS - 1), n = state.x === "length" ? between(control, u) : state.values.length;
+    const u = k / (POINTS - 1), n = state.x === "length" ? between(control, u, false) : state.values.length;
     return [u, y.place(state.y === "n_eff" ? 1 : 1 / Math.sqrt(n))];
   });
   const lineOf = (curve, kind) => {
@@ -179,7 +197,7 @@ function pictureOf(curves, whole) {
     return line(smooth(level.map(([u, v]) => [u, y.place(v)])), whole);
   };
   const picture = {
-    axis: { x: state.x, symbol: control.symbol, meaning: control.meaning, marks: control.marks,
+    axis: { x: state.x, symbol: control.symbol, meaning: control.meaning, marks: marksOf(control),
       marker: placeOf(control, state.values[state.x]), y: state.y, y_marks: y.marks, y_label: y.label },
     floor: line(one),
     curves: curves.map((curve) => ({ ...curve, limit: lineOf(curve, "limit"), exact: lineOf(curve, "exact"), points: [] })),

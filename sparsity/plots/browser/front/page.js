@@ -29,13 +29,16 @@ function rowOf(control) {
     make("label", {}, control.label), slider, field, message);
   return { row, slider, field, message };
 }
-const domainOf = ({ low, high, integer }) => `${integer ? "a whole number " : ""}from ${low} to ${high}`;
+const domainOf = ({ low, high, most, integer }) => `${integer ? "a whole number" : "a number"} from ${low} to `
+  + (most > high ? "2⁵³, such as 4096 or 128k" : high);
 
 // The number that a text or a stop is, or null.
 function numberOf(control, given) {
   const text = String(given).trim().replace("−", "-");
-  const value = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
-  const fits = value >= control.low && value <= control.high && (!control.integer || Number.isInteger(value));
+  const tokens = control.name === "length" && /^(\d{1,6})([kKM])$/.exec(text);
+  const value = tokens ? tokens[1] * (tokens[2] === "M" ? 2 ** 20 : 2 ** 10)
+    : /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : NaN;
+  const fits = value >= control.low && value <= control.most && (!control.integer || Number.isInteger(value));
   return fits ? value : null;
 }
 
@@ -43,9 +46,11 @@ function change(name, given) {
   if (Object.hasOwn(CONTROL, name)) {
     const value = numberOf(CONTROL[name], given), { field, message } = rows[name];
     field.setAttribute("aria-invalid", String(value === null));
-    message.textContent = value === null ? `give a number ${domainOf(CONTROL[name])}` : "";
+    message.textContent = value === null ? `${CONTROL[name].label}: give ${domainOf(CONTROL[name])}` : "";
     if (value === null) return;
-    state.values[name] = value;
+    // The marker on the x-axis is that of all curves.
+    if (state.chosen && name !== state.x) (state.own[state.chosen] ??= {})[name] = value;
+    else state.values[name] = value;
   } else state[name] = given;
   draw();
   clearTimeout(change.later);
@@ -71,8 +76,9 @@ function build() {
   parts.said = make("div", { class: "message", role: "status" });
   parts.key = make("div", { class: "key", "aria-hidden": "true" });
   parts.copy = make("button", { type: "button", onclick: copyLink }, "Copy the link to this view");
+  const png = make("button", { type: "button", onclick: savePng }, "Save PNG");
   const reset = make("button", { type: "button", onclick: () => {
-    state = structuredClone(SETTING.start);
+    state = started();
     restored();
     writeLink();
   } }, "Reset");
@@ -80,13 +86,13 @@ function build() {
     make("div", { class: "controls" },
       make("fieldset", {}, make("legend", {}, "Kernels"), make("div", { class: "boxes" }, ...parts.boxes.map((box, k) =>
         make("label", { title: `${SETTING.kernels[k].title}: ${SETTING.kernels[k].formula}` }, box, ` ${box.value}`)))),
-      make("fieldset", { class: "parameters" }, make("legend", {}, "Parameters"),
+      make("fieldset", { class: "parameters" }, make("legend", {}, "Parameters"), select("chosen", "Sliders", []),
         ...SETTING.controls.map(({ name }) => rows[name].row)),
       make("div", { class: "choices" },
         select("y", "y-axis", Object.entries(SETTING.y).map(([name, { title }]) => [name, title])),
         select("x", "x-axis", SETTING.controls.map((c) => [c.name, c.meaning.includes(c.symbol) ? c.meaning : `${c.meaning} ${c.symbol}`])),
         select("grows", "Scores", [["false", "of spread γ, such as q·k/√d"], ["true", "q·k as it is: spread γ√d"]]), query),
-      make("div", { class: "buttons" }, parts.copy, reset), parts.said),
+      make("div", { class: "buttons" }, parts.copy, png, reset), parts.said),
     make("div", { class: "stage" },
       make("div", { class: "picture" }, parts.stage, parts.tip, parts.key), parts.table, parts.code));
   parts.stage.addEventListener("pointermove", hover);
@@ -110,7 +116,9 @@ function build() {
 }
 
 function draw() {
-  const began = performance.now(), curves = curvesShown(), theme = root.dataset.theme;
+  const began = performance.now(), listed = curvesListed(), theme = root.dataset.theme;
+  if (!listed.some(({ id }) => id === state.chosen)) state.chosen = "";
+  const curves = curvesShown();
   const read = curves.map((curve) => readAt(curve, curve.values));
   if (lines.size > MOST_KEPT) lines.clear();
   let stride = FIRST_STRIDE;
@@ -123,8 +131,8 @@ function draw() {
   if (stride > 1) draw.rest = setTimeout(drawRest, 0, curves, stride / 2);
   drawPicture(curves, read, stride === 1);
   hide();
-  fill(curves, read, theme);
-  showState(curves);
+  fill(listed, theme);
+  showState(listed);
 }
 // The points that are left, a curve at a time, so that a slider is never kept waiting for long.
 function drawRest(curves, stride, k = 0) {
@@ -147,9 +155,10 @@ function drawPicture(curves, read, whole) {
 }
 
 function showState(curves) {
-  const used = new Set([state.x, ...curves.filter(({ pin }) => pin === null).flatMap(usedBy)]);
+  const chosen = curves.find(({ id }) => id === state.chosen);
+  const used = new Set([state.x, ...(chosen ? [chosen] : curves.filter(({ pin }) => pin === null)).flatMap(usedBy)]);
   for (const { name, stops } of SETTING.controls) {
-    const { row, slider, field, message } = rows[name], value = state.values[name];
+    const { row, slider, field, message } = rows[name], value = (chosen ?? state).values[name];
     row.classList.toggle("unused", !used.has(name));
     let best = 0;
     stops.forEach((stop, k) => { if (Math.abs(stop - value) < Math.abs(stops[best] - value)) best = k; });
@@ -157,26 +166,53 @@ function showState(curves) {
     slider.setAttribute("aria-valuetext", show(value, 6));
     if (!message.textContent) field.value = String(value);
   }
-  for (const name of ["x", "y", "query"]) parts[name].value = state[name];
+  parts.chosen.replaceChildren(make("option", { value: "" }, "of all checked kernels"),
+    ...curves.map((curve) => make("option", { value: curve.id }, `of ${curve.letter}: ${titleOf(curve)}`)));
+  for (const name of ["x", "y", "query", "chosen"]) parts[name].value = state[name];
   parts.grows.value = String(state.grows);
   parts.boxes.forEach((box) => { box.checked = state.shown.includes(box.value); });
   parts.queryRow.hidden = !curves.some(({ kernel, pin }) => kernel.law === "features" && pin === null);
 }
 
-function fill(curves, read, theme) {
+function fill(curves, theme) {
   const head = ["", "curve", "S, long rows", "√(n_eff/n), rows of n", "n_eff"];
-  const cell = (of, value) => make("td", { "data-of": of, "data-value": value === null ? "" : String(value),
+  const titles = { S: head[2], S_rms: head[3], n_eff: head[4] };
+  const cell = (of, value) => make("td", { "data-of": of, "data-title": titles[of], "data-value": value === null ? "" : String(value),
     class: Number.isNaN(value) ? "soft" : undefined, title: Number.isNaN(value)
       ? "two ways to compute it differ here: ask the package" : undefined }, showPositive(value));
-  const body = curves.map((curve, k) => {
-    const r = read[k], letter = make("th", { scope: "row", style: `color:${curve.look[theme]}` }, curve.letter);
+  const body = curves.map((curve) => {
+    const hidden = state.hidden.includes(curve.id), r = readAt(curve, curve.values);
+    const letter = make("th", { scope: "row" }, make("button", { type: "button", class: "letter", "aria-pressed": String(!hidden),
+      style: `color:${curve.look[theme]}`, title: hidden ? "show the curve" : "hide the curve",
+      "aria-label": `curve ${curve.letter}`, onclick: () => change("hidden",
+        hidden ? state.hidden.filter((id) => id !== curve.id) : [...state.hidden, curve.id]) }, curve.letter));
     const notes = [curve.moves ? "" : `does not depend on ${CONTROL[state.x].label}`].filter(Boolean);
     const name = make("td", { class: "name" }, titleOf(curve), ...notes.map((text) => make("div", { class: "soft" }, text)));
-    return make("tr", { "data-curve": curve.id }, letter, name, cell("S", r.S), cell("S_rms", r.S_rms), cell("n_eff", r.n_eff));
+    return make("tr", { "data-curve": curve.id, class: hidden ? "hidden" : undefined }, letter, name, cell("S", r.S), cell("S_rms", r.S_rms), cell("n_eff", r.n_eff));
   });
   parts.table.replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
     ...head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, ...body)));
-  parts.code.textContent = ["import sparsity", ...curves.map(inPython)].join("\n");
+  const shown = curvesShown();
+  parts.code.textContent = ["import sparsity", ...shown.map(inPython), ...plotsInPython(shown)].join("\n");
+}
+// The same chart: the curves of scores in one call for each length, any other curve in its own.
+function plotsInPython(curves) {
+  const control = CONTROL[state.x], grid = `"${endsOf(control).join(":")}:${POINTS}${control.scale === "log" ? ":log" : ""}"`;
+  const calls = new Map(), rows = state.y === "n_eff" ? "n_eff" : "S_rms";
+  for (const curve of curves.filter(({ moves }) => moves)) {
+    const { kernel, values: v } = curve, name = JSON.stringify(kernel.python);
+    const given = { score: state.x === "dim" ? { beta: v.beta, gamma: v.gamma, length: v.length } : { length: v.length },
+      position: { decay: v.decay, length: v.length }, features: { ratio: v.ratio, dim: v.dim } }[kernel.law];
+    const words = Object.entries({ ...given, [state.x]: grid }).map(([key, value]) => `${key}=${value}`);
+    if (kernel.law === "features") words.push(`query=${JSON.stringify(curve.query)}`);
+    words.push(`of="${kernel.law === "score" ? rows : state.y === "n_eff" ? "n_eff" : "S"}"`,
+      `yscale="${state.y === "S" ? "linear" : "log"}"`);
+    const row = kernel.law === "score" && state.x !== "dim", call = `x="${state.x}", ${words.join(", ")}`;
+    const key = row ? call : `${name} ${call}`;
+    if (!calls.has(key)) calls.set(key, { call, drawn: [] });
+    calls.get(key).drawn.push(row ? `sparsity.Row(${name}, beta=${v.beta}, gamma=${spreadOf(curve, v)})` : name);
+  }
+  return [...calls.values()].map(({ call, drawn }) => `sparsity.plot([\n  ${drawn.join(",\n  ")}],\n  ${call})`);
 }
 function inPython(curve) {
   const { kernel, values: v } = curve, name = JSON.stringify(kernel.python);
@@ -221,19 +257,26 @@ function hover(event) {
 // --- the link --------------------------------------------------------------------------------------
 
 function writeLink() {
-  const { shown: names, values, ...rest } = state;
+  const { shown: names, values, own, hidden, ...rest } = state;
   const link = new URLSearchParams({ ...rest, ...values });
+  if (!rest.chosen) link.delete("chosen");
+  hidden.forEach((id) => link.append("hidden", id));
+  for (const [id, held] of Object.entries(own))
+    for (const [name, value] of Object.entries(held)) link.append(`${name} of ${id}`, value);
   names.forEach((name) => link.append("kernel", name));
   if (!names.length) link.append("kernel", "");
   history.replaceState(null, "", `#${link}`);
 }
 function readLink() {
   const link = new URLSearchParams(location.hash.slice(1)), wrong = [];
-  state = structuredClone(SETTING.start);
-  const choices = { x: Object.keys(CONTROL), y: Object.keys(SETTING.y), query: ["uniform", "one-hot"], grows: ["true", "false"] };
+  state = started();
+  const choices = { x: Object.keys(CONTROL), y: Object.keys(SETTING.y), query: ["uniform", "one-hot"], grows: ["true", "false"], chosen: IDS };
   for (const [name, value] of link) {
     const number = Object.hasOwn(CONTROL, name) ? numberOf(CONTROL[name], value) : null;
+    const [of, id] = name.split(/ of (?=live |pin )/), held = IDS.includes(id) && Object.hasOwn(CONTROL, of) ? numberOf(CONTROL[of], value) : null;
     if (number !== null) state.values[name] = number;
+    else if (held !== null) (state.own[id] ??= {})[of] = held;
+    else if (name === "hidden" && IDS.includes(value)) state.hidden.push(value);
     else if (Object.hasOwn(choices, name) && choices[name].includes(value)) state[name] = name === "grows" ? value === "true" : value;
     else if (name !== "kernel") wrong.push(`${name}=${value}`);
   }
@@ -243,7 +286,7 @@ function readLink() {
     wrong.push(...names.filter((name) => !Object.hasOwn(KERNEL, name)).map((name) => `kernel=${name}`));
   }
   restored();
-  parts.said.textContent = wrong.length ? `The link has what this page cannot show: ${wrong.join(", ").slice(0, 200)}` : "";
+  parts.said.textContent = wrong.length ? `This page cannot show what the link asks for: ${wrong.join(", ").slice(0, 200)}` : "";
 }
 function restored() {
   parts.said.textContent = "";
@@ -252,6 +295,16 @@ function restored() {
     field.setAttribute("aria-invalid", "false");
   }
   draw();
+}
+async function savePng() {
+  const curves = curvesShown(), { picture, data } = pictureOf(curves, true), label = heights().title;
+  const image = new Image(), options = { picture, data, width: 900, height: 500, label };
+  const svg = exportChart(options, curves.map((c) => ({ words: `${c.letter}  ${titleOf(c)}`, color: c.look.light })));
+  image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const canvas = make("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  make("a", { href: canvas.toDataURL("image/png"), download: "sparsity.png" }).click();
 }
 async function copyLink() {
   writeLink();
