@@ -1,9 +1,7 @@
 """The public names of `sparsity`: type checkers and `__init__.py` read them here."""
 
-from sparsity import attention as attention
 from sparsity import claims_ledger as ledger
 from sparsity import kernels as kernels
-from sparsity import report as report
 from sparsity.attention import measurement as measurement
 from sparsity.attention import monitoring as monitoring
 from sparsity.attention import stacks as stacks
@@ -121,7 +119,6 @@ __all__ = [
     "Window",
     "Yarn",
     "YarnScaling",
-    "attention",
     "claims",
     "derive",
     "describe",
@@ -149,7 +146,6 @@ __all__ = [
     "plot",
     "qk_clip",
     "regime",
-    "report",
     "score_kernel",
     "sink_logit",
     "stacks",

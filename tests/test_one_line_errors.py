@@ -31,7 +31,7 @@ def test_when_that_is_taken():
 
 def test_an_option_that_torch_penalty_does_not_take():
     with pytest.raises(InputError, match=r"^window = 4: torch_penalty does not take it; it"):
-        sparsity.attention.monitoring.torch_penalty(None, None, low=2, window=4)
+        sparsity.monitoring.torch_penalty(None, None, low=2, window=4)
 
 
 LARGE = (  # whole constants beyond JAX's integers, NumPy's, and what float64 holds apart
@@ -66,7 +66,7 @@ def test_large_whole_constants(formula):
 def test_large_whole_numbers_of_steps_and_bounds():
     value = 10**30
     x = np.ones((1, 4, 8), np.float32)
-    penalty = sparsity.attention.monitoring.penalty
+    penalty = sparsity.monitoring.penalty
     assert float(penalty(x, x, high=value)) == 0  # n_eff is never above
     row = sparsity.Row("exp", gamma=1, steps=(sparsity.SoftCap(value),))
     plain = float(sparsity.exact("exp", gamma=1, length=4))

@@ -167,7 +167,7 @@ ALL: tuple[Part, ...] = (
         "The attention of a real model, from arrays or from `transformers`.",
         "sparsity",
         (
-            *("attention", "measurement", "measurement.summary", "measurement.with_laws"),
+            *("measurement", "measurement.summary", "measurement.with_laws"),
             *("measurement.text", "measurement.save"),
             *("models", "models.load", "models.measure_transformers"),
             "attention.torch.interception.Interceptor",
@@ -191,8 +191,8 @@ ALL: tuple[Part, ...] = (
     ),
     Part(
         "figures",
-        "Figures, claims and the report",
-        "The stock figures, the claims judged by computation, and the page that holds both.",
+        "Figures and claims",
+        "The stock figures, and the claims judged by computation.",
         "sparsity",
         (
             *("figures", "figures.Figure", "figures.Context", "figures.Plate", "figures.render"),
@@ -201,8 +201,6 @@ ALL: tuple[Part, ...] = (
                 "ledger",
                 "ledger.Records",
                 "ledger.table",
-                "report",
-                "report.render",
             ),
             "tasks.process_pool",
         ),

@@ -112,7 +112,7 @@ def measure(
     Returns:
         A dataset over layer, head and row, each variable with its meaning as `long_name`; sinks by
         layer, head and context. Weights after dropout, and heads that are all alike, are said in
-        `attrs["note"]` and by a warning. `sparsity.attention.measurement.save` writes it as netCDF.
+        `attrs["note"]` and by a warning. `sparsity.measurement.save` writes it as netCDF.
 
     Raises:
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.

@@ -91,7 +91,7 @@ def stream(
     Args:
         queries: [..., heads, T, d]; float32, bfloat16 or float64.
         keys: [..., kv heads, T, d], each shared by consecutive query heads.
-        of: names of `sparsity.attention.streaming.ALL`, or "top_k_mass:K".
+        of: names of `sparsity.streaming.ALL`, or "top_k_mass:K".
         scale: of q·k; None for 1/√d.
         causal: whether a query sees only itself and the keys before it.
         window: only keys fewer positions away than this; where causal, so many keys at most.
