@@ -24,8 +24,7 @@ def one(what: str, tokens: int, folder: Path) -> None:
     """Print CPU seconds and peak memory in MB of a run."""
     torch = library("torch", "torch")
 
-    from sparsity.attention.torch.loading import load
-    from sparsity.attention.torch.models import measure_transformers
+    from sparsity.attention.torch.models import load, measure_transformers
 
     torch.set_num_threads(1)
     model, tokenizer = load(smollm2(folder))

@@ -19,7 +19,7 @@ from benchmarks.bench.machine import describe
 from benchmarks.model_files import queries_and_keys, smollm2
 from benchmarks.model_files import texts as files
 from sparsity import Row, estimate, exact
-from sparsity.attention.torch.loading import load
+from sparsity.attention.torch.models import load
 
 RESULTS = Path(__file__).parent / "results"
 TOKENS, KEYS, READ, STEP, PAST = 1536, 1024, 128, 16, 256

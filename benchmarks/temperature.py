@@ -23,7 +23,7 @@ from benchmarks.bench.machine import describe
 from benchmarks.model_files import queries_and_keys, smollm2, texts
 from experiments.rules.temperature import asked_factor
 from sparsity.attention.measurement.sinks import MIN_SINK_WEIGHT
-from sparsity.attention.torch.loading import load
+from sparsity.attention.torch.models import load
 from sparsity.claims_ledger.judging import Routes
 from sparsity.errors import InputError
 

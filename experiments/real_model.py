@@ -20,7 +20,7 @@ import numpy as np
 
 from sparsity import InputError
 from sparsity.attention.library import library
-from sparsity.attention.torch.loading import load
+from sparsity.attention.torch.models import load
 
 SMOLLM2 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # SHA-256 of its file
 RANDOM = "random"  # stands for a hash where the model is `random_llama`

@@ -173,8 +173,7 @@ class Evaluation(_Theory):
         if log_S.max(initial=0.0) > 0:
             log_S = np.minimum(log_S, 0.0)
         bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
-        with np.errstate(under="ignore"):
-            return cls(np.exp(log_S), log_S, method, bound, length)
+        return cls(np.exp(log_S), log_S, method, bound, length)
 
 
 @dataclass(frozen=True, repr=False)

@@ -175,10 +175,6 @@ def test_it_is_sampled_where_it_says_so(row):
             assert answers(lambda of=quantity: draw(row, TINY, length=length, of=of)) is False
         elif not whole:
             assert draw(row, TINY, length=length, of=quantity).samples
-        if capabilities(row, quantity).sampling_needs_length or quantity not in sampled:
-            assert answers(lambda of=quantity: draw(row, TINY, of=of)) is False
-        else:
-            assert draw(row, TINY, of=quantity).samples
 
 
 def test_what_has_no_law_for_this_kernel_is_sampled_only():

@@ -13,7 +13,7 @@ import sparsity
 from sparsity import Row, kernels
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check
-from sparsity.exact_law.maps import entmax, entmax_n_eff, sparsemax, sparsemax_n_eff
+from sparsity.exact_law.maps import entmax, sparsemax
 
 
 def two_keys(alpha, gamma, weigh):
@@ -61,7 +61,7 @@ def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
 
 @pytest.mark.parametrize(("gamma", "power"), [(0.3, 0.5), (100.0, 1.0)])
 def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
-    (value,), (error,) = sparsemax_n_eff.law(gamma, np.array([2]), power)
+    (value,), (error,) = sparsemax.n_eff_powers(gamma, np.array([2]), power)
     assert abs(value / two_keys(2.0, gamma, OF_TWO[power]) - 1) <= 2e-12  # what quad resolves
     assert error < 1e-7
     if gamma < 50:  # beyond, one key has the weight nearly always
@@ -75,11 +75,11 @@ def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
 def test_row_lengths_that_share_a_contour(gamma):
     n = np.unique(np.round(np.geomspace(2, 65536, 20)))[::-1]
     with np.errstate(all="ignore"):
-        groups = sparsemax_n_eff.lengths_by_contour(n[::-1], 1 / gamma)
-    together, _ = sparsemax_n_eff.law(gamma, n, 1.0)
+        groups = sparsemax.lengths_by_contour(n[::-1], 1 / gamma)
+    together, _ = sparsemax.n_eff_powers(gamma, n, 1.0)
     for length in (2, 16, 256, 65536):
         (i,) = np.flatnonzero(n == n[np.abs(n - length).argmin()])
-        (alone,), _ = sparsemax_n_eff.law(gamma, n[i : i + 1], 1.0)
+        (alone,), _ = sparsemax.n_eff_powers(gamma, n[i : i + 1], 1.0)
         assert abs(together[i] / alone - 1) <= 2e-11
     assert len(groups) < len(n) or gamma < 1
 
@@ -97,7 +97,7 @@ def test_the_largest_of_many_scores():
 def test_two_keys_of_entmax(gamma):
     for power in (1.0, None):
         weigh = OF_TWO[power]
-        (value,), (error,) = entmax_n_eff.law(gamma, np.array([2]), power)
+        (value,), (error,) = entmax.powers_and_largest(gamma, np.array([2]), power)
         true = two_keys(1.5, gamma, weigh)
         assert abs(value / true - 1) <= min(error, 1e-9)
         assert error < (1e-7 if power else 1e-9)
@@ -109,10 +109,10 @@ def test_two_keys_of_entmax(gamma):
 def test_even_rows_of_entmax_by_both_routes():
     """Powers of γ against the integrals, at a spread at which both hold."""
     for power in (1.0, None):
-        rough, bound = entmax_n_eff.even_rows(1e-3, 64.0, power)
+        rough, bound = entmax.even_rows(1e-3, 64.0, power)
         row = entmax.EntmaxThreeHalves(1e-3)
         with np.errstate(all="ignore"):
-            fine, off = entmax_n_eff.by_grids(row, 64.0, power, 64.0)
+            fine, off = entmax.by_grids(row, 64.0, power, 64.0)
         assert abs(rough / fine - 1) <= bound + off < 1e-4
         assert abs(rough * 64.0 ** (-1 if power else 1) - 1) > 50 * (off + 1e-14)
 

@@ -8,8 +8,7 @@ import pytest
 import xarray
 
 from sparsity.attention.library import library
-from sparsity.attention.torch.loading import load
-from sparsity.attention.torch.models import measure_transformers
+from sparsity.attention.torch.models import load, measure_transformers
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 

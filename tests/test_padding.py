@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import InputError, measure, monitor, stream
-from sparsity.attention.measurement import padding
+from sparsity.attention.measurement import attention_layers
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.monitoring import log
 from sparsity.attention.streaming import spaced, spaced_each
@@ -306,7 +306,9 @@ def test_padding_as_a_mask_of_keys_says_it():
 
 PLANTED = {
     "padding rows count": lambda source: source,
-    "the sink is key 0": lambda source: padding.replace(padding.find_padding(source), first=0),
+    "the sink is key 0": lambda source: attention_layers.replace(
+        attention_layers.find_padding(source), first=0
+    ),
 }
 
 

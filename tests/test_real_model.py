@@ -15,7 +15,7 @@ from sparsity import describe
 from sparsity.attention.job import run
 from sparsity.attention.library import library
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.torch.loading import load
+from sparsity.attention.torch.models import load
 
 pytestmark = pytest.mark.model  # run with `pytest -m model`
 

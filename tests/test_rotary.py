@@ -14,7 +14,7 @@ from scipy import integrate, stats
 from second_law import n_eff_of_normal_tokens
 
 from sparsity import Coca, InputError, Rope, Row, exact, metric
-from sparsity.claims_ledger import coca_context, coca_forms, coca_positions
+from sparsity.claims_ledger import coca_forms, coca_positions
 from sparsity.claims_ledger.coca_forms import CocaRoutes
 from sparsity.rows import rope_planes, rotated_scores
 from sparsity.rows.steps.rope_and_coca import rectified_moments
@@ -330,7 +330,7 @@ def test_bad_input(call, argument):
 # Claims
 
 
-CLAIMS = (*coca_positions.CLAIMS, *coca_forms.CLAIMS, *coca_context.CLAIMS)
+CLAIMS = (*coca_positions.CLAIMS, *coca_forms.CLAIMS)
 VERDICTS = {
     "rope-anomaly": "confirmed",
     "k-border": "refined",
@@ -349,7 +349,7 @@ HONEST = CocaRoutes(n_eff=functools.cache(CocaRoutes.n_eff), rows=functools.cach
 def few_queries():
     """Two queries in place of eight: the committed claims are of eight."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coca_context, "_QUERIES", 2)
+        patch.setattr(coca_positions, "_QUERIES", 2)
         yield
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import checks
-from sparsity.attention.library import library
+from sparsity.attention.library import torch
 from sparsity.calls import public
 from sparsity.errors import InputError
 
@@ -321,7 +321,6 @@ def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[An
     which flash attention does not take. Both are called by their operators, as
     `scaled_dot_product_attention` does not hand on the log-sum-exp.
     """
-    torch = library("torch", "torch")
     aten = torch.ops.aten
     if q.device.type == "cpu":
         call = aten._scaled_dot_product_flash_attention_for_cpu

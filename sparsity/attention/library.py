@@ -22,3 +22,13 @@ def library(name: str, install: str = "'sparsity[transformers]'") -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise InputError("library", name, f"is not installed; pip install {install}") from None
+
+
+class _PyTorch:
+    """PyTorch, imported when the first of its names is looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(library("torch", "torch"), name)
+
+
+torch: Any = _PyTorch()

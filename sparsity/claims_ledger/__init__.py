@@ -32,7 +32,6 @@ from sparsity.claims_ledger import (
     article_linear,
     article_matrices,
     article_scores,
-    coca_context,
     coca_forms,
     coca_positions,
     sinks_context,
@@ -51,7 +50,7 @@ __all__ = ["ALL", "Records", "claims", "table"]
 ALL: tuple[Claim, ...] = (
     *(*article_scores.CLAIMS, *article_linear.CLAIMS, *article_matrices.CLAIMS),
     *(*sinks_mixing.CLAIMS, *sinks_context.CLAIMS),
-    *(*coca_positions.CLAIMS, *coca_forms.CLAIMS, *coca_context.CLAIMS),
+    *(*coca_positions.CLAIMS, *coca_forms.CLAIMS),
 )
 
 

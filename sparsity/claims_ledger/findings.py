@@ -60,6 +60,7 @@ class Finding:
 
 # `core(statement, holds)` reads as a sentence in a judge, so the roles are functions.
 core, letter, instead = (partial(Finding, role) for role in ("core", "letter", "instead"))
+toy_core, toy_letter, toy_instead = (partial(x, basis=TOY) for x in (core, letter, instead))
 reported = partial(Finding, "reported", basis=PUBLISHED)
 # What a judge returns: its findings, and the numbers behind them.
 Judged = tuple[list[Finding], dict[str, Any]]

@@ -10,7 +10,6 @@ import numpy as np
 from sparsity.attention.stacks.influence import norms
 from sparsity.attention.stacks.mixing import Layers, LayerSink, Stack
 from sparsity.claims_ledger.findings import (
-    TOY,
     Judged,
     core,
     instead,
@@ -18,6 +17,9 @@ from sparsity.claims_ledger.findings import (
     letter,
     listed,
     reported,
+    toy_core,
+    toy_instead,
+    toy_letter,
 )
 from sparsity.claims_ledger.judging import Claim
 from sparsity.claims_ledger.sinks_mixing import (
@@ -85,22 +87,19 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
     rows = np.array([[1.0, 0.0], weights])
     held = float(routes.bound(rows[None, None], 1.0, 1.0, np.ones(2))[1, 0])
     findings = [
-        core(
+        toy_core(
             f"‖∂v_j/∂v_i‖ stays below the sum over causal paths in all {entries} entries of "
             f"{len(stacks)} stacks (largest ratio {largest:.3f})",
             largest <= 1 + _ROUNDING,
-            basis=TOY,
         ),
-        letter(
+        toy_letter(
             "it holds as well where the attention is computed from the tokens: two tokens, one "
             f"softmax layer, influence {moving:.3f} and bound {held:.3f}",
             moving <= held,
-            basis=TOY,
         ),
-        instead(
+        toy_instead(
             "in one linear layer of one head it is attained by every token on every later one",
             np.allclose(exact, 1, rtol=0, atol=_ROUNDING),
-            basis=TOY,
         ),
     ]
     return findings, {"stacks": stacks, "entries": entries, "counter_example": [moving, held]}
@@ -174,18 +173,16 @@ def _layers_mix_more(routes: SinkRoutes) -> Judged:
     fixed, held, none = last(LayerSink(logit=4.0)), last(LayerSink(mass=0.8)), last(None)
     unrelated = last(None, common=0.0)
     findings = [
-        core(
+        toy_core(
             "eight layers with a sink of fixed logit 4 mix the last two tokens more in a longer "
             f"context: distance {fixed[0]:.2f}, {fixed[1]:.2f}, {fixed[2]:.2f} at n = 32, 128, "
             f"512; a sink that keeps a mass of 0.8 holds {held[-1]:.2f}",
             np.all(np.diff(fixed) < 0) and fixed[-1] < 0.5 * held[-1] and np.ptp(held) < 0.02,
-            basis=TOY,
         ),
-        letter(
+        toy_letter(
             "without a sink a longer context mixes more, also where the tokens are unrelated: "
             f"distance {unrelated[0]:.2f}, {unrelated[1]:.2f}, {unrelated[2]:.2f}",
             np.all(np.diff(unrelated) < 0),
-            basis=TOY,
         ),
     ]
     distances = {"none": none, "logit 4": fixed, "mass 0.8": held}

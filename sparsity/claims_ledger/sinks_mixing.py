@@ -17,13 +17,14 @@ from sparsity.attention.stacks.influence import norms
 from sparsity.attention.stacks.mixing import Layers, LayerSink, Stack
 from sparsity.claims_ledger.findings import (
     ALARM,
-    TOY,
     Judged,
     core,
     instead,
     joined,
     listed,
     table_rows,
+    toy_core,
+    toy_instead,
 )
 from sparsity.claims_ledger.judging import Claim, seeds_of_claim
 from sparsity.crosscheck.outcome import compare_mean
@@ -151,11 +152,10 @@ def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
         return (reach / reach.diagonal()[:, None])[later].mean()
 
     free, held = (np.array([share(x, key) for key in seeds]) for x in (None, LayerSink(mass=_MASS)))
-    finding = core(
+    finding = toy_core(
         f"a sink of mass {_MASS:g} and value zero lowers the mean influence of a token on the "
         f"later ones, over their own, in all {len(seeds)} random stacks, by at least one half",
         np.all(held < free / 2),
-        basis=TOY,
     )
     return [finding], {"influence_with": held, "influence_without": free}
 
@@ -176,22 +176,19 @@ def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
         rows.append({"sink": label, "distance": D, "sampled": sampled, "z": z})
     none, half, most, full = (row["distance"] for row in rows)
     findings = [
-        core(
+        toy_core(
             f"after {_STACK.depth} layers of {_STACK.length} tokens the last two are farther "
             f"apart when the sink has a larger mass: {none:.2f}, {half:.2f}, {most:.2f} at mass "
             "0, 0.5, 0.8",
             none < half < most,
-            basis=TOY,
         ),
-        core(
+        toy_core(
             f"stacks drawn at random have these distances ({draws} each)",
             max(abs(row["z"]) for row in rows) <= critical,
-            basis=TOY,
         ),
-        instead(
+        toy_instead(
             f"a sink whose value is that of a common token mixes more than none: {full:.2f}",
             full < none,
-            basis=TOY,
         ),
     ]
     return findings, {"collapse": rows, "critical": critical}
@@ -199,12 +196,11 @@ def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
 
 def _of_six_tokens(routes: SinkRoutes) -> Judged:
     without, held = toy(routes, None), toy(routes, _MASS)
-    finding = core(
+    finding = toy_core(
         "six tokens, four layers, uniform rows: token 2 reaches tokens 3, 4, 5 with "
         f"{listed(without, '.3f')} of their own influence, with the sink only "
         f"{listed(held, '.3f')}",
         np.all(held < without / 3),
-        basis=TOY,
     )
     return [finding], {"toy": {"without": without, "with": held}}
 
@@ -235,17 +231,15 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
     counter[:2, 0] = 1e9, -1e9  # the last two tokens are equal, the first two far apart
     apart = routes.collapse(counter)
     findings = [
-        core(
+        toy_core(
             f"‖v_n − v_(n−1)‖ ≤ √2·‖V − (1/n)11ᵀV‖ for all {count} token matrices, so the first "
             "collapse with Δ/√2 gives the second with Δ",
             worst <= math.sqrt(2) * (1 + 1e-12),
-            basis=TOY,
         ),
         core("2(a² + b²) − (a − b)² = (a + b)², so it holds for all (proven)", identity),
-        core(
+        toy_core(
             "not conversely: tokens with v_n = v_(n−1) exactly and ‖V − (1/n)11ᵀV‖ > 10⁹",
             apart.last_pair == 0 and apart.rank > 1e9,
-            basis=TOY,
         ),
         instead(
             "the factor √2 is needed: v_n = −v_(n−1), the others 0, attains it",
@@ -271,27 +265,23 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
     layers = routes.draw(small_stack(LayerSink(mass=_MASS)), seed)
     column = norms(routes.jacobian(layers))[1:, 0]
     findings = [
-        core(
+        toy_core(
             "with value zero the update of a layer is 1 − m of that without a sink, m the sink's "
             "mass: at m = 0.999 it is 0.001",
             np.allclose(zero / zero[0], 1 - masses, rtol=1e-3, atol=1e-6),
-            basis=TOY,
         ),
-        core(
+        toy_core(
             "with one hundredth of a common value the update at m = 0.999 is below 2 % of that "
             "without a sink",
             small[-1] < 0.02 * small[0],
-            basis=TOY,
         ),
-        core(
+        toy_core(
             f"no token is influenced by a sink of value zero, after {_STACK.depth} layers",
             np.all(column == 0),
-            basis=TOY,
         ),
-        instead(
+        toy_instead(
             "with the value of a common token it is not a no-op: the update grows as m → 1",
             full[-1] > full[0],
-            basis=TOY,
         ),
     ]
     return findings, {"updates": table_rows(mass=masses, update=zero, with_value=full)}

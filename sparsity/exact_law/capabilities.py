@@ -36,7 +36,6 @@ class Capabilities(NamedTuple):
             refuse it; None where nothing is missing.
         limit: whether `evaluate` has its limit in long rows.
         limit_needs_length: whether the limit depends on the length, so that one must be given.
-        sampling_needs_length: whether it samples rows of a given length only.
         shares_nodes: whether this law is computed for many β and γ at once (`exact_grid`).
     """
 
@@ -45,7 +44,6 @@ class Capabilities(NamedTuple):
     missing: str | None
     limit: bool = False
     limit_needs_length: bool = False
-    sampling_needs_length: bool = False
     shares_nodes: bool = False
 
 
@@ -73,7 +71,6 @@ def capabilities(
             missing=quantity.needs,
             limit=is_S,
             limit_needs_length=True,
-            sampling_needs_length=True,
         )
     if isinstance(kernel, RowMap):
         return _of_map(kernel, steps, quantity)
@@ -84,14 +81,11 @@ def capabilities(
             missing=quantity.needs,
             limit=quantity.has_limit,
             limit_needs_length=limit_needs_length(quantity, units=False),
-            sampling_needs_length=not is_S,
             shares_nodes=quantity.integral is not None and not (quantity.needs or quantity.token),
         )
     if not all(getattr(step, "normal", True) for step in steps):
         # Scores that are not normal are no tokens of a known law: they are drawn from CoCA itself.
-        return Capabilities(
-            exact=False, sampled=len(steps) == 1, missing=quantity.needs, sampling_needs_length=True
-        )
+        return Capabilities(exact=False, sampled=len(steps) == 1, missing=quantity.needs)
     return _of_steps(row, quantity, length)
 
 
@@ -106,13 +100,11 @@ def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capa
         missing=None if quantity.needs in there else quantity.needs,
         limit=limit,
         limit_needs_length=not kernel.identically_distributed,
-        sampling_needs_length=not (limit and kernel.identically_distributed),
     )
 
 
 def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     """Return what is known of a row whose steps change some of its tokens."""
-    is_S = quantity is quantities.S
     of = quantity if quantity.linear is None else quantity.linear.of
     given = classed(row, length or row.length or ANY_LENGTH)
     units = bool(given.token.sum() < given.count.sum())
@@ -132,5 +124,4 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
         missing=None if there else quantity.needs,
         limit=quantity.has_limit,
         limit_needs_length=limit_needs_length(quantity, units=units) or not same,
-        sampling_needs_length=not (is_S and same),
     )

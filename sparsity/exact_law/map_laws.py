@@ -11,14 +11,7 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import engine
-from sparsity.exact_law.maps import (
-    entmax,
-    entmax_n_eff,
-    router,
-    sparsemax,
-    sparsemax_n_eff,
-    top_k,
-)
+from sparsity.exact_law.maps import entmax, router, sparsemax, top_k
 from sparsity.exact_law.maps.threshold_maps import SupportAndParticipation
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
@@ -74,11 +67,11 @@ def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
         return means.value[which].copy(), means.error[which].copy()
     power = _POWERS[quantity.name]
     if alpha < 2:
-        value, error = entmax_n_eff.law(row.gamma, n, power)
+        value, error = entmax.powers_and_largest(row.gamma, n, power)
     elif power is None:
         value, error = sparsemax.max_weight(row.gamma, n)
     else:
-        value, error = sparsemax_n_eff.law(row.gamma, n, power)
+        value, error = sparsemax.n_eff_powers(row.gamma, n, power)
     return value / (np.sqrt(n) if quantity is quantities.S else 1.0), error
 
 

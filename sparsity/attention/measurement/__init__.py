@@ -5,8 +5,7 @@ A model's q and k, or its weights, become a dataset this way:
     measure(queries=, keys=)   measure(attention=)
               └───────────┬───────────┘
     layer_inputs          arrays, masks and options checked
-    attention_layers      LogitLayer or WeightLayer: which keys each query sees
-    padding               which queries are padding, and the first key that each one sees
+    attention_layers      LogitLayer or WeightLayer: which keys each query sees, and what is padding
               │
     layers                measure_layer: block of rows by block of rows, on all cores
       ├─ logit_blocks     of q and k: sums in the pass of `streaming`, the sink key set apart

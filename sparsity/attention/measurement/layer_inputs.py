@@ -11,8 +11,8 @@ from sparsity.attention.measurement.attention_layers import (
     LogitLayer,
     WeightLayer,
     check_finite,
+    find_padding,
 )
-from sparsity.attention.measurement.padding import find_padding
 from sparsity.checks import check_choice, check_layout, check_number, check_reals
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes

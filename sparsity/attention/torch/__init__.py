@@ -2,8 +2,7 @@
 
     interception   when a pass begins and ends, which module runs, and what it calls
       modules      which modules may attend, where they find their functions, which made no call
-      reading      what a function was given and gave: a Call and its Output
-      call         logits of a Call; do its weights make the output?
+      call         what a function was given and gave; do the logits of that make its output?
       replay       compiled code: the same pass again, uncompiled, to be seen
         ├── rows   statistics of some rows ── watch      while a model trains or runs
         └── tiles  sums over every row ── models         a model of transformers on a text

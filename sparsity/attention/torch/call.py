@@ -3,6 +3,11 @@
 The arguments that are read off a call may be misunderstood: a scale by another name, a mask that
 the function replaces by its own. Statistics of a call therefore count only if the logits, computed
 again from its arguments, also make its output: `Output.check_rows` is that gate.
+
+Each reader takes the function, the arguments of a call and what it returned; it raises `Unseen` for
+a call that it cannot read. Dropout has random numbers of its own, so that the output of a call with
+dropout says nothing about its weights: the function is called again without it, and that output is
+the one to check against.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sparsity.attention.library import library
+from sparsity.attention.library import library, torch
 from sparsity.attention.measurement.attention_layers import HIDDEN_AT, HIDDEN_BELOW_TOP
 
 # How far an output may be off, relative to the largest value or weight. Float32 kernels stay below
@@ -69,7 +74,6 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
         call: the call.
         at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
     """
-    torch = library("torch", "torch")
     # Numbers of float16 near 10 are 1/128 apart: logits are made in float32 at least.
     wide = torch.promote_types(call.query.dtype, torch.float32)
     q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
@@ -98,7 +102,6 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
 
 def _mask_rows(x: Any, at: Any, keys: int) -> Any:
     """Return rows of a mask of up to four axes: [batch or 1, heads or 1, rows or 1, keys or 1]."""
-    torch = library("torch", "torch")
     x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
     return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
 
@@ -131,7 +134,7 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
     Numbers that a mask adds hide keys by the rule of `attention_layers.HIDDEN_AT`, that of
     `measure`: relative to the largest one, as an ALiBi bias may be far below zero everywhere.
     """
-    torch, total = library("torch", "torch"), 0.0
+    total = 0.0
     for added in (call.bias, call.mask):
         if added is None:
             continue
@@ -179,7 +182,6 @@ class Output(NamedTuple):
         Raises:
             Unseen: they make something else.
         """
-        torch = library("torch", "torch")
         at = at[:, None, :, None]
         finite = torch.isfinite(s).all(-1, keepdim=True)
         x = torch.where(seen & finite, s, -torch.inf)
@@ -215,3 +217,126 @@ class Output(NamedTuple):
         if bool(((p - want).abs() > most).any()):
             raise Unseen("computes something else than softmax attention of its arguments")
         return ~(finite & told)[..., 0]
+
+
+# The arguments of the function, which is built in and has no signature to inspect.
+_SDPA = {
+    **dict.fromkeys(("query", "key", "value", "attn_mask")),
+    **{"dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False},
+}
+
+
+def read_sdpa(function: Any, args: Any, kwargs: Any, output: Any) -> tuple[Call, Output]:
+    """Read a call of `torch.nn.functional.scaled_dot_product_attention`."""
+    given = _SDPA | dict(zip(_SDPA, args, strict=False)) | kwargs
+    q, k, v, mask, dropout, causal, scale, grouped = given.values()
+    mask_mod = None
+    bias = library("torch.nn.attention.bias", "torch")
+    if isinstance(mask, bias.CausalBias):
+        # It is a tensor without numbers of its own. Its variants differ where there are more keys
+        # than queries: the triangle starts at the first key, as `is_causal` has it, or ends at the
+        # last.
+        ahead = k.shape[-2] - q.shape[-2]
+        causal = mask.variant == bias.CausalVariant.UPPER_LEFT or not ahead
+        mask_mod = None if causal else (lambda batch, head, i, j: j <= i + ahead)
+        mask = None
+    refuse_unreadable(q, k, v, mask)
+    # The axes before the last two broadcast, all but that of heads where key heads may be fewer.
+    leads = [tuple(x.shape[:-2]) for x in (q, k, v)]
+    apart = 1 if grouped else 0
+    common = torch.broadcast_shapes(*(lead[: len(lead) - apart] for lead in leads))
+    leads = [common + lead[len(lead) - apart :] for lead in leads]
+    if mask is not None and mask.ndim > 4:
+        mask = _with_four_axes(mask, leads[0])
+    if dropout:
+        output = function(**(given | {"dropout_p": 0.0}))
+    refuse_unreadable(output)
+    if not (q.numel() and k.numel()):
+        raise Unseen("is called without queries or without keys")
+    step = step_near_one(output, q)
+    q, k, v, output = (
+        _with_four_axes(x, lead)
+        for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)
+    )
+    return Call(q, k, scale, causal, mask, mask_mod=mask_mod), Output(v, output, step=step)
+
+
+def read_interface(
+    name: str, function: Any, given: Any, named: dict[str, Any], output: Any
+) -> tuple[Call, Output]:
+    """Read a call of an attention function of transformers.
+
+    Args:
+        name: of its implementation: "sdpa", "flex_attention" or "eager".
+        function: what was called.
+        given: module, queries, keys, values and mask, by which all of them are called.
+        named: the other arguments.
+        output: what it gave, [batch, T, heads, dim], and the weights or None.
+    """
+    module, q, k, v, mask = given
+    if named.get("cache") is not None:
+        raise Unseen("keeps its keys in a paged cache")
+    mask_mod = getattr(mask, "mask_mod", None)
+    array = mask if mask_mod is None else None
+    causal = name == "sdpa" and mask is None and _causal(module, q, named)
+    # Eager attention of some models takes the rate from the module: training may drop then.
+    dropped = bool(named.get("dropout")) or (name == "eager" and module.training)
+    weights = output[1] if name == "eager" else None
+    if dropped and name != "eager":
+        output = function(*given, **(named | {"dropout": 0.0}))
+    refuse_unreadable(q, k, v, array, output[0], weights)
+    call = Call(
+        q, k,
+        scale=named.get("scaling"), causal=causal, mask=array, mask_mod=mask_mod,
+        bias=named.get("position_bias"), softcap=named.get("softcap"), unit=named.get("s_aux"),
+    )  # fmt: skip
+    made = output[0].transpose(1, 2)
+    return call, Output(v, made, weights, dropped, step_near_one(output[0], q))
+
+
+def _causal(module: Any, query: Any, named: dict[str, Any]) -> bool:
+    """Return whether a layer without a mask looks back only; the last token sees all keys."""
+    said = named.get("is_causal")
+    return query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if said is None else said)
+
+
+def _with_four_axes(x: Any, lead: tuple[int, ...]) -> Any:
+    """Return [batch, heads, tokens, d], from whatever axes there are before the last two."""
+    x = x.expand(*lead, *x.shape[-2:])
+    return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x.reshape(-1, *x.shape[-3:])
+
+
+def step_near_one(output: Any, query: Any) -> float:
+    """Return the distance of numbers near 1 in the coarsest type that may have made the output."""
+    device = query.device.type
+    types = [output.dtype, query.dtype]
+    if torch.is_autocast_enabled(device):
+        types.append(torch.get_autocast_dtype(device))
+    coarse = max(torch.finfo(x).eps for x in types)
+    # TF32, which GPUs may multiply float32 in, has ten bits after the point.
+    rounded = device != "cpu" and torch.get_float32_matmul_precision() != "highest"
+    return max(coarse, 2.0**-10) if rounded else coarse
+
+
+def refuse_unreadable(*tensors: Any) -> None:
+    """Refuse what is no plain array of numbers; None stands for no array.
+
+    Subclasses may compute anything by their operators, and their numbers may be elsewhere
+    (distributed, quantised, fake), so that only PyTorch's own two types are read.
+
+    Raises:
+        Unseen: one of them is not a plain array.
+    """
+    for x in tensors:
+        if x is None:
+            continue
+        if type(x) not in (torch.Tensor, torch.nn.Parameter):
+            raise Unseen(f"is given a {type(x).__name__}, whose numbers are not read")
+        if x.is_nested or x.layout is not torch.strided:
+            raise Unseen("is given nested or sparse tensors, which are not read")
+        if x.device.type == "meta":
+            raise Unseen("is given tensors without numbers (of the device meta)")
+        try:  # tensors of `vmap` and `grad` are of the plain type, but have no storage
+            x.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            raise Unseen("runs inside a transform of torch.func, where no numbers are") from None

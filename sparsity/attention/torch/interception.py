@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack
 from typing import Any
 
-from sparsity.attention.library import library
+from sparsity.attention.library import library, torch
 from sparsity.attention.torch import replay
-from sparsity.attention.torch.call import Call, Output, Unseen
+from sparsity.attention.torch.call import Call, Output, Unseen, read_interface, read_sdpa
 from sparsity.attention.torch.modules import (
     INTERFACE,
     Hook,
@@ -42,7 +42,6 @@ from sparsity.attention.torch.modules import (
     without_modes,
     without_orig_mod,
 )
-from sparsity.attention.torch.reading import read_interface, read_sdpa
 from sparsity.errors import InputError
 
 _NO_CALL = (
@@ -149,7 +148,7 @@ class Interceptor:
             for put_back in replay.attach(compiled, self._run_compiled):
                 opened.callback(put_back)
             self._open = opened.pop_all()
-        multi_head = library("torch", "torch").nn.MultiheadAttention
+        multi_head = torch.nn.MultiheadAttention
         self.unseen |= {self.names[x]: _MULTI_HEAD for x in self.names if isinstance(x, multi_head)}
         return self
 
@@ -233,7 +232,7 @@ class Interceptor:
 
     def _shown(self, table: Any, name: str) -> Callable[..., Any]:
         """Return a function of the table that calls the one there, and shows the call."""
-        inner = table.get(name)
+        inner, is_compiling = table.get(name), torch.compiler.is_compiling
 
         def attend(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **named: Any
@@ -241,7 +240,7 @@ class Interceptor:
             given = module, query, key, value, attention_mask
             function = inner or eager_function(type(module))
             current = self._running.get(threading.get_ident())
-            if library("torch", "torch").compiler.is_compiling() or current is None:
+            if is_compiling() or current is None:
                 return function(*given, **named)
             around, current.inside = current.inside, True
             try:
@@ -266,7 +265,7 @@ class Interceptor:
         """Keep what `look` finds of a call; never raises."""
         if current.inside or not current.looking or in_backward():
             return
-        torch, path = library("torch", "torch"), "model"
+        path = "model"
         try:
             if module not in self.names:
                 path = self.names.get(current.stack[0], path)

@@ -1,23 +1,27 @@
-"""Any model of the `transformers` library, measured on a text inside the calls that it makes."""
+"""Any model of the `transformers` library: loaded, and measured inside the calls that it makes."""
 
 from __future__ import annotations
 
 import inspect
+import os
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.library import library
+from sparsity.attention.gguf_header import read_fields
+from sparsity.attention.library import library, torch
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
 from sparsity.attention.torch.interception import Interceptor
-from sparsity.attention.torch.loading import load as load
 from sparsity.attention.torch.tiles import EveryRow, check_some_rows
 from sparsity.checks import check_progress, check_whole
 from sparsity.errors import InputError
+from sparsity.output import npy_file, refuse_missing, require_regular_file
 
 __all__ = ["load", "measure_transformers"]
 
@@ -31,6 +35,8 @@ _MORE_INPUTS = (
 )
 _GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
 _OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
+_FIX = "give the folder of a model, a GGUF file, or a name of the hub such as owner/name"
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def _check_ids(model: Any, tokens: Any) -> np.ndarray:
@@ -88,7 +94,6 @@ def _run(model: Any, ids: Any) -> None:
     Raises:
         InputError: its own code fails.
     """
-    torch = library("torch", "torch")
     try:
         with torch.no_grad():
             model(input_ids=ids, use_cache=False)
@@ -116,7 +121,7 @@ def _layer(call: Call, causal: bool) -> Any:
     Raises:
         Unseen: its masks are functions.
     """
-    torch, length = library("torch", "torch"), call.query.shape[-2]
+    length = call.query.shape[-2]
     if call.score_mod is not None or call.mask_mod is not None:
         raise Unseen("hides keys by a function: choose sdpa or eager for it")
     mask = None
@@ -168,7 +173,7 @@ def measure_transformers(
         InputError: a model in training mode, one that does not run on token ids alone, or attention
             that is over another text, or that is not seen (`interception` says what is).
     """
-    torch, also = library("torch", "torch"), requested_names(of)
+    also = requested_names(of)
     check_progress(progress)
     _refuse_model(model)
     ids = torch.as_tensor(_check_ids(model, tokens))[None].to(model.device)
@@ -216,3 +221,70 @@ def measure_transformers(
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def load(model: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """Return a causal language model in single precision, and its tokenizer.
+
+    Raises:
+        InputError: it is not there, or transformers cannot read it; a library is missing.
+    """
+    single, hf = torch.float32, library("transformers")
+    path, named = Path(model), {}
+    if path.suffix == ".gguf":
+        refuse_missing("model", require_regular_file(path, "model"), _FIX)
+        library("gguf")
+        source, named = path.parent, {"gguf_file": path.name}
+    elif path.exists() or not _HUB_NAME.fullmatch(str(model)):
+        refuse_missing("model", path, _FIX)
+        if not path.is_dir():
+            raise InputError("model", path, f"is not a model; {_FIX}")
+        source = path
+    else:
+        source = str(model)
+    hf.utils.logging.disable_progress_bar()
+    try:
+        tokenizer = hf.AutoTokenizer.from_pretrained(source, **named)
+        loaded = hf.AutoModelForCausalLM.from_pretrained(source, dtype=single, **named)
+    except Exception as error:  # whatever transformers and its readers of files raise
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        raise InputError(
+            "model", model, f"cannot be read by transformers ({why}); {_FIX}"
+        ) from error
+    if named:
+        _split_digits(tokenizer, path)
+    return loaded.eval(), tokenizer
+
+
+def _split_digits(tokenizer: Any, path: Path) -> None:
+    """Let the tokenizer of a GGUF file split numbers into digits, where the file says so.
+
+    transformers reads the vocabulary and forgets that rule of SmolLM's tokenizer.
+    """
+    fields, _ = read_fields(path)  # the reader of `gguf` makes objects of all words of a vocabulary
+    if fields.get("tokenizer.ggml.pre") == "smollm":
+        parts = library("tokenizers").pre_tokenizers
+        rules = [parts.Digits(individual_digits=True), parts.ByteLevel(add_prefix_space=False)]
+        tokenizer.backend_tokenizer.pre_tokenizer = parts.Sequence(rules)
+
+
+def read_ids(path: str | os.PathLike[str], tokenizer: Any) -> np.ndarray:
+    """Return the token ids of a text file, or those that a .npy file holds.
+
+    Raises:
+        InputError: a file that cannot be read, or without words.
+    """
+    path = require_regular_file(Path(path), "text")
+    refuse_missing("text", path, "give a file of text, or of token ids (.npy)")
+    if path.suffix == ".npy":
+        try:
+            return npy_file(path)
+        except (ValueError, OSError):
+            raise InputError("text", path, "holds no array of token ids") from None
+    try:
+        text = path.read_text("utf-8-sig")  # a byte order mark is no text
+    except (OSError, UnicodeDecodeError):
+        raise InputError("text", path, "is not text in UTF-8; give a plain text file") from None
+    if not text.strip():
+        raise InputError("text", path, "has no words; give another text")
+    return np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator, Set
 from typing import Any
 
-from sparsity.attention.library import library
+from sparsity.attention.library import torch
 from sparsity.attention.torch.call import Unseen
 from sparsity.errors import InputError
 
@@ -20,7 +20,7 @@ class Hook:
     """A hook of a module, which does nothing while code is compiled."""
 
     def __init__(self, act: Callable[[Any], None]) -> None:
-        self.act, self.compiling = act, library("torch", "torch").compiler.is_compiling
+        self.act, self.compiling = act, torch.compiler.is_compiling
 
     def __call__(self, part: Any, *rest: Any) -> None:
         if not self.compiling():
@@ -41,7 +41,7 @@ def parts_that_may_attend(module: Any, compiled: Set[Any]) -> Iterator[Any]:
 
     A hook in PyTorch's layers of `MultiheadAttention` would turn their fused path off.
     """
-    nn = library("torch", "torch").nn
+    nn = torch.nn
     fused = nn.MultiheadAttention, nn.TransformerEncoderLayer
     if module in compiled or isinstance(module, fused):
         return
@@ -54,7 +54,7 @@ def parts_that_may_attend(module: Any, compiled: Set[Any]) -> Iterator[Any]:
 
 def in_backward() -> bool:
     """Return whether a backward pass runs in this thread; PyTorch has no public word for it."""
-    return library("torch", "torch")._C._current_graph_task_id() != -1
+    return torch._C._current_graph_task_id() != -1
 
 
 def refuse_traces() -> None:
@@ -63,7 +63,6 @@ def refuse_traces() -> None:
     Raises:
         Unseen: it is.
     """
-    torch = library("torch", "torch")
     if torch.jit.is_tracing():
         raise Unseen("is being traced by torch.jit")
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
@@ -76,7 +75,6 @@ def refuse_unseen(model: Any) -> None:
     Raises:
         InputError: a model of TorchScript, or of transformers with an attention of another name.
     """
-    torch = library("torch", "torch")
     for part in model.modules():
         if isinstance(part, torch.jit.ScriptModule):
             fix = "is TorchScript, whose code cannot be watched; give the module it was made from"
@@ -125,8 +123,8 @@ def _is_within(path: str, other: str) -> bool:
 @functools.cache
 def mode_class() -> Any:
     """Return the class of modes that show calls of `scaled_dot_product_attention`."""
-    torch = library("torch", "torch")
     attend = torch.nn.functional.scaled_dot_product_attention
+    is_compiling = torch.compiler.is_compiling  # looked up here: what follows may be compiled
 
     class ShowAttention(torch.overrides.TorchFunctionMode):
         def __init__(self, show: Callable[..., None]) -> None:
@@ -136,7 +134,7 @@ def mode_class() -> Any:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
             kwargs = kwargs or {}
             output = function(*args, **kwargs)
-            if function is attend and not torch.compiler.is_compiling():
+            if function is attend and not is_compiling():
                 self.show(function, args, kwargs, output)
             return output
 
@@ -145,7 +143,7 @@ def mode_class() -> Any:
 
 def without_modes() -> Any:
     """Leave the modes of PyTorch's functions, and what subclasses of tensors make of them."""
-    return library("torch", "torch")._C.DisableTorchFunction()
+    return torch._C.DisableTorchFunction()
 
 
 def tables_of(model: Any) -> list[Any]:

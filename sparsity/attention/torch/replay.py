@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sparsity.attention.library import library
+from sparsity.attention.library import library, torch
 from sparsity.attention.torch.call import Unseen
 
 # How far outputs may be off each other, relative to their largest: fused code adds in another order
@@ -41,7 +41,6 @@ class CompiledCall(NamedTuple):
 
 def without_wrappers(model: Any) -> Any:
     """Return the module inside what compiles it or makes it data parallel."""
-    torch = library("torch", "torch")
     parallel = torch.nn.parallel.DistributedDataParallel
     while True:
         if isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
@@ -58,7 +57,6 @@ def compiled_calls(model: Any) -> list[CompiledCall]:
     `torch.compile(module)` returns a module with a compiled `forward`; `module.compile()` sets what
     a call of the module runs.
     """
-    torch = library("torch", "torch")
     if isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
         return [CompiledCall(model, "forward", model._orig_mod)]
     if getattr(model, "_compiled_call_impl", None) is not None:
@@ -84,7 +82,7 @@ def attach(calls: Sequence[CompiledCall], run: Callable[..., Any]) -> Iterator[C
 def _run(
     run: Callable[..., Any], module: Any, compiled: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
-    if library("torch", "torch").compiler.is_compiling():
+    if torch.compiler.is_compiling():
         return compiled(*args, **kwargs)
     return run(module, compiled, args, kwargs)
 
@@ -117,7 +115,6 @@ class Replay:
         Raises:
             Unseen: this gives something else, or draws other random numbers.
         """
-        torch = library("torch", "torch")
         drawn = _random_states(self._devices)
         with contextlib.ExitStack() as context:
             context.enter_context(torch.random.fork_rng(self._devices))
@@ -147,7 +144,6 @@ def _without_autocast_cache() -> Iterator[None]:
     Autocast keeps them until its outermost context ends: a loop inside one, in which weights are
     trained, would find those of a pass before, as would what the user computes uncompiled.
     """
-    torch = library("torch", "torch")
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
@@ -158,7 +154,6 @@ def _without_autocast_cache() -> Iterator[None]:
 
 def _random_states(devices: list[int]) -> list[Any]:
     """Return the states of the generators of random numbers of the CPU and of these GPUs."""
-    torch = library("torch", "torch")
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in devices)]
 
 
@@ -204,7 +199,6 @@ def _kept(x: Any) -> Any:
     Raises:
         Unseen: it is no tensor, number or text, nor a collection of these.
     """
-    torch = library("torch", "torch")
     if isinstance(x, torch.Tensor):
         return x.detach().clone()
     if type(x) in (list, tuple):
@@ -220,7 +214,6 @@ def _kept(x: Any) -> Any:
 
 def _numbers(x: Any) -> list[Any]:
     """Return all tensors of floats in an output, in their order."""
-    torch = library("torch", "torch")
     if isinstance(x, torch.Tensor):
         return [x.detach()] if x.is_floating_point() else []
     if isinstance(x, Mapping):
@@ -236,7 +229,6 @@ def _require_same(found: list[Any], wanted: list[Any]) -> None:
     Raises:
         Unseen: they are not, or there are no numbers to compare.
     """
-    torch = library("torch", "torch")
     shapes = [[tuple(x.shape) for x in side] for side in (found, wanted)]
     if not wanted or shapes[0] != shapes[1]:
         raise Unseen("is compiled, and its output has no numbers to compare with uncompiled code")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.fused import from_lse
-from sparsity.attention.library import library
-from sparsity.attention.measurement.padding import shows_keys_here_and_there
+from sparsity.attention.library import library, torch
+from sparsity.attention.measurement.attention_layers import shows_keys_here_and_there
 from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.attention.torch.call import (
     Call,
@@ -47,7 +47,6 @@ def text_tokens(call: Call) -> Any:
     """
     if call.text is not None:
         return call.text
-    torch = library("torch", "torch")
     (batch, heads, length, _), keys = call.query.shape, call.key.shape[-2]
     if length != keys or all(x is None for x in (call.mask, call.bias, call.mask_mod)):
         return None
@@ -90,7 +89,6 @@ def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
     not depend on the texts beside it. Where a text has fewer rows than another, the rest of its
     places hold row 0 and do not count.
     """
-    torch = library("torch", "torch")
     length, device, tokens = call.query.shape[-2], call.query.device, text_tokens(call)
     at = sample_rows(length, rows)
     at = np.arange(length)[None] if at is None else at[None]
@@ -119,7 +117,6 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
         seen: which keys are seen.
         unit: logits of learned sinks, [heads], or None.
     """
-    torch = library("torch", "torch")
     n = seen.sum(-1)
     some = n > 0
     top = torch.where(seen, s, -torch.inf).amax(-1)
@@ -168,7 +165,6 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
         Unseen: the logits do not make what the call returned, or the mask does not tell which
             tokens are padding.
     """
-    torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
     at, tokens = choose_rows(call, rows)
     size = max(1, MAX_LOGITS_AT_ONCE // max(1, batch * heads * call.key.shape[-2]))
@@ -209,7 +205,6 @@ def torch_monitor(
     Raises:
         InputError: positions of no row, an option it does not take, or arrays of other shapes.
     """
-    torch = library("torch", "torch")
     with torch.no_grad():
         return measure_rows(_call("torch_monitor", queries, keys, causal, given), rows)
 
@@ -271,7 +266,7 @@ def torch_penalty(
             option it does not take, or arrays of other shapes.
     """
     call, bounds = _call("torch_penalty", queries, keys, causal, given), Bounds(of, low, high)
-    torch, measured = library("torch", "torch"), measure_rows(call, rows)
+    measured = measure_rows(call, rows)
     return mean_square_outside(torch, bounds, measured[of], measured["length"])
 
 

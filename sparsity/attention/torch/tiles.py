@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.attention.library import library
+from sparsity.attention.library import torch
 from sparsity.attention.measurement.layers import ContextImportance, contexts
 from sparsity.attention.measurement.row_focus import measure_logit_sums
 from sparsity.attention.measurement.sinks import find_sinks, name_without_sinks, reuse_rows
@@ -75,7 +75,6 @@ def _sum_tile(tile: Tile, room: Any = None) -> tuple[TileSums, Any]:
         tile: the tile.
         room: a tensor of its shape to write in; None for a new one.
     """
-    torch = library("torch", "torch")
     s, clear, seen, apart = tile
     room, shown = torch.empty_like(s) if room is None else room, seen.to(s.dtype)
     s[..., clear:].add_((1 - shown) * HIDDEN)  # five times as fast as a masked fill
@@ -121,7 +120,6 @@ def _sum_tile(tile: Tile, room: Any = None) -> tuple[TileSums, Any]:
 
 def _share(sums: TileSums, unit: Any) -> tuple[Any, Any]:
     """Return by what e^(s − top) of the others becomes a weight p, and p of the sink key."""
-    torch = library("torch", "torch")
     some = sums.count > 0
     log_z = torch.where(some, sums.top + torch.log(sums.z), -math.inf)
     odds = sums.sink - log_z  # NaN in rows that see no key
@@ -149,7 +147,6 @@ def _plain_tile(
     Returns:
         The tile, and as much of the second room.
     """
-    torch = library("torch", "torch")
     q, k = call.query[0, heads, start:stop], call.key[0]
     shared, length = call.query.shape[1] // len(k), k.shape[-2]
     width, clear = (stop, start) if call.causal else (length, length)
@@ -165,7 +162,6 @@ def _plain_tile(
 
 def _masked_tile(call: Call, start: int, stop: int, apart: Any) -> Tile:
     """Return the logits of rows of any call, of all heads."""
-    torch = library("torch", "torch")
     at = torch.arange(start, stop, device=call.query.device)[None]
     s, seen = (x[0] for x in logits(call, at))
     return Tile(s, 0, seen, seen.to(torch.uint8).argmax(-1) if apart is None else apart)
@@ -180,7 +176,6 @@ class EveryRow:
     """
 
     def __init__(self, call: Call, sink: int | None) -> None:
-        torch = library("torch", "torch")
         batch, heads, length, _ = call.query.shape
         if batch != 1 or call.key.shape[-2] != length:
             raise Unseen("looks at another text, or at several: one text is measured at a time")
@@ -209,7 +204,6 @@ class EveryRow:
 
     def _add(self, start: int, stop: int) -> None:
         """Add the sums of some rows."""
-        torch = library("torch", "torch")
         heads, shared = self.call.query.shape[1], self.call.query.shape[1] // self.call.key.shape[1]
         step = shared if self.plain else heads
         parts = []
@@ -242,7 +236,6 @@ class EveryRow:
 
     def statistics(self) -> dict[str, np.ndarray]:
         """Return rows with and without their sinks, as `measurement.measure_with_laws` has them."""
-        torch = library("torch", "torch")
         *sums, sink = (torch.cat(x, -1).double().numpy() for x in zip(*self.rows, strict=True))
         named = dict(zip(TileSums._fields, sums, strict=False))
         if not (np.isfinite(named["mean"]) & np.isfinite(named["m2"])).all():
@@ -269,7 +262,7 @@ class EveryRow:
 
     def _head_without(self, head: int, sinks: np.ndarray) -> dict[str, np.ndarray]:
         """Return all rows of a head without its sinks."""
-        torch, length = library("torch", "torch"), len(sinks)
+        length = len(sinks)
         apart = torch.as_tensor(np.flatnonzero(sinks), device=self.call.query.device)
         parts, heads = [], slice(head, head + 1)
         # The rooms of a plain tile have space for the rows of all heads that share a key head.
@@ -296,7 +289,6 @@ def check_some_rows(call: Call, made: Output) -> None:
     Raises:
         Unseen: they make something else, or are not finite.
     """
-    torch = library("torch", "torch")
     length = call.query.shape[-2]
     at = spaced(length, min(CHECKED_ROWS, length))
     at = torch.as_tensor(at, device=call.query.device)[None]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.attention.library import library
+from sparsity.attention.library import torch
 from sparsity.attention.monitoring.logs import log
 from sparsity.attention.monitoring.step import sample_rows
 from sparsity.attention.torch.call import Call, Output, Unseen
@@ -58,7 +58,6 @@ class Watch:
     """
 
     def __init__(self, model: Any, *, rows: Any = 16, every: int = 1) -> None:
-        torch = library("torch", "torch")
         if not isinstance(model, torch.nn.Module):
             raise InputError("model", type(model).__name__, "give a torch.nn.Module")
         # Lengths are not known yet: a number of rows is checked here, positions at each call.

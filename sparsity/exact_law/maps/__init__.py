@@ -1,7 +1,7 @@
 """The exact laws of maps of whole rows, one module each; `exact_law.map_laws` has the table.
 
-sparsemax, entmax ── threshold_maps ── gaussian_tail    support and participation, by Kac–Rice
-sparsemax_n_eff, entmax_n_eff                           one integral more: n_eff, S, max p
+sparsemax, entmax ── threshold_maps ── gaussian_tail    support and participation, by Kac–Rice,
+                                                        and by one integral more n_eff, S, max p
 top_k ── router                                         the k-th largest score, or proxy
 product_of_maps                                         E Σ p p′ of two softmax maps
 """

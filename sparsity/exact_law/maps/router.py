@@ -98,11 +98,10 @@ def _kinds(
     rest = math.sqrt((1 - rho) * (1 + rho))
     e = np.arange(LOW, HIGH, step)
     density = np.exp(-0.5 * e * e)[:, None]
-    with np.errstate(under="ignore"):
-        above = density * ndtr((rho * e[:, None] - t) / rest)
-        below = density * ndtr((t - rho * e[:, None]) / rest)
-        # Divided by their own sums they are probabilities by the rule as well, whatever it loses.
-        above, below = (x / x.sum(axis=0) for x in (above, below))
+    above = density * ndtr((rho * e[:, None] - t) / rest)
+    below = density * ndtr((t - rho * e[:, None]) / rest)
+    # Divided by their own sums they are probabilities by the rule as well, whatever it loses.
+    above, below = (x / x.sum(axis=0) for x in (above, below))
     return Kinds(
         _transforms(gamma * e, above, u, power),
         _transforms_at(gamma, rho, t, u, power, step),
@@ -119,35 +118,31 @@ def captured(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """Return the integrand of the captured mass, [u, t]."""
     (above, _, more, _), (at, _, one, _), below = kinds
     assert below is not None
-    with np.errstate(under="ignore"):
-        others = np.exp((k - 2) * _log_rest(above) + (n - k) * _log_rest(below))
-        return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
+    others = np.exp((k - 2) * _log_rest(above) + (n - k) * _log_rest(below))
+    return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
 
 
 def _squares(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """Return the integrand of n_eff of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, more, _), (at, root_at, one, _), _ = kinds
     phi, phi_at = 1 - above, 1 - at
-    with np.errstate(under="ignore"):
-        others = np.exp((k - 3) * _log_rest(above))
-        pairs = (k - 1) * (k - 2) * root**2 * phi_at + 2 * (k - 1) * root * root_at * phi
-        return ((k - 1) * more * phi_at * phi + one * phi * phi + pairs) * others
+    others = np.exp((k - 3) * _log_rest(above))
+    pairs = (k - 1) * (k - 2) * root**2 * phi_at + 2 * (k - 1) * root * root_at * phi
+    return ((k - 1) * more * phi_at * phi + one * phi * phi + pairs) * others
 
 
 def _participation(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """Return the integrand of Σp² of what is read, [u, t], for x = e^(u + s)."""
     (above, _, _, square), (at, _, _, square_at), _ = kinds
-    with np.errstate(under="ignore"):
-        others = np.exp((k - 2) * _log_rest(above))
-        return ((k - 1) * square * (1 - at) + square_at * (1 - above)) * others
+    others = np.exp((k - 2) * _log_rest(above))
+    return ((k - 1) * square * (1 - at) + square_at * (1 - above)) * others
 
 
 def _root(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """Return the integrand of Σ|a|/√Σa² of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, _, _), (at, root_at, _, _), _ = kinds
-    with np.errstate(under="ignore"):
-        others = np.exp((k - 2) * _log_rest(above))
-        return ((k - 1) * root * (1 - at) + root_at * (1 - above)) * others / math.sqrt(math.pi)
+    others = np.exp((k - 2) * _log_rest(above))
+    return ((k - 1) * root * (1 - at) + root_at * (1 - above)) * others / math.sqrt(math.pi)
 
 
 # Of each quantity its integrand, the power of e^s in x, and how much farther than others it reaches
@@ -255,15 +250,14 @@ def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.nda
     edges = np.arange(LOW, HIGH + width, width)
     e, weights = (x[..., None] for x in integration.gauss_panels(edges, _POINTS_OF_PANEL))
     half = np.diff(edges) / 2
-    with np.errstate(under="ignore"):
-        density = np.exp(-0.5 * e * e) / math.sqrt(2 * math.pi)
-        above = density * ndtr((rho * e - t) / rest) / ndtr(-t)
-        below = density * ndtr((t - rho * e) / rest) / ndtr(t)
-        z = (e - rho * t) / rest
-        at = np.exp(-0.5 * z * z) / (rest * math.sqrt(2 * math.pi))
-        missing, rarer = _from_above(above, half), _from_above(below, half)
-        others = np.exp((k - 2) * _log_rest(missing) + (n - k) * _log_rest(rarer))
-        body = ((k - 1) * above * ndtr(z) + at * (1 - missing)) * others
+    density = np.exp(-0.5 * e * e) / math.sqrt(2 * math.pi)
+    above = density * ndtr((rho * e - t) / rest) / ndtr(-t)
+    below = density * ndtr((t - rho * e) / rest) / ndtr(t)
+    z = (e - rho * t) / rest
+    at = np.exp(-0.5 * z * z) / (rest * math.sqrt(2 * math.pi))
+    missing, rarer = _from_above(above, half), _from_above(below, half)
+    others = np.exp((k - 2) * _log_rest(missing) + (n - k) * _log_rest(rarer))
+    body = ((k - 1) * above * ndtr(z) + at * (1 - missing)) * others
     return (body * weights).sum(axis=(0, 1))
 
 

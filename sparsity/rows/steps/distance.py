@@ -45,9 +45,8 @@ class Decay:
         return np.arange(seen + 1, dtype=np.float64)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        with np.errstate(under="ignore"):
-            w = np.exp(tokens.distance * math.log(self.decay))
-            return replace(tokens, w=tokens.w * w)
+        w = np.exp(tokens.distance * math.log(self.decay))
+        return replace(tokens, w=tokens.w * w)
 
 
 @dataclass(frozen=True)
