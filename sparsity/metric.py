@@ -58,8 +58,8 @@ def entropy(weights: Any, unit: Any = 0.0, axis: int = -1, log: bool = False) ->
         log: whether `weights` are logarithms of weights, −∞ for 0, as importance sampling has them.
     """
     unit = check_reals("unit", unit, traced=True)
-    if not (is_traced(unit) or bool((unit >= 0).all())):
-        raise InputError("unit", unit, "give a number >= 0")
+    if not (is_traced(unit) or bool(((unit >= 0) & (unit < np.inf)).all())):
+        raise InputError("unit", unit, "give a finite number >= 0")
     # With r = |a|/top and T = total/top, H = (ties·ln T + Σ r (ln T − ln r)) / T, the sum over
     # weights below the top, which is the largest of weights and unit. T − 1 is summed without the
     # top itself and goes through log1p: of a row that is nearly one-hot, ln Σa − (Σ a ln a)/Σa

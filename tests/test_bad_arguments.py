@@ -99,7 +99,7 @@ CALLS = [  # (call of one value, the argument that is named, what is refused)
      (3, None, "x", lambda *given: given[0], lambda *given: (given[0],), lambda *given: None,
       lambda *given: (given[0], given[0]), lambda *given: (LSE, LSE), lambda *given: given)),
     (sparsity.gini, "weights", (RAGGED, jax.random.key(0), object(), 1j)),
-    (lambda x: sparsity.entropy([1.0, 2.0], x), "unit", (RAGGED, "x", -1.0, np.nan, [1.0, 2.0])),
+    (lambda x: sparsity.entropy([1.0, 2.0], x), "unit", (RAGGED, "x", -1.0, *NUMBER[:2], [1, 2])),
     (lambda x: sparsity.monitoring.log({"n_eff": x}), "layer0/n_eff", (np.ones((1, 0, 4)), 3.0)),
     (lambda x: sparsity.monitoring.alert({"a": x}, "*", below=2), "a", (LSE, "x", 1j, object())),
     (lambda x: sparsity.from_lse(x, LSE), "lse", NO_ARRAY),
