@@ -317,6 +317,14 @@ def test_a_logit_for_a_mass_is_that_of_sink_logit():
     assert found.value == sink_logit(0.25, row, length=64)
 
 
+def test_looks_are_told_as_they_are_taken():
+    told = []
+    row = Row("relu2", beta=0.0, gamma=1.0)
+    design(row, length=16, n_eff=5, free="beta", progress=lambda *x: told.append(x))
+    assert told[0] == (0, 33)
+    assert [done for done, _ in told] == list(range(len(told)))
+
+
 def test_all_solutions_are_named():
     """Rows of s² are flat at a large β of either sign."""
     kernel = score_kernel("square", s**2)

@@ -289,6 +289,7 @@ def design(
     from sparsity.kernels.parameters import LENGTH
 
     held: Any = common.without_none({"beta": beta, "gamma": gamma})
+    what: Any = kernel
     aim = {"length": int(LENGTH.check(length)), "free": free} | common.without_none(goals)
     if steps:
         from sparsity.rows.row import Row
@@ -299,6 +300,7 @@ def design(
         # A `Row` is complete, so what is solved for has a value in it too; any will do.
         solved_for = free or "gamma"
         anything = {solved_for: 1.0} if solved_for in ("gamma", "beta") else {}
-        row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
-        return common.show(sparsity.design(row, **aim), as_json)
-    common.show(sparsity.design(kernel, **aim, **held), as_json)
+        what, held = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held)), {}
+    with common.progress("looks", in_log=True) as report:
+        found = sparsity.design(what, **aim, **held, progress=report)
+    common.show(found, as_json)

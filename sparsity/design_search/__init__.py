@@ -10,7 +10,7 @@ A row that cannot get there says so, with what it can reach.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsity import kernels, quantities
 from sparsity.calls import NotTaken
-from sparsity.checks import check_choice, check_number
+from sparsity.checks import check_choice, check_number, check_progress
 from sparsity.design_search.answer import Design, Impossible, Requirement
 from sparsity.design_search.free_numbers import NAMES, free_number
 from sparsity.design_search.search import solve_lengths
@@ -67,6 +67,7 @@ def design(
     value: float | None = None,
     free: str | None = None,
     lengths: Sequence[int] | None = None,
+    progress: Callable[[int, int], None] | None = None,
     **options: Unpack[_Aims],
 ) -> Design:
     """Find the parameter at which rows of `length` tokens have the wanted value of a quantity.
@@ -87,6 +88,8 @@ def design(
             None is "gamma".
         lengths: other lengths for which the requirement is given; None is `LENGTHS` for a kernel,
             none for a row.
+        progress: called with (looks taken, looks in all as far as is known): of "keys_for_mass:0.9"
+            each takes seconds.
         **options: another quantity and its value, such as `S=0.3`; for a kernel `beta` (real) and
             `gamma` (> 0), as above.
 
@@ -100,6 +103,7 @@ def design(
         Impossible: the wanted value is out of reach; names the floor or ceiling.
         InputError: a bad value, or a row that has no exact law at finite n.
     """
+    check_progress(progress)
     held: dict[str, Any] = {**options}
     quantity, value = _target(n_eff, of, value, held)
     of_row = isinstance(kernel, Row)
@@ -122,7 +126,7 @@ def design(
     with_sink_logit = any(isinstance(step, SinkLogit) for step in row.steps)
     wanted = _wanted(value, quantity, n, with_sink_logit)
     free_in_row = free_number(free, row)
-    first, *rest = solve_lengths(row, free_in_row, quantity, wanted, [n, *others])
+    first, *rest = solve_lengths(row, free_in_row, quantity, wanted, [n, *others], progress)
     if not first.values:
         if wanted not in first.reach or first.looks:
             raise Impossible(row, n, quantity.name, wanted, first.reach)

@@ -146,9 +146,22 @@ def _trend_of_temperature(row: Row, free: FreeNumber, quantity: Quantity, n: int
 
 
 def solve_lengths(
-    row: Row, free: FreeNumber, quantity: Quantity, wanted: float, lengths: Sequence[int]
+    row: Row,
+    free: FreeNumber,
+    quantity: Quantity,
+    wanted: float,
+    lengths: Sequence[int],
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Solutions]:
     """Solve for the wanted value at each length.
+
+    Args:
+        row: the row.
+        free: what is free in it.
+        quantity: the quantity.
+        wanted: its value.
+        lengths: all n.
+        progress: called with (looks done, looks in all as far as is known), for each range anew.
 
     Raises:
         InputError: the row has no exact law anywhere on the grid of some length.
@@ -160,7 +173,7 @@ def solve_lengths(
     ranges = {n: trend.ends if trend else free.ends(row, n) for n, trend in trends.items()}
     for ends in dict.fromkeys(ranges.values()):  # lengths of one range are looked at together
         together = [n for n, range_ in ranges.items() if range_ == ends]
-        looks = _Looks(row, free, quantity, together, free.grid(ends).tolist())
+        looks = _Looks(row, free, quantity, together, free.grid(ends).tolist(), progress)
         for n in together:
             trend = trends[n]
             search = _Search(looks, n, wanted)
@@ -177,6 +190,7 @@ class _Looks:
         quantity: the quantity.
         lengths: all n.
         grid: the values of x that are looked at.
+        progress: told how many looks were taken, and how many the grid has at least.
     """
 
     def __init__(
@@ -186,9 +200,10 @@ class _Looks:
         quantity: Quantity,
         lengths: Sequence[int],
         grid: list[float],
+        progress: Callable[[int, int], None] | None,
     ) -> None:
         self.row, self.free, self.quantity, self.lengths = row, free, quantity, lengths
-        self.grid = grid
+        self.grid, self.progress, self.taken = grid, progress, 0
         self.refusals: dict[int, InputError] = {}  # the first of each length
         self._on_grid: dict[float, dict[int, float]] = {}
 
@@ -209,6 +224,9 @@ class _Looks:
         # One call for all lengths, which share the transforms of a token: they cost little more
         # than one. Rows too rare to have a mean count as about 0.
         row = self.free.set_in(self.row, self.value(x))
+        if self.progress is not None:
+            self.progress(self.taken, max(self.taken, len(self.grid)))
+            self.taken += 1
         try:
             law = exact(row, length=np.array(lengths), of=self.quantity)
             return np.maximum(law.log_value, _LOG_OF_NOTHING).tolist()
