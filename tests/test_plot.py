@@ -578,6 +578,11 @@ def leaders(ax):
     return [line for line in ax.lines if not line.get_transform().contains_branch(ax.transData)]
 
 
+def test_a_curve_of_one_token_begins_where_rows_have_it():
+    ax = sparsity.plot("exp", gamma=1.0, of="weight:3")
+    assert ax.lines[0].get_xdata()[0] == 3
+
+
 @pytest.mark.parametrize(
     ("length", "ticks"),
     [

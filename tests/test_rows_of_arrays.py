@@ -95,6 +95,9 @@ def test_a_row_of_arrays_is_a_row():
     assert float(exact(plain, of="entropy")) == float(exact(same, length=9, of="entropy"))
     assert float(sparsity.evaluate(plain)) == float(sparsity.evaluate(same, length=9))
     assert sparsity.estimate(plain, max_samples=100).length == 9
+    swept = sparsity.sweep(plain)
+    assert float(swept["n_eff"]) == float(exact(plain))
+    assert list(swept.coords) == ["length"]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,11 @@ def test_a_row_of_arrays_is_a_row():
         (lambda row: sparsity.evaluate("exp", gamma=[1, 2], steps=(Sink(1.0),)), "give one value"),
         (lambda row: exact("exp", gamma=1), "length is missing"),
         (lambda row: of_row(row), "which no axis moves"),
+        (lambda row: sparsity.design(row, length=4, n_eff=2.0), "free = gamma: each token has its"),
+        (lambda row: sparsity.plot(row, x="gamma"), "x = gamma: each of the row's 4 tokens"),
+        (lambda row: sparsity.plot(row.then(Alibi(0.1))), "x = length: each .* law; give slope"),
+        (lambda row: sparsity.sweep(row, gamma=[1.0]), r"gamma = \[1.0\]: each token has its own"),
+        (lambda row: sparsity.estimate(Row("relu2", beta=[-1, -2], gamma=0)), "no token in sight"),
     ],
 )  # fmt: skip
 def test_what_such_rows_refuse(ask, match):

@@ -65,7 +65,10 @@ class FreeNumber:
         """
         if self.step is None:
             if self.field not in row.params:
-                raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
+                fix = f"{row.kernel.name} has no {self.field}"
+                if row.length is not None:
+                    fix = "each token has its own; free a number of a step"
+                raise InputError("free", self.name, fix)
             return None
         (index,) = (i for i, step in enumerate(row.steps) if isinstance(step, self.step))
         return index

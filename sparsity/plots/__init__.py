@@ -221,6 +221,8 @@ def chart(
         asked, values = requests.read_curves(what, x, parameters)
         root = isinstance(of, str) and of == ROOT
         quantity = _quantity("n_eff" if root else of, asked, x)
+        if quantity.token and x == LENGTH.name and x not in parameters:
+            values = values[values >= quantity.token]  # shorter rows have no such token
         if root and x != LENGTH.name and any(request.length is None for request in asked):
             raise InputError("of", of, "is √(n_eff/n) of rows of n tokens; give a length")
         names, common = _labels(asked)

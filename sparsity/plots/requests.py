@@ -24,6 +24,7 @@ from sparsity.plots.axes import row_choices
 from sparsity.plots.axes.controls import CONTROLS, Control, around
 from sparsity.plots.typesetting import typeset_name
 from sparsity.rows.row import Row
+from sparsity.rows.steps.token_scores import TokenScores
 from sparsity.sweeps.grids import parse_grid, read_values
 
 MOST_CURVES = 24  # in one chart: its seven looks repeat by then, and labels alone tell them apart
@@ -117,7 +118,7 @@ def read_curves(
         unset = by_dim and not isinstance(one, Row) and GAMMA.name not in values
         numbers = values | {GAMMA.name: [1.0]} if unset else values
         for row, length in itertools.product(_rows(one, x, numbers), lengths):
-            n = None if length is None else int(LENGTH.one(length))
+            n = row.length if length is None else int(LENGTH.one(length))
             curve = CurveRequest(row, n, _held(row, x, n))
             if unset:
                 curves += [
@@ -176,6 +177,9 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
             name = one.kernel.name if isinstance(one, Row) else one.name
             hint = did_you_mean(x, names) if isinstance(x, str) else ""
             fix = f"is no parameter of a row of {name}; {hint or 'give ' + ', '.join(names)}"
+            if isinstance(one, Row) and one.length is not None:
+                fix = f"each of the row's {one.length} tokens has its own law; give "
+                fix += ", ".join(names) or "it a step with a number"
             raise InputError("x", x, fix.rstrip())
     return sources
 
@@ -201,8 +205,10 @@ def _law_of_step(step: Any) -> Any:
 def names_taken(row: Row | Kernel | RowMap) -> list[str]:
     """Return the names that a row, or a kernel, takes values of."""
     kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
-    names = [p.name for p in kernel.parameters]
-    if kernel.law is not Law.FEATURES and LENGTH.name not in names:
+    given = isinstance(row, Row) and row.length is not None  # by arrays, a law for each token
+    names = [] if given else [p.name for p in kernel.parameters]
+    steps = [step for step in steps if not isinstance(step, TokenScores)]
+    if not given and kernel.law is not Law.FEATURES and LENGTH.name not in names:
         names.append(LENGTH.name)
     for step in steps:
         law = _law_of_step(step)

@@ -164,8 +164,8 @@ class Row:
 
     @property
     def params(self) -> dict[str, Value]:
-        """The kernel's own parameters by name."""
-        return dict(self.parameters)
+        """The kernel's own parameters by name; none where every token has its own."""
+        return {} if self.length is not None else dict(self.parameters)
 
     @property
     def length(self) -> int | None:

@@ -120,7 +120,7 @@ def _bind(
         # A row has parameters of its own; of whole keys it is told the dimension all the same.
         whole = kernel.kernel.law in (Law.SCORE, Law.ROW)
         row = row_of(kernel, {k: v for k, v in parameters.items() if not (whole and k == "dim")})
-        bound, extra = row.kernel.bind_row(row.params | given)
+        bound, extra = row.kernel.bind_row(dict(row.parameters) | given)
     else:
         record = kernels.named(kernel)
         bound, extra = record.bind_row(given)

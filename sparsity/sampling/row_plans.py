@@ -140,6 +140,9 @@ def _plan_distinct_tokens(row: Row, n: int) -> RowPlan:
         # A sink whose fixed score has weight 0 is none.
         seen &= (gamma != 0) | (numpy_log_abs(row.function)(beta) > -np.inf)
         log_scale = _log_scale(row.function, beta, gamma, log_w)
+    if not seen.any():
+        fix = "leaves no token in sight at this length; give a longer row, or fewer steps"
+        raise InputError("row", row, fix)
     return RowPlan(
         DistinctTokens(n, tokens.scores),
         (beta, gamma, log_w, sinks, needle),

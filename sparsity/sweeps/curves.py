@@ -24,10 +24,11 @@ from sparsity.checks import (
 )
 from sparsity.errors import InputError
 from sparsity.kernels import named as named_kernel
-from sparsity.kernels.parameters import Several, names_parameters
+from sparsity.kernels.parameters import LENGTH, Several, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import OfLongRows, Row, RowLike, checked_steps
 from sparsity.rows.score_laws import with_own
+from sparsity.rows.steps.token_scores import TokenScores
 from sparsity.sweeps.blocks import (
     Request,
     VariableGroup,
@@ -97,10 +98,14 @@ def sweep(
     """
     given: dict[str, Any] = {**grids}
     if isinstance(kernel, Row):
+        if kernel.length is not None:
+            given = {LENGTH.name: kernel.length} | given
+            for name in TokenScores.own.keys() & given.keys():
+                raise InputError(name, given[name], "each token has its own; leave it out")
         kernel, steps, given = kernel.kernel, kernel.steps, kernel.params | given
     else:
         steps = checked_steps(given.pop("steps", ()), given.pop("scores", None))
-        given = with_own(given, steps)
+    given = with_own(given, steps)
     seed, montecarlo = check_seed(seed), check_flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
@@ -133,7 +138,10 @@ def sweep(
     # What was given as one value, or by default, is a scalar coordinate. Up to here it is a
     # dimension of one, so that a store is the same whether one value was typed or a list of one.
     data = results.dataset()
-    return data.squeeze([name for name in data.dims if not _is_grid(given.get(str(name)))])
+    data = data.squeeze([name for name in data.dims if not _is_grid(given.get(str(name)))])
+    # Where every token of the row has its own β and γ, no one value is theirs.
+    laws = any(isinstance(step, TokenScores) for step in steps)
+    return data.drop_vars(TokenScores.own) if laws else data
 
 
 def _compute(
