@@ -198,6 +198,51 @@ def n_eff(a: Any, axis: int = -1, log: bool = False) -> Any:
     return effective(a.sum(-1), (a * a).sum(-1))
 
 
+def overlap(a: Any, b: Any, axis: int = -1, log: bool = False) -> Any:
+    """Σ p p′ of two attentions to the same keys, p = |a|/Σ|a| and p′ = |b|/Σ|b|.
+
+    Args:
+        a: weights of one, any shape with n entries along `axis`.
+        b: of the other, likewise.
+        axis: the axis of the row.
+        log: whether both are logarithms of weights, −∞ for 0.
+
+    Returns:
+        Values in [0, 1]: 1/n where one of them is uniform, Σp² of equal ones; NaN for an all-zero
+        row.
+    """
+    a, _ = _scaled("a", a, axis, log=log)
+    b, _ = _scaled("b", b, axis, log=log)
+    return (a * b).sum(-1) / (a.sum(-1) * b.sum(-1))
+
+
+def top_k_overlap(a: Any, b: Any, k: int, axis: int = -1, log: bool = False) -> Any:
+    """Share of the k largest weights of a row that are among the k largest of the other.
+
+    Weights of 0 are in neither set, and of equal ones the first count as larger.
+
+    Args:
+        a: weights of one, any shape with n entries along `axis`.
+        b: of the other, likewise.
+        k: how many of each.
+        axis: the axis of the row.
+        log: whether both are logarithms of weights, −∞ for 0.
+
+    Returns:
+        Values in [0, 1], NaN for an all-zero row.
+    """
+    check_whole("k", k, 1)
+    sets = []
+    for name, given in (("a", a), ("b", b)):
+        rows = _rows(name, given, axis)
+        xp = rows.__array_namespace__()
+        rows = xp.moveaxis(rows, axis, -1)
+        rows = rows if log else abs(rows)
+        place = xp.argsort(xp.argsort(-rows, axis=-1, stable=True), axis=-1)
+        sets.append((place < k) & (rows > (-xp.inf if log else 0)))
+    return (sets[0] & sets[1]).sum(-1) / sets[0].sum(-1)
+
+
 def hoyer_of(l1: Any, l2: Any, n: Any) -> Any:
     """(√n − ‖a‖₁/‖a‖₂)/(√n − 1) from Σ|a| and Σa² of a row of n; 0 for a single token."""
     root_n = n**0.5

@@ -89,9 +89,10 @@ def test_all_that_can_be_asked():
     q, k = heads(length=T)
     every = [x.name for x in (*quantities.ALL, *quantities.OF_MAPS)]
     every += [f"{family.name}:{family.example}" for family in quantities.FAMILIES]
-    untold = [name for name in every if name.startswith("needle_") or name == "recall"]
+    pairs = ("recall", "overlap:0.5", "top_k_overlap:4,0.5")
+    untold = [name for name in every if name.startswith("needle_") or name in pairs]
     every = [name for name in every if name not in untold]
-    assert (len(untold), len(every)) == (7, 18)
+    assert (len(untold), len(every)) == (9, 18)
     data, plain = measure(queries=q, keys=k, of=every), measure(queries=q, keys=k)
     assert set(data.data_vars) == set(plain.data_vars) | set(every)
     assert set(plain.data_vars) >= set(requested.ALWAYS)

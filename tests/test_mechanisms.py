@@ -12,7 +12,7 @@ import sparsity
 from sparsity import InputError, Row, kernels
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import judge
-from sparsity.exact_law.maps.product_of_maps import mean_product
+from sparsity.exact_law.overlap import mean_product
 from sparsity.kernels import row_map
 from sparsity.limit import map_limits
 

@@ -167,9 +167,11 @@ def sums(a):
     """Rows of weights whose first token is a sink, and the next one the needle."""
     a = np.asarray(a, float)
     others = np.delete(a, 1, -1)
+    with np.errstate(divide="ignore"):
+        log = np.log(a)  # and the other row of a pair is the same
     return RowSums(
         a.shape[-1], a.sum(-1), (a * a).sum(-1), a[..., 0], np.zeros(a.shape[:-1]), a, a.sum(-1),
-        np.ones(a.shape[:-1]), a[..., 1], others.sum(-1), (others**2).sum(-1),
+        np.ones(a.shape[:-1]), a[..., 1], others.sum(-1), (others**2).sum(-1), (log, log),
     )  # fmt: skip
 
 
@@ -183,6 +185,7 @@ VALUES = {
     "power_sum": (1, None), "sink_mass_above": (0, None), "needle_odds_above": (1, 0),
     "needle_snr_above": (1, 0), "needle_recall": (1, None), "square_sum": (1, 1 / N),
     "abs_sum": (1, 1), "recall": (1, 1), "weight": (0, 1 / N),
+    "overlap": (1, 1 / N), "top_k_overlap": (1, 1),
 }  # fmt: skip
 
 

@@ -378,16 +378,20 @@ def test_contract_of_every_family(family, command, tmp_path):
     assert quantity.name == name
     assert quantities.named(f" {name} ".strip().replace(",", ", ")) is quantity
     weights = np.array([[0.0, 1.0, 3.0, 4.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights), np.log(np.roll(weights, 1, -1))
     sums = quantities.RowSums(
         5, weights.sum(-1), (weights**2).sum(-1), weights[:, 2:4].sum(-1), np.zeros(2), weights,
         needle=weights[:, 3], others_l1=weights[:, :3].sum(-1) + weights[:, 4],
         others_l2=(weights[:, :3] ** 2).sum(-1) + weights[:, 4] ** 2,
+        pair=logs,
     )  # fmt: skip
     values = {"top_k_mass": [1, 0.8], "keys_for_mass": [3, 5],
               "power_sum": [(1 + 27 + 64) / 512, 1 / 25],
               "sink_mass_above": [1, 0],
               "needle_odds_above": [0, 0], "needle_snr_above": [1, 0],
-              "needle_recall": RECALLS}  # fmt: skip
+              "needle_recall": RECALLS,
+              "overlap": [(3 * 1 + 4 * 3) / 64, 1 / 5], "top_k_overlap": [2 / 3, 1]}  # fmt: skip
     assert_allclose(
         quantity.of(sums),
         values[family.name],
@@ -405,7 +409,7 @@ def test_contract_of_every_family(family, command, tmp_path):
         assert "no exact law" in err
         return
     held = json.loads(out)["value"]
-    if family is not quantities.needle_recall:
+    if family not in (quantities.needle_recall, quantities.top_k_overlap):
         assert_design_finds_gamma(quantity, held)
     code, _, err = command("design", *line[:1], *line[3:], "--value", 2)
     assert code == 2

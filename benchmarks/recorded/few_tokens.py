@@ -115,6 +115,20 @@ def fewest_of_two(gamma: float, share: float) -> Any:
         return 1 + mpmath.erf(mpmath.log(p / (1 - p)) / (2 * mpf(gamma)))  # both, if that near
 
 
+def overlap_of_two(gamma: float, rho: float, keys: int) -> Any:
+    """Return E Σ p p′ of two keys of softmax, 2 E pp′ of one; or the chance of one largest key."""
+    with mp.workdps(DIGITS):
+        r, c = mpf(rho), mpmath.sqrt(2) * mpf(gamma)
+        if keys:
+            return mpf(1) / 2 + mpmath.asin(r) / mp.pi
+        rest, rule = mpmath.sqrt(1 - r * r), _trapezoid(min(mpf("0.25"), mpf("0.15") / c))
+        return 2 * mpmath.fsum(
+            share * _sigmoid(c * x) * weight * _sigmoid(c * (r * x + rest * y))
+            for x, share in rule
+            for y, weight in rule
+        )
+
+
 @functools.lru_cache(maxsize=2)
 def _gauss(count: int) -> list[tuple[Any, Any]]:
     """Return the points and weights of Gauss's rule on (−1, 1)."""

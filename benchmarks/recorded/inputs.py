@@ -83,7 +83,7 @@ def quadratures() -> Iterator[Cell]:
 
 def limits() -> Iterator[Cell]:
     """Yield questions to the limits of long rows: of softmax's quantities, and of maps."""
-    for of in (*OF_SOFTMAX, "power_sum:0.5"):
+    for of in (*OF_SOFTMAX, "power_sum:0.5", "overlap:0.7", "top_k_overlap:50,0.7"):
         for gamma in (1e-3, 0.3, 1.0, 2.5, 4.0):
             for length in (100, 10**6):
                 yield _evaluate("exp", beta=0.3, gamma=gamma, of=of, length=length)
@@ -158,6 +158,9 @@ def few_tokens() -> Iterator[Cell]:
             yield exact_cell(of, "exp", 2, gamma=gamma)
         if gamma <= 3:  # wider rows of two are not resolved
             yield exact_cell("keys_for_mass:0.9", "exp", 2, gamma=gamma)
+        for rho in (-0.6, 0.5) if gamma <= 1 else ():
+            yield exact_cell(f"overlap:{rho}", "exp", 2, gamma=gamma)
+            yield exact_cell(f"top_k_overlap:1,{rho}", "exp", 2, gamma=gamma)
         for of in ("abs_sum", "square_sum"):
             yield exact_cell(of, "exp", 10**6, beta=-3.0, gamma=gamma)
         if gamma <= 3:

@@ -74,6 +74,9 @@ def _row(kernel: str, asked: dict[str, Any]) -> str:
         return shown(few_tokens.needle_largest(place, gamma, n))
     if name == "needle_recall":
         return shown(few_tokens.recall_of_two_values(place, gamma))
+    if name in ("overlap", "top_k_overlap"):
+        *keys, rho = (float(x) for x in number.split(","))
+        return shown(few_tokens.overlap_of_two(gamma, rho, len(keys)))
     if name == "keys_for_mass":
         return shown(few_tokens.fewest_of_two(gamma, float(number)))
     if name in ("abs_sum", "square_sum"):

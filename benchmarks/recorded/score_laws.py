@@ -146,6 +146,13 @@ def of_softmax(of: str, gamma: float, length: int) -> Any:
             return mpmath.log(n) - g * g / 2
         if name == "hoyer":  # (√n − √n S)/(√n − 1)
             return -mpmath.expm1(-g * g / 2) / (1 - 1 / mpmath.sqrt(n))
+        if name == "overlap":
+            return mpmath.exp(own[0] * g * g) / n
+        if name == "top_k_overlap":  # P(Z > z, Z′ > z)/q
+            q, rest = own[0] / n, mpmath.sqrt(1 - own[1] ** 2)
+            z = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * q)
+            cuts = [z + i for i in (0, 1, 2, 4, 8, 16)]
+            return mpmath.quad(lambda x: mpmath.npdf(x) * _phi((own[1] * x - z) / rest), cuts) / q
         assert name == "power_sum"
         (a,) = own
         return n ** (1 - a) * mpmath.exp((a * a - a) * g * g / 2)

@@ -18,7 +18,7 @@ from sparsity.limit import map_limits
 from sparsity.limit.long_rows import limit_needs_length
 from sparsity.quantities import Quantity
 from sparsity.rows.classes import ANY_LENGTH, alike_in_sight, classed, same_at_any_length
-from sparsity.rows.row import Row
+from sparsity.rows.row import Row, have_pairs
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Needle, QKNorm
 from sparsity.rows.tokens import Step
@@ -79,13 +79,15 @@ def capabilities(
             exact=engine.has_law(kernel, quantity),
             sampled=True,
             missing=quantity.needs,
-            limit=quantity.has_limit,
+            limit=quantity.has_limit
+            and (quantity.pair is None or engine.has_law(kernel, quantity)),
             limit_needs_length=limit_needs_length(quantity, units=False),
             shares_nodes=quantity.integral is not None and not (quantity.needs or quantity.token),
         )
     if not all(getattr(step, "normal", True) for step in steps):
         # Scores that are not normal are no tokens of a known law: they are drawn from CoCA itself.
-        return Capabilities(exact=False, sampled=len(steps) == 1, missing=quantity.needs)
+        sampled = len(steps) == 1 and quantity.pair is None
+        return Capabilities(exact=False, sampled=sampled, missing=quantity.needs)
     return _of_steps(row, quantity, length)
 
 
@@ -96,7 +98,8 @@ def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capa
     return Capabilities(
         exact=map_laws.has(kernel, quantity) and not steps,
         # Keys on a sphere are drawn for functions of a score only.
-        sampled=not any(isinstance(step, QKNorm) for step in steps),
+        sampled=not any(isinstance(step, QKNorm) for step in steps)
+        and (quantity.pair is None or have_pairs(kernel, steps)),
         missing=None if quantity.needs in there else quantity.needs,
         limit=limit,
         limit_needs_length=not kernel.identically_distributed,
@@ -115,13 +118,15 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     exact = engine.has_law(row.function, quantity)
     if of.rank_law is not None:
         exact &= gaussian and (length is None or alike_in_sight(given))
+    elif of.pair is not None:
+        exact &= gaussian and alike_in_sight(given)
     elif of.integral is None and of.moment is None:
         exact &= gaussian
     there = quantity.needs is None or given.of(quantity.needs).any()
     return Capabilities(
         exact=exact,
-        sampled=True,
+        sampled=of.pair is None or have_pairs(row.kernel, row.steps),
         missing=None if there else quantity.needs,
-        limit=quantity.has_limit,
+        limit=quantity.has_limit and (of.pair is None or exact),
         limit_needs_length=limit_needs_length(quantity, units=units) or not same,
     )

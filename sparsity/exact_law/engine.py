@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.exact_law import needle, sink_chance
+from sparsity.exact_law import needle, overlap, sink_chance
 from sparsity.exact_law.integration import log_complement, refuse_slow, spaced
 from sparsity.exact_law.keys_for_mass import fewest_keys
 from sparsity.exact_law.ranked import LAWS, ranked
@@ -297,6 +298,8 @@ def has_law(kernel: Kernel, quantity: Quantity) -> bool:
         return needle.has_law(kernel, of.needle_law)
     if of.rank_law is not None:
         return kernel.weight in LAWS
+    if of.pair is not None:
+        return kernel.weight == kernels.exp.weight
     return of.integral is not None or of.moment is not None
 
 
@@ -326,6 +329,8 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         columns = sink_chance.law(row, quantity.above, flat, quantity.name)
     elif quantity.needle_law is not None:
         columns = needle.law(row, quantity, flat)
+    elif quantity.pair is not None:
+        columns = overlap.law(row, quantity, flat)
     elif quantity.rank_law is not None:
         columns = _of_ranks(row, quantity, quantity.rank_law, flat)
     elif quantity.moment is not None:

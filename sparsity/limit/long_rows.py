@@ -253,6 +253,8 @@ def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, flo
     if quantity.limit is None:
         fix = "has no limit for long rows; use exact or estimate with a length"
         raise InputError("of", quantity.name, fix)
+    if quantity.pair is not None:
+        classes.normal_law_in_sight(row, length or ANY_LENGTH, quantity.name)
     return quantity.limit(TokenSums(row, length, quantity))
 
 

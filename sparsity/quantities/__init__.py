@@ -13,6 +13,7 @@ from sparsity.quantities.base import (
     KeysLaw,
     Linear,
     LogMoment,
+    PairLaw,
     Quantity,
     RankLaw,
     RowSums,
@@ -36,6 +37,7 @@ from sparsity.quantities.marked import (
     sink_mass_above,
     weight,
 )
+from sparsity.quantities.pairs import overlap, top_k_overlap
 from sparsity.quantities.powers import (
     POWERS_OF_S_AND_N,
     S,
@@ -60,6 +62,7 @@ __all__ = [
     "KeysLaw",
     "Linear",
     "LogMoment",
+    "PairLaw",
     "Quantity",
     "RankLaw",
     "RowSums",
@@ -79,6 +82,7 @@ __all__ = [
     "needle_recall",
     "needle_signal",
     "needle_snr_above",
+    "overlap",
     "participation",
     "power_sum",
     "recall",
@@ -87,6 +91,7 @@ __all__ = [
     "square_sum",
     "support",
     "top_k_mass",
+    "top_k_overlap",
     "varentropy",
     "weight",
 ]
@@ -99,6 +104,7 @@ ALL: tuple[Quantity, ...] = (
 FAMILIES: tuple[Family, ...] = (
     *(top_k_mass, keys_for_mass, power_sum, sink_mass_above),
     *(needle_odds_above, needle_snr_above, needle_recall, weight),
+    *(overlap, top_k_overlap),
 )
 # Of weights whose |a| do not add up to 1, and of maps that leave keys out.
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum, recall)

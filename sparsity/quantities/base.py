@@ -31,6 +31,8 @@ class RowSums(NamedTuple):
         needle: |a| of the needle; None where there is none, as are the next two.
         others_l1: Σ|a| over the other tokens: a difference would lose digits.
         others_l2: Σa² over them.
+        pair: the logarithms of |a| of every token in this row, and in another one of the same law
+            whose scores correlate with these over keys; None unless the quantity is of a pair.
     """
 
     count: Any
@@ -44,6 +46,7 @@ class RowSums(NamedTuple):
     needle: Any = None
     others_l1: Any = None
     others_l2: Any = None
+    pair: Any = None
 
 
 class LogMoment(NamedTuple):
@@ -130,6 +133,26 @@ class KeysLaw:
     def beside_hidden(self, value: Any, share: float) -> Any:
         """Return the value among tokens out of sight as well, which have no weight."""
         return value
+
+
+@dataclass(frozen=True)
+class PairLaw:
+    """What two rows of one law have in common, whose scores correlate over keys.
+
+    Args:
+        rho: their correlation ρ, in [−1, 1].
+        keys: k of the sets of largest weights that are compared; 0 asks for Σ p p′ of all keys.
+    """
+
+    rho: float
+    keys: int = 0
+
+    def ends(self, n: float) -> tuple[float, float]:
+        """Return the least and the largest value in rows of n."""
+        if not self.keys:
+            return 0.0 if n > 1 else 1.0, 1.0
+        k = min(self.keys, n)
+        return max(2 * k - n, 0.0) / k, 1.0
 
 
 @dataclass(frozen=True)
@@ -267,6 +290,7 @@ class Quantity:
         above: what it is the chance to exceed; None for others.
         chance: whether it is 0 or 1 of a row, so that its mean is a share of the rows.
         needle_law: how it goes by the needle's rank or its signal; None for others.
+        pair: of which two rows it is; None for what one row has.
         moment: p of a sum Σ|a|^p of weights as they are, whose mean is that of one weight, times n;
             None for others.
     """
@@ -287,6 +311,7 @@ class Quantity:
     linear: Linear | None = None
     above: Exceeds | None = None
     needle_law: NeedleLaw | None = None
+    pair: PairLaw | None = None
     chance: bool = False
     moment: int | None = None
 
@@ -316,7 +341,7 @@ class Quantity:
         """Whether it has an exact law at finite n, for some rows at least."""
         if self.linear is not None:
             return self.linear.of.has_law
-        laws = (self.integral, self.rank_law, self.above, self.needle_law, self.moment)
+        laws = (self.integral, self.rank_law, self.above, self.needle_law, self.pair, self.moment)
         return any(law is not None for law in laws)
 
     def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
@@ -331,6 +356,8 @@ class Quantity:
             return min(first, last), max(first, last)
         if self.above is not None or self.needle_law is not None:
             return 0.0, 1.0
+        if self.pair is not None:
+            return self.pair.ends(n)
         if self.rank_law is not None:
             least, most = self.rank_law.ends(n)
             return 0.0 if unit else least, most

@@ -187,6 +187,20 @@ def alike_in_sight(given: TokenClasses) -> bool:
     return len(given.classes) == 1 and not np.ptp(given.log_w) and bool(given.token.all())
 
 
+def normal_law_in_sight(row: Row, length: int, name: str) -> tuple[float, float]:
+    """Return γ of softmax rows whose tokens in sight are alike, and how many there are.
+
+    Raises:
+        InputError: another kernel, tokens that differ, or scores that are not Gaussian.
+    """
+    given = classed(row, length)
+    kernel, _, gamma, scores = given.classes[0]
+    if kernel.weight != kernels.exp.weight or scores is not None or not alike_in_sight(given):
+        fix = "is known for softmax rows of one law of Gaussian scores; use estimate"
+        raise InputError("of", name, fix)
+    return gamma, float(given.count.sum())
+
+
 def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
     """Return whether all tokens are in sight, of one law, the same at these lengths.
 

@@ -298,6 +298,13 @@ def assumed_of(kernel: RowLike, parameters: Mapping[str, Any]) -> str:
     return "β = 0" if BETA.name in names else ""
 
 
+def have_pairs(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> bool:
+    """Return whether there are pairs of such rows: Gaussian scores, one a token, drawn as such."""
+    if isinstance(kernel, RowMap) and kernel.drawn is not None:
+        return False
+    return not any(isinstance(step, (Scores, RotaryStep)) for step in steps)
+
+
 def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
     """Return what is random in a weight of a row, in a line of text."""
     law = next((step for step in steps if isinstance(step, Scores)), None)

@@ -28,7 +28,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import ESTIMATED, Estimate
 from sparsity.rows.classes import classed, refuse_without
-from sparsity.rows.row import Row
+from sparsity.rows.row import Row, have_pairs
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import Sampler, batch_size, summary
 from sparsity.sampling.devices import runs_on_cpu, token_sums
@@ -103,10 +103,11 @@ class RowSampler:
 
         Returns:
             The sums. Then the weights themselves, over the largest, where a quantity asks for
-            them; the log of what the weights of a row map leave of 1; and whether it reads the key
-            of the largest score, where it may not.
+            them; the log of what the weights of a row map leave of 1; whether it reads the key of
+            the largest score, where it may not; and the `RowSums.pair` of each quantity of one.
         """
         whole = any(q.whole for q in self.quantities)
+        rhos = [q.pair.rho for q in self.quantities if q.pair]
 
         def add(sums: _Sums, number: jax.Array) -> tuple[Any, Any]:
             scores, log_w, sink, needle = self.source(key, number, self.size, self.dtype, law)
@@ -136,11 +137,12 @@ class RowSampler:
             )
             if self.needle:  # such rows are one block: there is nothing to shrink
                 grown = grown._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
+            pairs = tuple((log_a, self._log_partner(key, law, scores, log_w, rho)) for rho in rhos)
             if whole:  # what is not zero stays so where it underflows: `support` counts it
                 a = jnp.where(log_a > -jnp.inf, jnp.maximum(a, jnp.finfo(a.dtype).tiny), 0)
                 if not isinstance(self.kernel, RowMap) and not isinstance(self.source, IidTokens):
                     a = a[:, ::-1]  # these are drawn with the query's own token first
-            return grown, (a if whole else None, log_left, top)
+            return grown, (a if whole else None, log_left, top, pairs)
 
         zero = jnp.zeros(self.size, self.dtype)
         start = _Sums(zero - jnp.inf, *([zero] * (8 if self.needle else 5)))
@@ -148,10 +150,18 @@ class RowSampler:
         sums, kept = jax.lax.scan(add, start, jnp.arange(blocks))
         return sums, *jax.tree.map(lambda x: x[0], kept)
 
+    def _log_partner(self, key: jax.Array, law: Any, scores: Any, log_w: Any, rho: float) -> Any:
+        """Draw log|a| of rows whose scores have correlation ρ with these, token by token."""
+        beta = law[0]
+        other = self.source(jax.random.fold_in(key, 1), 0, self.size, self.dtype, law).scores
+        rest = math.sqrt((1 - rho) * (1 + rho))
+        log_f, _ = jax_row(self.kernel, beta + rho * (scores - beta) + rest * (other - beta))
+        return jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
+
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
-        sums, a, left, top = self._sums(key, law, log_scale)
+        sums, a, left, top, pairs = self._sums(key, law, log_scale)
         peak, l1, l2, of_sinks, pooled1, pooled2, *needle = sums
         # Every quantity is a function of sums over the row's largest weight, which cancels in it.
         # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
@@ -179,8 +189,11 @@ class RowSampler:
             whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a, scaled_one)
             if self.needle:
                 whole = whole._replace(needle=tokens.needle * shrink)
+        pairs = iter(pairs)
         values = [
-            jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
+            jnp.where(live, q.of(whole), 0)
+            if q.units
+            else jnp.where(seen, q.of(tokens._replace(pair=next(pairs) if q.pair else None)), 0)
             for q in self.quantities
         ]
         # The mean of a quantity is the ratio of its mean to that of the flag it belongs to.
@@ -286,6 +299,9 @@ def draw_rows(
     real = sampling.real
     if isinstance(row.kernel, RowMap) and wanted == [None]:
         row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
+    if (dim or not have_pairs(row.kernel, row.steps)) and any(q and q.pair for q in wanted):
+        fix = "is of pairs of rows of Gaussian scores, one a token; use such rows"
+        raise InputError("of", next(q.name for q in wanted if q and q.pair), fix)
     plan = plan_rows(row, n, dim or 0, sampling.seed)
     for needed in {quantity.needs for quantity in wanted if quantity}:
         refuse_without(row, needed, plan.needle if needed == "needle" else plan.sinks)

@@ -44,6 +44,9 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
         raise InputError("of", error.value, fix) from None
     for name in names:
         quantity = None if name in SHAPE else quantities.named(name)
+        if quantity is not None and quantity.pair is not None:
+            name = f"sparsity.metric.{quantity.name.partition(':')[0]}"
+            raise InputError("of", quantity.name, f"is of two rows; give {name} their weights")
         if quantity is not None and (quantity.needs == "needle" or quantity is quantities.recall):
             raise InputError("of", name, "is not told by a measured row; ask for it of a Row")
     return tuple(name for name in dict.fromkeys(names) if name not in ALWAYS)

@@ -3,5 +3,4 @@
 sparsemax, entmax ── threshold_maps ── gaussian_tail    support and participation, by Kac–Rice,
                                                         and by one integral more n_eff, S, max p
 top_k ── router                                         the k-th largest score, or proxy
-product_of_maps                                         E Σ p p′ of two softmax maps
 """

@@ -15,6 +15,10 @@ the scores in place of transforms, and densities f in place of moments:
 
     P = E_t ∫ [(k − 1) f₊ F₀ + f₀ F₊] F₊^(k−2) F₋^(n−k) dε.
 
+How many of the k largest scores are read asks that fewer than k others are above. With F + w(1 − F)
+in place of each F the integrand generates the chances of their number: its values at roots of unity
+w add up to that of fewer than k.
+
 In long rows the captured mass tends to Φ(ργ + Φ⁻¹(k/n)).
 """
 
@@ -40,6 +44,9 @@ ROUNDING = 1e-12  # allowed for in every bound, beside the gaps of the rules
 _STEP_V = 0.025  # of the table of a token at t: a spline of order 7 is then right to 1e-14
 _POINTS = 4e6  # numbers of a block of [u, ε]
 _POINTS_OF_PANEL = 16  # of ε
+_OF_CHANCES = 1e-11  # allowed for where chances near 1 are sums over roots of unity
+_FAR, _WIDEST_Z = 12.0, 8.0  # standard deviations of the keys above ε: beyond which there are fewer
+# or more than k, and which a panel holds for each unit of its width
 
 
 class Kinds(NamedTuple):
@@ -242,12 +249,31 @@ def _from_above(density: np.ndarray, half: np.ndarray) -> np.ndarray:
     return np.maximum(later[:, None] + within, 0.0)
 
 
-def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
-    """Return the chance that the key of the largest score is read, given t, [t]."""
+class _Scores(NamedTuple):
+    """The scores of rows, given the k-th proxy t, at Gauss points of ε: [panels, points, t].
+
+    Args:
+        weights: of the rule, [panels, points, 1].
+        above: the density of the score of a key with a proxy above t.
+        at: of the key at t.
+        missing: 1 − F of a key above.
+        rarer: of a key below.
+        z: ε in standard deviations of the key at t about its mean.
+    """
+
+    weights: np.ndarray
+    above: np.ndarray
+    at: np.ndarray
+    missing: np.ndarray
+    rarer: np.ndarray
+    z: np.ndarray
+
+
+def _scores(rho: float, t: np.ndarray, edges: np.ndarray) -> _Scores:
+    """Return the laws of the scores on panels between edges."""
     # Distribution functions near 1 are raised to the n-th power: they are summed from above, as
     # 1 − F, in which the digits are.
     rest = math.sqrt((1 - rho) * (1 + rho))
-    edges = np.arange(LOW, HIGH + width, width)
     e, weights = (x[..., None] for x in integration.gauss_panels(edges, _POINTS_OF_PANEL))
     half = np.diff(edges) / 2
     density = np.exp(-0.5 * e * e) / math.sqrt(2 * math.pi)
@@ -256,6 +282,13 @@ def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.nda
     z = (e - rho * t) / rest
     at = np.exp(-0.5 * z * z) / (rest * math.sqrt(2 * math.pi))
     missing, rarer = _from_above(above, half), _from_above(below, half)
+    return _Scores(weights, above, at, missing, rarer, z)
+
+
+def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+    """Return the chance that the key of the largest score is read, given t, [t]."""
+    edges = np.arange(LOW, HIGH + width, width)
+    weights, above, at, missing, rarer, z = _scores(rho, t, edges)
     others = np.exp((k - 2) * _log_rest(missing) + (n - k) * _log_rest(rarer))
     body = ((k - 1) * above * ndtr(z) + at * (1 - missing)) * others
     return (body * weights).sum(axis=(0, 1))
@@ -285,4 +318,86 @@ def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarr
         value[i] = fine @ chance / chance.sum()
         others = coarse @ chance / chance.sum(), fine[::2] @ chance[::2] / chance[::2].sum()
         error[i] = integration.relative_gap(value[i], *others) + ROUNDING
+    return value, error
+
+
+def _edges_about(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+    """Return the edges of panels of ε, narrow where the number of keys above ε comes to k."""
+    edges = np.arange(LOW, HIGH + width, width)
+    while True:
+        _, _, _, missing, rarer, _ = _scores(rho, t, edges)
+        keys = (k - 2) * missing + (n - k) * rarer
+        spread = np.sqrt((k - 2) * missing * (1 - missing) + (n - k) * rarer * (1 - rarer) + 1)
+        z = np.clip((keys - k) / spread.min(axis=1, keepdims=True), -_FAR, _FAR)
+        wide = (z[:, 0] - z[:, -1] > _WIDEST_Z * width).any(axis=1)
+        if not wide.any():
+            return edges
+        edges = np.sort(np.append(edges, (edges[:-1] + edges[1:])[wide] / 2))
+
+
+def _shared(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+    """Return how many of the k largest scores are among the k read, given t, [t]."""
+    every = _scores(rho, t, _edges_about(k, rho, n, t, width))
+    weights, above, at, p, q, z = every
+    keys = (k - 2) * p + (n - k) * q
+    body = (k - 1) * above + at  # where those above ε are fewer than k
+    # By Chernoff's bound k of them are where that is below −DEPTH.
+    with np.errstate(divide="ignore"):
+        log_chance = k - keys + k * np.log(np.maximum(keys, 1e-300) / k)
+    body = np.where((keys > k) | (log_chance > -DEPTH), 0.0, body)
+    open_ = log_chance > -DEPTH
+    above, at, p, q, z, keys = (x[open_] for x in (above, at, p, q, z, keys))
+    spread = p * (1 - p) * (k - 2) + q * (1 - q) * (n - k)
+    # Numbers of keys that differ by `count` are taken for one another, but for radius^count: that
+    # is nothing, or there are none so far above k.
+    most = float(keys.max(initial=k))
+    every_number = 2 * math.ceil(most + math.sqrt(2 * DEPTH * most) + DEPTH - k)
+    count, radius = every_number, 1.0
+    if 4 * k < every_number:
+        count, radius = 4 * k, math.exp(-DEPTH / (4 * k))
+    total = np.zeros(len(keys))
+    for j in range(count // 2 + 1):
+        turn = 2 * math.pi * j / count
+        # Elsewhere the value is as good as 0, also times radius^(1 − k) < e^(DEPTH/4).
+        live = spread * radius * (1 - math.cos(turn)) < 1.25 * DEPTH
+        if not live.any():
+            break
+        w = radius * complex(math.cos(turn), math.sin(turn))
+        powers = w ** -np.arange(max(k - count // 2, 0), k, dtype=float)
+        chance = powers.sum() * (1 if j in (0, count // 2) else 2) / count
+        less = [x[live] * (w - 1) for x in (p, ndtr(-z), q)]
+        with np.errstate(divide="ignore"):  # of a value that is 0, and stays it
+            log, _, log_rarer = (integration.log_near_one(1 + x, x) for x in less)
+        others = np.exp((n - k) * log_rarer) * (np.exp((k - 2) * log) if k > 2 else 1)
+        part = (k - 1) * above[live] * (1 + less[1]) + at[live] * (1 + less[0])
+        total[live] += (chance * part * others).real
+    body[open_] = total
+    return (body * weights).sum(axis=(0, 1))
+
+
+def shared(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of the k largest scores that is read, and a bound on its relative error.
+
+    Args:
+        k: how many keys are read.
+        rho: correlation of score and proxy.
+        length: n > k, [lengths].
+
+    Raises:
+        InputError: |ρ| too near to 1.
+    """
+    if k == 1:
+        return recall(1, rho, length)
+    refuse_too_close(rho)
+    n = np.asarray(length, dtype=np.float64)
+    # Of few keys the k-th varies more: half the points would bound the error of t by 1e-4.
+    t, chance = (x[:, :: LEVELS * (1 if k < 8 else 2)] for x in kth_scores(n, k))
+    width = min(0.5, 2 * math.sqrt((1 - rho) * (1 + rho)))
+    value, error = np.empty((2, len(n)))
+    for i, m in enumerate(n.tolist()):
+        fine, coarse = (_shared(k, rho, m, t[i], width * factor) / k for factor in (1, 1.5))
+        value[i] = fine @ chance[i] / chance[i].sum()
+        half = chance[i, ::2]
+        others = coarse @ chance[i] / chance[i].sum(), fine[::2] @ half / half.sum()
+        error[i] = integration.relative_gap(value[i], *others) + _OF_CHANCES / value[i]
     return value, error
