@@ -55,9 +55,9 @@ def _top_k_overlap(name: str, keys: float, rho: float) -> Quantity:
     k = int(keys)
 
     def of(row: RowSums) -> Any:
-        return _of_weighted(row, metric.top_k_overlap(*row.pair, k, log=True))
+        return _of_weighted(row, metric.top_k_overlap(*row.pair, k=k, log=True))
 
-    def limit(rows: LongRows) -> tuple[float, float]:
+    def limit(rows: LongRows) -> tuple[Any, float]:
         # P(Z > z, Z′ > z)/q of two normals of correlation ρ, by Owen's T
         q = np.minimum(k / np.asarray(rows.n), 1.0)
         slope = np.sqrt((1 - rho) / (1 + rho)) if rho > -1 else np.inf

@@ -94,7 +94,7 @@ class RowSampler:
         """Random numbers held at once."""
         return self.size * self.source.block * self.source.width
 
-    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any, Any]:
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, ...]:
         """Add up the blocks of each row, relative to its largest weight so far.
 
         The weights span more than a float's range, so that sums are kept over the largest weight
