@@ -183,8 +183,8 @@ class Design:
             others = ", ".join(f"{value:.12g}" for value in self.also)
             lines.append(f"also     {self.parameter} = {others}")
         if self.looks:
-            more = f"where {name} turns between two of them, there may be more"
-            lines.append(f"looks    at {self.looks} values; {more}")
+            more = f"more solutions may lie where {name} turns between two of them"
+            lines.append(f"tried    {self.looks} values; {more}")
         if self.p_nonzero < 0.9995:
             lines.append(f"nonzero  only {self.p_nonzero:.4g} of the rows; {name} is of those")
         if self.requirements:

@@ -284,9 +284,9 @@ class _Search:
             self._look_at_extremes()
         known = self._known()
         first, last = self.looks.value(min(known)), self.looks.value(max(known))
-        why = f"what {self.looks.free.name} from {first:.3g} to {last:.3g} reaches"
+        why = f"for {self.looks.free.name} from {first:.3g} to {last:.3g}"
         low, high = (math.exp(end(known.values()) + self.log_wanted) for end in (min, max))
-        reach = Reach(low, high, True, True, f"{why}, by {len(known)} looks")
+        reach = Reach(low, high, True, True, f"{why} ({len(known)} values tried)")
         return Solutions(self._roots(), reach, len(known))
 
     def _known(self) -> dict[float, float]:
@@ -357,7 +357,7 @@ def _solve_sink_mass(row: Row, n: int, wanted: float) -> Solutions:
     with contextlib.suppress(InputError):  # no other sink
         taken = float(exact(row, length=n, of=sink_mass).value)
     low = 1 - float(exact(row, length=n).p_nonzero) * (1 - taken)
-    reach = Reach(low, 1.0, False, False, "what logit from −∞ to ∞ reaches")
+    reach = Reach(low, 1.0, False, False, "for logit from −∞ to ∞")
     try:
         return Solutions((float(sink_logit(wanted, row, length=n)),), reach, 0)
     except InputError as error:
