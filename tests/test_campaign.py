@@ -44,6 +44,7 @@ def test_a_kernel_comes_back_from_its_text():
         assert parse(text(block)) == block, name
 
 
+@pytest.mark.thorough
 def test_references_known_by_hand():
     assert log_s(exp(s), 0.0, 3.0).log_S == "-4.50000000000000000000000000000000"
     tail = log_s(log(1 + exp(s)), -1100.0, 3.0)

@@ -58,6 +58,7 @@ def _cell(of="participation", n=64, steps=(("sink-logit", (1.0,)),)):
     return Cell("exp", {"beta": 0.0, "gamma": 1.0}, steps, None, n, of, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [2, 64])
 def test_a_planted_formula_is_a_violation(n, monkeypatch):
     """φ^(n + 1) for φ^n in every integral, against brute force and against a sample."""

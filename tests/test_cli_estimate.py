@@ -169,6 +169,7 @@ def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, print
     assert text.splitlines()[-1].startswith(f"theory: {shown} = {known['value']:.8g} ")
 
 
+@pytest.mark.thorough
 def test_an_estimate_without_theory_says_why(printed):
     found, text = printed("estimate", "exp", "--gamma", "1e4", "--length", TOKENS)
     assert (found["theory"], found["z"]) == (None, None)

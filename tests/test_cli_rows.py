@@ -125,6 +125,7 @@ def test_pages_say_where_steps_and_quantities_are_listed(command):
             assert "`sparsity list`" in said.partition(" --")[0], (name, option)
 
 
+@pytest.mark.thorough
 def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
     """A new kernel, step and quantity are there without a word of the command line's own."""
 

@@ -165,6 +165,7 @@ def test_errors(tmp_path):
             make()
 
 
+@pytest.mark.thorough
 def test_rows_are_drawn_by_name(tmp_path, command):
     """n_eff of each kind, and a needle that windows see and caps bend."""
     path = write_header(tmp_path, "gemma2-27b.gguf")

@@ -103,6 +103,7 @@ def test_the_table_of_spreads_is_that_of_design():
     assert told[32768, 64][2] == f"{s:.3f}"
 
 
+@pytest.mark.thorough
 def test_the_table_of_proxies_is_that_of_the_laws():
     text = (DOCS / "choose.md").read_text("utf-8")
     told = re.findall(r"^\| (0\.\d+) \| (0\.\d+) \| (0\.\d+) \|$", text, re.M)
@@ -197,6 +198,7 @@ def test_a_wrong_block_is_seen(code):
         run(code, {}, "here")
 
 
+@pytest.mark.thorough
 def test_the_answers_shown_are_the_answers_printed(command):
     shown = [
         example

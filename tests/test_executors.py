@@ -46,6 +46,7 @@ def _drawn(data, canvas):
     plotting.curve(plotting.axes(canvas, "x", "y"), data[0], plotting.LOOKS[0])
 
 
+@pytest.mark.thorough
 def test_figures_computed_elsewhere_are_the_same_bytes(tmp_path, monkeypatch):
     own = {"data": _line, "draw": _drawn, "size": (3.0, 2.0)}  # a small one takes less to draw
     each = [replace(figures.ALL[0], name=name, **own) for name in "xy"]

@@ -171,6 +171,7 @@ def test_a_digit_that_is_not_the_same_is_seen(folder, tmp_path):
 # --- parts ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", recall.MAPS)
 def test_weights_are_those_of_the_library(name):
     s = np.random.default_rng(0).normal(0.3, 1.5, size=(4, 24))
@@ -283,6 +284,7 @@ def test_no_byte_is_told_what_follows_it_and_blocks_change_nothing(rule):
     assert np.abs(changed[:, 9:] - whole[:, 9:]).max() > 0.01
 
 
+@pytest.mark.thorough
 def test_the_law_of_heads_is_that_of_the_steps():
     rng = np.random.default_rng(8)
     query, mean, theta = *rng.normal(size=(2, 8)), angles(8)

@@ -411,6 +411,7 @@ def test_an_error_that_would_take_hours_is_refused_at_once(tmp_path, error):
     assert figures.Context(rel_error=1e-5).rel_error == 1e-5
 
 
+@pytest.mark.thorough
 def test_a_figure_is_drawn_for_a_notebook():
     asked = []
     figure = replace(figures.decayed, data=lambda c: asked.append(c) or figures.decayed.data(c))

@@ -463,6 +463,7 @@ def test_memory_holds_a_block_of_rows():
     assert peak < 4096 * 4096 * 4 / 4  # a quarter of one head's T × T
 
 
+@pytest.mark.thorough
 def test_netcdf_brings_everything_back(tmp_path):
     q, k = heads()
     data = measure(queries=q, keys=k)

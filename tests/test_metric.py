@@ -176,6 +176,7 @@ def test_what_is_no_row_is_refused(of):
     assert len(BAD) == 9
 
 
+@pytest.mark.thorough
 def test_the_face_takes_arrays_of_every_library():
     """`sparsity.n_eff(weights)` and its kin; what JAX gives stays with JAX."""
     a = np.array([[1.0, 1.0, 0.0], [1.0, 2.0, 1.0]])

@@ -39,6 +39,7 @@ def test_planted_errors_are_seen():
             agree(found, whole(q, own, sight))
 
 
+@pytest.mark.thorough
 def test_some_rows_in_a_step_under_grad_and_every_other_step():
     q, k = (x.astype(np.float64) for x in heads())
 

@@ -369,6 +369,7 @@ def test_rows_of_one_token_and_rows_of_whole_keys():
     assert abs(gap) < LIMIT
 
 
+@pytest.mark.thorough
 def test_without_a_name_rows_are_asked_for_n_eff_as_in_exact():
     given = {"gamma": 1.0, "rel_error": 0.05}
     assert estimate("exp", **given).quantity == evaluate("exp", gamma=1.0).quantity == "S"
@@ -466,6 +467,7 @@ USER = {
 SEEN_THERE = ("softplus", "cube", "absolute", "elu+1", "bounded")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(x, marks=SLOW) if x in SEEN_THERE else x for x in USER]
 )
@@ -522,6 +524,7 @@ def test_other_rows_are_drawn_in_float64(n, how, dtype, monkeypatch):
         estimate("relu2", beta=0.0, gamma=1.0, length=n, **{"rel_error": 0.1} | how)
 
 
+@pytest.mark.thorough
 def test_float64_while_jax_has_it_disabled_is_a_clear_error():
     said = "^dtype = float64: JAX has it disabled; call jax.config.update"
     with jax.enable_x64(False):

@@ -111,6 +111,7 @@ def test_a_pin_has_its_own_row_length():
     assert [curve["read"]["n"] for curve in content["curves"]] == [10_000, 1024]
 
 
+@pytest.mark.thorough
 def test_axes_stay_while_sliders_move():
     """Each axis with the heights by turns."""
     for i, x in enumerate(CONTROLS):

@@ -528,6 +528,7 @@ def same_hue(one, other):
     return colors.readable(one, ground) == colors.readable(other, ground)
 
 
+@pytest.mark.thorough
 def test_labels_stand_where_curves_are_apart_and_stay_there():
     ax = CHARTS["article"]()
     assert [text.get_text() for text in ax.texts] == [f"β = {b}" for b in ("−2", "−1", 0, 1, 2)]

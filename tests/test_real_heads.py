@@ -68,6 +68,7 @@ def test_what_is_held_back_takes_no_part():
         log_law_held_back(HeadRows.of(data.isel(text=[0])))
 
 
+@pytest.mark.thorough
 def test_rows_of_a_measurement_are_without_their_sinks():
     rng = np.random.default_rng(5)
     q, k = rng.normal(size=(2, 2, 96, 16))

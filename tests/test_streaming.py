@@ -230,6 +230,7 @@ def test_constant_and_huge_logits(scale):
         assert_allclose(found[name], true[name], rtol=0.02 if scale > 1 else 3e-6, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_types_of_numbers():
     q, k = heads()
     half = [x.astype(jnp.bfloat16) for x in (q, k)]
@@ -358,6 +359,7 @@ def test_odd_arguments():
     assert largest[0, -1] == pytest.approx(1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [">f8", "longdouble"])
 def test_arrays_of_every_type_of_numpy(kind):
     """JAX knows neither the other byte order nor the widest numbers: they are made its own."""
