@@ -344,7 +344,7 @@ def test_all_solutions_are_named():
          r"S = 0.9: impossible .* within \["),
         (with_step(SinkLogit()).then(Sink(9.0)), {"sink_mass": 0.1, "free": "logit"},
          Impossible, "for logit from"),
-        ("exp", {"n_eff": 3, "free": "beta"}, Impossible, "what beta from"),
+        ("exp", {"n_eff": 3, "free": "beta"}, Impossible, "for beta from"),
         (with_step(Alibi(0.5)), {"n_eff": 3, "free": "window"}, InputError, "0 steps Window"),
         (with_step(Alibi(0.5)).then(Alibi(1.0)), {"n_eff": 3, "free": "slope"}, InputError,
          "2 steps Alibi"),
