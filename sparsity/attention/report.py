@@ -21,7 +21,7 @@ import numpy as np
 from sparsity import plotting
 from sparsity._version import __version__
 from sparsity.attention.measurement import sinks, tables
-from sparsity.output import folder, write, write_together
+from sparsity.output import folder, length_label, write, write_together
 
 if TYPE_CHECKING:
     import xarray
@@ -216,7 +216,8 @@ def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
     top = 2.0 ** np.ceil(np.log2(max(2.0, *(np.nanmax(x) for x in lines.values()))))
     ax.set(xscale="log", yscale="log", ylim=(1, top))
     ticks = [2.0**k for k in range(40) if n[0] / 1.5 <= 2.0**k <= n[-1]]
-    plotting.plain_ticks(ax.xaxis, ticks if len(n) > 1 else [n[0]])
+    ticks = ticks if len(n) > 1 else [n[0]]
+    plotting.plain_ticks(ax.xaxis, ticks, list(map(length_label, ticks)))
     plotting.plain_ticks(ax.yaxis, [2.0**k for k in range(round(np.log2(top)) + 1)])
     ends = zip(lines.items(), colours, strict=False)
     plotting.end_labels(ax, [(float(x[-1]), name, colour) for (name, x), colour in ends])
