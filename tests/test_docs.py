@@ -222,7 +222,9 @@ STILTED = re.compile(
     r"has not this|have not this|abscissa|(?<!co)(?<!co-)ordinate\b|out of reach of any row|"
     r"error in doubt|hold the row|fall together|falls together|speed of the hand|"
     r"how long a user waits|between the two freezings|laws part\b|so many as are asked for|"
-    r"(?:is|are) said by\b"
+    r"(?:is|are) said by\b|would have seen|reads backwards|named and passed over|"
+    r"asks nobody|does not feel|a model that is there|how right it is|right to the eye|"
+    r"is not there; give|by \d+ looks"
 )
 
 
