@@ -7,14 +7,12 @@ does with scores. What is not read, or not known, is named, never passed over.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sparsity.attention.families import Family
 from sparsity.attention.fields import LISTS, Fields
 from sparsity.attention.rotation import Rotation, read_scaling, read_temperature, rule
-from sparsity.attention.sources import Model, read_model
+from sparsity.attention.sources import Model
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
 from sparsity.rows.steps import (
@@ -117,18 +115,6 @@ class LayerKind:
             return Row(f"topk:{self.top_k}", gamma=gamma * self.temperature)
         scores = QKNorm(self.head_dim) if self.sphere else None
         return Row("exp", gamma=gamma, steps=self.steps, scores=scores)
-
-
-def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
-    """Return the kinds of layers of a model, those with the most layers first.
-
-    Args:
-        config: the fields of its `config.json`; of a model of several parts, its text part counts.
-
-    Raises:
-        InputError: a field that is missing or out of its range.
-    """
-    return kinds_of(read_model(config))
 
 
 def kinds_of(model: Model) -> tuple[LayerKind, ...]:

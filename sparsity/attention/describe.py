@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -263,21 +263,16 @@ def _spread(kind: LayerKind, given: float | None) -> tuple[float, str]:
 def _n_eff(
     kinds: Sequence[LayerKind], spreads: Sequence[Sequence[float]], lengths: Sequence[int]
 ) -> np.ndarray:
-    """Return n_eff by the exact law, [kinds, spreads of each, lengths]: of equal rows once."""
-    known: dict[tuple[Row, int], float] = {}
-
-    def value(kind: LayerKind, gamma: float, n: int) -> float:
-        if not kind.has_law:
-            return np.nan
-        row = kind.row(gamma)
-        if (row, n) not in known:
-            known[row, n] = _of_row(row, n)
-        return known[row, n]
-
-    pairs = zip(kinds, spreads, strict=True)
-    return np.array([[[value(kind, x, n) for n in lengths] for x in xs] for kind, xs in pairs])
+    """Return n_eff by the exact law, [kinds, spreads of each, lengths]; NaN where there is none."""
+    laws = [
+        [_of_row(kind.row(x), n) if kind.has_law else np.nan for n in lengths]
+        for kind, of_kind in zip(kinds, spreads, strict=True)
+        for x in of_kind
+    ]
+    return np.reshape(laws, (len(kinds), -1, len(lengths)))
 
 
+@lru_cache(maxsize=4 * MAX_LENGTHS)  # kinds of layers often have the same rows
 def _of_row(row: Row, n: int) -> float:
     """Return n_eff of a row by the exact law; NaN where it has none at this length."""
     try:

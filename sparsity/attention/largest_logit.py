@@ -21,6 +21,7 @@ from sparsity.attention.measurement import row_laws
 from sparsity.calls import public
 from sparsity.checks import check_number
 from sparsity.errors import InputError
+from sparsity.exact_law.integration import clenshaw_curtis
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
 # −ln of the chances that are left out on either side; parts of a panel in the coarser of two rules,
@@ -154,14 +155,13 @@ def _nested_rule(parts: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Both rules have the ends of a panel among their nodes: a step close to an end is seen.
     """
-    weights = []
-    for degree in (2 * parts, parts):
-        x, k = np.cos(np.pi * np.arange(degree + 1) / degree), np.arange(degree + 1)
-        means = np.where(k % 2, 0.0, 2 / (1.0 - (k - k % 2) ** 2))  # of Chebyshev polynomials
-        weights.append(np.linalg.solve(np.polynomial.chebyshev.chebvander(x, degree).T, means))
     coarse = np.zeros(2 * parts + 1)
-    coarse[::2] = weights[1]
-    return np.cos(np.pi * np.arange(2 * parts + 1) / (2 * parts)), weights[0], coarse
+    coarse[::2] = clenshaw_curtis(parts)
+    return (
+        np.cos(np.pi * np.arange(2 * parts + 1) / (2 * parts)),
+        clenshaw_curtis(2 * parts),
+        coarse,
+    )
 
 
 @public

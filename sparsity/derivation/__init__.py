@@ -114,7 +114,3 @@ def is_quickly_derived(weight: Expr) -> bool:
         and all(max(abs(x.p), x.q) <= _MAX_QUICK_NUMBER for x in weight.atoms(sympy.Rational))
         and all(constant.has(s) for constant in constants)
     )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -228,7 +228,3 @@ def _in_scales(found: Design, gamma: float) -> Design:
     )
     value: Any = scale(found.value, found.length)
     return replace(found, parameter="scale", value=value, requirements=requirements)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -130,6 +130,16 @@ def cumulative_rule(points: int) -> tuple[np.ndarray, np.ndarray]:
     return w, integrals @ np.linalg.inv(np.polynomial.legendre.legvander(x, points - 1))
 
 
+@functools.lru_cache(maxsize=4)
+def clenshaw_curtis(intervals: int) -> np.ndarray:
+    """Return weights at the nodes cos(πj/N), j = 0 … N, of an integral over [−1, 1]; N is even."""
+    j, k = np.arange(intervals + 1), np.arange(0, intervals + 1, 2)
+    terms = np.where((k == 0) | (k == intervals), 0.5, 1.0) * 2 / (1 - k * k)
+    weights = np.cos(np.pi * np.outer(j, k) / intervals) @ terms * 2 / intervals
+    weights[[0, -1]] /= 2
+    return weights
+
+
 def lagrange_weights(at: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Return the weights of values at nodes in the polynomial through them, [..., nodes].
 

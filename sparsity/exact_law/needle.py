@@ -24,7 +24,12 @@ import numpy as np
 
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law import sink_chance
-from sparsity.exact_law.integration import gauss_panels, log_complement, refuse_slow
+from sparsity.exact_law.integration import (
+    clenshaw_curtis,
+    gauss_panels,
+    log_complement,
+    refuse_slow,
+)
 from sparsity.kernels import Kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.lowering import numpy_log_abs
@@ -62,8 +67,7 @@ def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarra
         InputError: a kernel for which |f| < c is no interval that is known.
     """
     rise, degree = symmetry(kernel)
-    with np.errstate(divide="ignore"):
-        log_right, log_left = numpy_log_abs(kernel)(np.array([1.0, -1.0])).tolist()
+    log_right, log_left = numpy_log_abs(kernel)(np.array([1.0, -1.0])).tolist()
 
     def of_exp(log_c: Any) -> tuple[np.ndarray, np.ndarray]:
         place = 1 + (np.asarray(log_c) - log_right) / (rise or 1.0)
@@ -71,13 +75,12 @@ def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarra
         return (-never, place) if (rise or 1.0) > 0 else (place, never)
 
     def of_power(log_c: Any) -> tuple[np.ndarray, np.ndarray]:
-        with np.errstate(over="ignore"):
-            right, left = (
-                np.full(np.shape(log_c), np.inf)
-                if log_side == -np.inf
-                else np.exp((np.asarray(log_c) - log_side) / (degree or 1.0))
-                for log_side in (log_right, log_left)
-            )
+        right, left = (
+            np.full(np.shape(log_c), np.inf)
+            if log_side == -np.inf
+            else np.exp((np.asarray(log_c) - log_side) / (degree or 1.0))
+            for log_side in (log_right, log_left)
+        )
         return -left, right
 
     if rise is not None and rise != 0:
@@ -92,12 +95,10 @@ def _log_chance_between(ends: tuple[Any, Any], beta: float, gamma: float) -> np.
     """Return log P(low < s < high) of s ~ N(β, γ²); of s = β, which may be an end, where γ is 0."""
     low, high = ends
     if gamma == 0:
-        with np.errstate(divide="ignore"):
-            return np.log(((low <= beta) & (beta <= high)).astype(float))
+        return np.log(((low <= beta) & (beta <= high)).astype(float))
     outside = ndtr((beta - high) / gamma) + ndtr((low - beta) / gamma)
     kept = ndtr((high - beta) / gamma) - ndtr((low - beta) / gamma)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return log_complement(outside, np.maximum(kept, 0.0))
+    return log_complement(outside, np.maximum(kept, 0.0))
 
 
 def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
@@ -148,23 +149,12 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         score, weight = gauss_panels(edges, points)
         z = (score - m) / spread
         density = np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * spread)
-        with np.errstate(divide="ignore"):
-            log_weight = log_f(score.reshape(-1)).reshape(score.shape) + log_w
+        log_weight = log_f(score.reshape(-1)).reshape(score.shape) + log_w
         integrals.append(float((np.exp(log_chance(log_weight)) * density * weight).sum()))
     value, other = integrals
     off = abs(value - other) + 1e-18 + _ULP * (16 + 40 * scale) * value  # e^−40 is nothing
     value = value / p_row
     return value, p_row, off / p_row / value if value > 0 else math.inf
-
-
-@functools.lru_cache(maxsize=4)
-def _clenshaw_curtis(intervals: int) -> np.ndarray:
-    """Return weights at the nodes cos(πj/N), j = 0 … N, of an integral over [−1, 1]; N is even."""
-    j, k = np.arange(intervals + 1), np.arange(0, intervals + 1, 2)
-    terms = np.where((k == 0) | (k == intervals), 0.5, 1.0) * 2 / (1 - k * k)
-    weights = np.cos(np.pi * np.outer(j, k) / intervals) @ terms * 2 / intervals
-    weights[[0, -1]] /= 2
-    return weights
 
 
 def _mean_over_score(
@@ -245,8 +235,8 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
         rate, other_rate = slopes * 0.5 * (high - low)
         p, off = np.array([chance(log_c) for log_c in x.tolist()]).T
         p = p.clip(0, 1)  # a chance that is not resolved, of a large `off`, may be any number
-        rule = _clenshaw_curtis(nodes)
-        fine, half = rate * rule, rate[::2] * _clenshaw_curtis(nodes // 2)
+        rule = clenshaw_curtis(nodes)
+        fine, half = rate * rule, rate[::2] * clenshaw_curtis(nodes // 2)
         value = float(starts[0] + fine @ p)
         of_score = abs(value - float(starts[1] + (other_rate * rule) @ p))  # of the rule for y
         return value, abs(float(fine @ p) - float(half @ p[::2])), of_score + float(abs(fine) @ off)
@@ -266,6 +256,7 @@ def has_law(kernel: Kernel, of: NeedleLaw) -> bool:
     return sink_chance.has_law(kernel)
 
 
+@np.errstate(all="ignore")  # a weight of 0 has the log −∞, and a chance of 0 too
 def law(
     row: Row, quantity: Quantity, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -221,7 +221,3 @@ ZOO: tuple[Kernel, ...] = (
     *(relu, relu3, power2, power4, absolute, cosh, taylor2, taylor4, threshold),
     *(softpick, softplus, sigmoid, elu1, elu, gelu, silu),
 )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

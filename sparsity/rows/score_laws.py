@@ -392,7 +392,3 @@ def _numbers(part: str, text: str) -> tuple[float, ...]:
         return tuple(parsing.parse_number(item, "scores", fix) for item in part.split(","))
     except InputError as error:
         raise InputError("scores", text, error.fix) from None
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -293,7 +293,3 @@ def _estimate_measured_features(
     mixed, center = axes * np.sqrt(np.maximum(ends, 0)), np.log(m) - np.diag(of_logs) / 2
     drawn = estimators.features(kernels.exp, query[read], center, mixed, sampling)
     return replace(drawn, quantity=quantities.S.name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -121,7 +121,3 @@ def _temperature(text: str, rest: str) -> Step:
         if error.argument == "step":
             raise
         raise InputError("step", text, error.fix) from None
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
