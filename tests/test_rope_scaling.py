@@ -21,7 +21,7 @@ from sparsity import (
     exact,
 )
 from sparsity.sampling import Sampling
-from sparsity.sampling.row_sources import rotary_scores
+from sparsity.sampling.row_sources import rotary_scores, rotary_tokens
 
 DOCUMENTED = {  # dimension of a head, base, length of the row, the rule and its reference
     "vicuna 16k": (128, 1e4, 16384, LinearScaling(4.0), linear, (4,)),
@@ -97,6 +97,12 @@ def test_scores_of_rows_from_rotated_vectors(rule, turned):
 
 
 DYNAMIC, YARN = DynamicNtkScaling(4.0, 4), YarnScaling(4.0, 64, 8, 1)
+
+
+def test_one_program_draws_rows_of_all_angles():
+    sources = {rotary_tokens(Rope(Q, MU, 0.3, scaling=x), range(12), 12)[0] for x in (None, YARN)}
+    assert len(sources) == 1
+    assert rotary_tokens(Rope(Q, MU, 0.3, turned=4), range(12), 12)[0] not in sources
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ A vector of d entries is d/2 planes; position n turns plane i by n·θ_i.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,23 +140,37 @@ def turned_planes(
     return *turn(*split(x, pairing, turned), positions, theta), turned
 
 
+class Turns(NamedTuple):
+    """Cosines and sines of the angles by which planes turn, [n, d/2]: what a program is given."""
+
+    cos: Any
+    sin: Any
+
+
+def turns(positions: Any, theta: np.ndarray, count: int) -> Turns:
+    """Return the turns of `count` planes, of which the first ones have a θ, at each position."""
+    # The other planes turn by 0: they go through the same formula, and stay as they are. Float32
+    # would round a phase near 10⁶ by up to 0.03: only cosine and sine are cast to it.
+    theta = np.append(theta, np.zeros(count - len(theta)))
+    phase = np.asarray(positions)[..., None] * theta
+    return Turns(np.cos(phase), np.sin(phase))
+
+
 def turn(a: Any, b: Any, positions: Any, theta: np.ndarray) -> tuple[Any, Any]:
     """Return the entries of planes turned to their positions.
 
     Args:
         a: the first entry of every plane, [..., n, d/2].
         b: the second.
-        positions: as in `rotate`.
+        positions: as in `rotate`, or the `Turns` at them.
         theta: of the planes that turn, [≤ d/2].
     """
+    if not isinstance(positions, Turns):
+        fix = f"give one finite number for each vector, {a.shape[-2:-1]}"
+        at = as_float64(positions, "positions", fix, texts=False)
+        if (at.ndim and at.shape[-1:] != a.shape[-2:-1]) or not np.all(np.isfinite(at)):
+            raise InputError("positions", f"array of shape {at.shape}", fix)
+        positions = turns(at, theta, a.shape[-1])
     xp = a.__array_namespace__()
-    # The other planes turn by 0: they go through the same formula, and stay as they are.
-    theta = np.append(theta, np.zeros(a.shape[-1] - len(theta)))
-    fix = f"give one finite number for each vector, {a.shape[-2:-1]}"
-    at = as_float64(positions, "positions", fix, texts=False)
-    if (at.ndim and at.shape[-1:] != a.shape[-2:-1]) or not np.all(np.isfinite(at)):
-        raise InputError("positions", f"array of shape {at.shape}", fix)
-    # Float32 would round a phase near 10⁶ by up to 0.03: only cosine and sine are cast to it.
-    phase = at[..., None] * theta
-    cos, sin = (xp.asarray(f(phase), dtype=a.dtype) for f in (np.cos, np.sin))
+    cos, sin = (xp.asarray(x, dtype=a.dtype) for x in positions)
     return a * cos - b * sin, a * sin + b * cos

@@ -42,9 +42,9 @@ def _products(q: Sequence[Any], k: Sequence[Any]) -> Any:
     return sum((y @ x.swapaxes(-1, -2)).swapaxes(-1, -2) for x, y in zip(q, k, strict=True))
 
 
-def _places(positions: Any, x: Any) -> np.ndarray:
+def _places(positions: Any, x: Any) -> Any:
     """Return the positions of vectors, 0, 1, … where none are given."""
-    return np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
+    return np.arange(x.shape[-2]) if positions is None else positions
 
 
 def rope_scores(

@@ -18,6 +18,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels import RowMap
 from sparsity.rows import rotated_scores
+from sparsity.rows.rope_planes import Turns, turns
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sampling.batches import CHUNK, collect
@@ -190,17 +191,16 @@ class MapRows(Source):
 
 @dataclass(frozen=True)
 class RotaryTokens(Source):
-    """Scores of one query at `position` with keys `distances` before it.
+    """Scores of one query with keys at `length` distances before it.
 
-    `form` is "rope" (keys are drawn), "coca" (t is drawn; by the definition) or "slack". With
-    `shared` the same key stands at every distance, as if it were moved.
+    `form` is "rope" (keys are drawn), "coca" (t is drawn; by the definition) or "slack"; `turning`
+    planes of each vector turn. With `shared` the same key stands at every distance, as if it were
+    moved. Positions and angles are given to the program, which is one for all of them.
     """
 
     form: str
     pairing: str
-    theta: tuple[float, ...]
-    position: int
-    distances: tuple[int, ...]
+    turning: int
     dim: int
     shared: bool = False
 
@@ -210,17 +210,19 @@ class RotaryTokens(Source):
         return self.dim
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
-        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β to add)."""
-        query, mean, spread, beta = law
-        # Positions are absolute here, so that the rotation itself is what is tested.
-        keys = self.position - np.asarray(self.distances)
+        """Draw, rotate and multiply.
+
+        law = (q [d], mean [d] or center, spread, β to add, turns of the query and of the keys).
+        """
+        query, mean, spread, beta, *at = law
         width = self.dim if self.form == "rope" else self.dim // 2
-        shape = (rows, 1 if self.shared else len(keys), width)
+        shape = (rows, 1 if self.shared else self.length, width)
         drawn = mean + spread * normal(key, shape, dtype)
-        drawn = jnp.broadcast_to(drawn, (rows, len(keys), width))
+        drawn = jnp.broadcast_to(drawn, (rows, self.length, width))
         if self.form != "rope":
             drawn = jnp.maximum(drawn, 0)
-        options: Any = {"theta": self.theta, "m": [self.position], "n": keys}
+        # Of θ only how many there are is asked: the angles are in the turns.
+        options: Any = {"theta": np.empty(self.turning), "m": Turns(*at[:2]), "n": Turns(*at[2:])}
         scores = _ROTARY_FORMS[self.form](query[None, :], drawn, self.pairing, **options)
         return TokenBlock(beta + scores[..., 0, :], 0.0)
 
@@ -251,11 +253,12 @@ def rotary_tokens(
             if position < max(distances):
                 fix = f"the key at distance {max(distances)} would come before the first position"
                 raise InputError("slack_at", position, fix)
-    theta = tuple(step.theta(length).tolist())
-    source = RotaryTokens(
-        len(distances), form, step.pairing, theta, position, distances, step.query.size, shared
-    )
-    return source, (step.query, mean, step.spread, beta)
+    theta, dim = step.theta(length), step.query.size
+    source = RotaryTokens(len(distances), form, step.pairing, len(theta), dim, shared)
+    # Positions are absolute, so that the rotation itself is what is tested.
+    places = [position], position - np.asarray(distances)
+    at = (x for place in places for x in turns(place, theta, dim // 2))
+    return source, (step.query, mean, step.spread, beta, *at)
 
 
 @dataclass(frozen=True)
