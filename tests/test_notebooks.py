@@ -145,9 +145,8 @@ def test_all_notebooks_are_there():
 
 
 def marked(path):
-    """07 needs [transformers] and two minutes, 08 trains a model, 06 saves nothing to compare."""
+    """That of a real model needs the extra [transformers], and two minutes; 08 trains one."""
     marks = {
-        "06_on_a_gpu": [pytest.mark.slow],
         "07_a_real_model": [pytest.mark.model, pytest.mark.slow],
         "08_does_focus_matter": [pytest.mark.slow],
     }
