@@ -142,8 +142,9 @@ class Panel:
             text = tick.inner_html().replace("−", "-")
             if text.startswith("10") and len(text) > 2 and text[2] in _RAISED:
                 value = 10.0 ** int(text[2:].translate(_DIGITS))
-            else:
-                value = float(text)
+            else:  # 4K is 4096
+                power = "KMG".find(text[-1]) + 1
+                value = float(text.rstrip("KMG")) * 1024.0**power
             found.append(((float(tick.get_attribute("x")) - box["left"]) / box["width"], value))
         return found
 
