@@ -38,6 +38,7 @@ INNER = [
     "OfRows",
     "OnAxes",
     "Output",
+    "PairLaw",
     "Panel",
     "Parameters",
     "QKClip",
