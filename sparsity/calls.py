@@ -39,6 +39,7 @@ _OTHER_WORDS = (
     ("tol rtol", "rel_error", ""),
     ("log logx", "xscale", 'xscale="log"'),
     ("logy", "yscale", 'yscale="log"'),
+    ("save savefig file filename output o", "out", ""),
     ("save savefig out path filename", "figsize", "plot(…).figure.savefig(…)"),
     ("color c label legend", "labels", ""),
     ("window slope alibi sink rope", "steps", "steps, such as (sparsity.Window(64),)"),

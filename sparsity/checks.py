@@ -272,7 +272,7 @@ def check_choice(name: str, value: Any, among: Collection[str]) -> str:
     if isinstance(value, str) and value in among:
         return value
     hint = did_you_mean(value, among) if isinstance(value, str) else ""
-    raise InputError(name, value, f"{hint}choose one of {', '.join(among)}")
+    raise InputError(name, value, hint.rstrip() or f"choose one of {', '.join(among)}")
 
 
 def check_text(name: str, value: Any, fix: str) -> str:

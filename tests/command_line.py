@@ -9,7 +9,7 @@ from sparsity.rows import steps
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
 KNOWN = [kernel.name for kernel in kernels.known()]
-LISTED = [*KNOWN, *(each.name for each in kernels.MAPS)]
+LISTED = [kernel.name for kernel in kernels.as_listed()]
 STEPS = steps.typed()
 QUANTITIES = [quantity.name for quantity in quantities.ALL]
 LAWS = [quantity.name for quantity in quantities.ALL if quantity.has_law]

@@ -61,7 +61,7 @@ BAD = [  # (command line, what the line on stderr must say)
     # steps and quantities
     *((f"{verb} exp --gamma 1 --length 8 --step alibbi:1", ["step", "did you mean alibi?"])
       for verb in ("eval", "exact", "estimate", "sweep --out x.nc", "design --n-eff 3")),
-    ("exact exp --gamma 1 --length 8 --step alibi:1,2", ["step", "alibi takes slope"]),
+    ("exact exp --gamma 1 --length 8 --step alibi:1,2", ["step", "write alibi:SLOPE, such as"]),
     ("exact exp --gamma 1 --length 8 --step alibi:x", ["step = x", "alibi:NUMBER"]),
     ("exact exp --gamma 1 --length 8 --step alibi:-1", ["slope", "-1"]),
     ("exact exp --gamma 1 --length 8 --step window:2.5", ["size", "2.5"]),
@@ -74,7 +74,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("exact exp --gamma 1 --length 8,x", ["length = x", "number"]),
     ("exact exp --gamma 1 --length 8 --dim 4", ["dim = 4", "same in every dimension"]),
     ("exact nonnegative --ratio 1 --dim 4 --query uniform --length 8", ["length", "not take it"]),
-    ("design exp --length 8 --n-eff 3 --free nope", ["free", "nope", "choose one of"]),
+    ("design exp --length 8 --n-eff 3 --free xyz", ["free", "xyz", "choose one of"]),
     ("design exp --length 8 --n-eff 3 --free slope", ["free", "slope", "0 steps"]),
     ("design decayed --length 8 --n-eff 3 --step alibi:1", ["step", "alibi:1", "no scores"]),
     ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff, S", "give one quantity"]),
@@ -138,6 +138,19 @@ BAD = [  # (command line, what the line on stderr must say)
     ("reproduce --out {file}", ["out", "{file}", "choose another place"]),
     ("reproduce --out {file}/figures --json", ["out", "choose another place"]),
     ("reproduce --seed x", ["seed", "x", "whole"]),
+    # what was meant
+    ("exact exp gamma=2", ["write --gamma 2: as in sparsity exact exp --gamma 2 --length 64"]),
+    ("exact exp 2", ["as in sparsity exact exp --gamma 2"]),
+    ("exact exp --n 64", ["'--n'; did you mean --length? See sparsity exact --help"]),
+    ("eval exp --temperature 2", ["did you mean gamma/T"]),
+    ("design --length 64 --neff 8", ["did you mean --n-eff?"]),
+    ("plot exp --gamma 2 --save a.svg", ["did you mean --out?"]),
+    ("plot exp --gamma 2", ["'--out': as in sparsity plot exp --gamma 2 --out focus.svg"]),
+    ("plot exp --gamma 2 --x n --out a.svg", ["did you mean length?"]),
+    ("exact exp --gamma 2 --length 64 --step window", ["write window:SIZE[,KEEP], such as wind"]),
+    ("exact exp --gamma 2 --length 64 --step temperature:0.5", ["a constant T is gamma/T"]),
+    ("exact exp --gamma 2 --length 64 --step temperature:yran,16", ["did you mean yarn?"]),
+    ("claims sofmax-gap", ["key = sofmax-gap: did you mean softmax-gap?"]),
     # no such thing
     ("frobnicate", ["frobnicate"]),
 ]  # fmt: skip

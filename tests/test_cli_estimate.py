@@ -61,7 +61,7 @@ def test_estimate_of_rows(command):
 
 
 ASKED = [  # (arguments, what is shown, words of the definition, method of theory, value of theory)
-    ("relu2 --beta -1 --gamma 0.5", "S", "E|a| / √(E a²), a = Max(0, s)**2", "closed form",
+    ("relu2 --beta -1 --gamma 0.5", "S", "E|a| / √(E a²), a = max(s, 0)²", "closed form",
      0.07200634266702317),
     ("decayed --decay 0.5 --length 2", "S", "position", "closed form", 0.9**0.5),
     ("nonnegative --ratio 1 --dim 4 --query uniform", "S", "features", "closed form", 1.25**-0.5),

@@ -23,7 +23,10 @@ def test_list(command):
         assert [p["name"] for p in kernel["parameters"]] == known
     code, out, err = command("list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.partition("\n\n")[0].splitlines()] == LISTED
+    lines = out.partition("\n\n")[0].splitlines()
+    typed = [line.partition("  ")[0].partition(" (")[0].split(", ") for line in lines]
+    assert [names[-1] for names in typed] == LISTED
+    assert typed[:3] == [["softmax", "exp"], ["linear", "identity"], ["relu^2", "relu2"]]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -350,7 +350,7 @@ def test_all_solutions_are_named():
          "2 steps Alibi"),
         (with_step(Alibi(0.5)).then(FloorLog()), {"n_eff": 3, "free": "slope"}, InputError,
          "2 steps Alibi or FloorLog or Yarn"),
-        (with_step(Alibi(0.5)), {"n_eff": 3, "free": "slop"}, InputError, "choose one of gamma"),
+        (with_step(Alibi(0.5)), {"n_eff": 3, "free": "slop"}, InputError, "did you mean slope"),
         (with_step(Alibi(0.5)), {"n_eff": 3, "S": 0.5}, InputError, "one quantity"),
         (with_step(Alibi(0.5)), {}, InputError, "one quantity to aim at: S, n_eff"),
         (with_step(Alibi(0.5)), {"S": 1.5}, InputError, "S = 1.5: .* from 0.0441942 to 1"),

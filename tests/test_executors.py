@@ -67,8 +67,8 @@ def _judge(routes, seed):
 def test_claims_judged_elsewhere_are_the_same_records(monkeypatch):
     each = [replace(ledger.ALL[0], key=key, judge=_judge) for key in "xy"]
     monkeypatch.setattr(ledger, "ALL", tuple(each))
-    there = ledger.claims(3, executor=Elsewhere())
-    assert there == ledger.claims(3) != ledger.claims(2)
+    there = ledger.claims(seed=3, executor=Elsewhere())
+    assert there == ledger.claims(seed=3) != ledger.claims(seed=2)
     assert [x["key"] for x in there] == ["x", "y"]
 
 

@@ -62,7 +62,8 @@ def test_every_rule_can_be_typed():
         step = steps.parse(f"temperature:{rule.replace('_', '-')}")
         assert step == getattr(Temperature, rule)()
         assert isinstance(step, Temperature)
-    assert steps.parse("temperature:yarn,16") == Temperature.yarn(16)
+    for text in ("temperature:yarn,16", "temperature:yarn:16", "yarn:16"):
+        assert steps.parse(text) == Temperature.yarn(16)
     assert steps.parse("temperature:longrope,32,4096") == sparsity.LongRope(32, 4096)
     for text, match in (
         ("temperature:llama5", "the rules are llama4"),

@@ -26,7 +26,6 @@ from sparsity.checks import (
     check_executor,
     check_progress,
     check_seed,
-    check_several,
 )
 from sparsity.claims_ledger import (
     article_linear,
@@ -90,18 +89,17 @@ def _counted(records: Sequence[Mapping[str, Any]]) -> str:
 
 @public
 def claims(
+    *keys: str,
     seed: int = 0,
-    *,
-    only: str | Sequence[str] | None = None,
     routes: Routes | None = None,
     executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Records:
-    """Judge every claim, or those asked for.
+    """Judge every claim, or those of the keys that are given, `claims("softmax-gap")`.
 
     Args:
+        *keys: of claims, as their records have them; none for all.
         seed: the seed of the statistical evidence; the same seed gives the same records.
-        only: the key of a claim, or several; None for all.
         routes: where the numbers come from; None for this package's own routes.
         executor: where claims are judged, as in `sweep`; None for this process.
         progress: called with (claims done, claims in all).
@@ -117,12 +115,10 @@ def claims(
     seed = check_seed(seed)
     check_progress(progress)
     check_executor(executor)
-    asked = [*ALL]
-    if only is not None:
-        known = {claim.key: claim for claim in ALL}
-        fix = f"give keys out of {', '.join(known)}"
-        keys = (only,) if isinstance(only, str) else check_several("only", only, fix)
-        asked = [known[check_choice("only", key, known)] for key in keys]
+    known = {claim.key: claim for claim in ALL}
+    asked = [known[check_choice("key", key, known)] for key in keys] or [*ALL]
+    if progress is not None:
+        progress(0, len(asked))
     # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
     # order; their numbers bring them back into that of `asked`.
     judge = operator.methodcaller("record", routes, seed)
@@ -135,19 +131,20 @@ def claims(
 
 
 def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
-    """Return the records as text: number, verdict, claim, and each finding with whether it holds.
+    """Return the records as text: verdict, key, claim, and each finding with whether it holds.
 
     Args:
         records: what `claims` returned.
         width: the most characters of a line.
     """
     lines = []
-    for number, record in enumerate(records, 1):
-        lines += _wrapped(f"{number}  {record['verdict'].upper():<10} ", record["claim"], width)
-        lines += _wrapped(" " * 14, record["formula"], width)
+    for record in records:
+        lines.append(f"{record['verdict'].upper():<10}  {record['key']}")
+        lines += _wrapped(" " * 12, record["claim"], width)
+        lines += _wrapped(" " * 12, record["formula"], width)
         for finding in record["evidence"]["findings"]:
             mark, statement = _marked(finding)
-            lines += _wrapped(" " * 14 + f"{mark}  ", statement, width)
+            lines += _wrapped(" " * 12 + f"{mark}  ", statement, width)
         lines.append("")
     return "\n".join([*lines, *_wrapped("", _counted(records), width)]) + "\n"
 

@@ -117,7 +117,7 @@ class Claim:
     """A claim is what a source says, with the judge that decides it.
 
     Args:
-        key: the short name that `only=` of `claims` takes.
+        key: the short name that `claims` takes.
         source: where the claim is made.
         statement: what it says, in a sentence.
         formula: the formula at stake.

@@ -12,6 +12,7 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -79,7 +80,9 @@ def main() -> None:
             if not sys.warnoptions:
                 warnings.simplefilter("ignore", RuntimeWarning)
             # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
-            with cli.make_context("sparsity", sys.argv[1:]) as context:
+            typed = sys.argv[1:]
+            typed = [*typed[1:2], "--help"] if typed[:1] == ["help"] else typed
+            with cli.make_context("sparsity", typed) as context:
                 cli.invoke(context)
             if sys.stdout is not None:  # as where the shell has closed it
                 sys.stdout.flush()
@@ -90,9 +93,7 @@ def main() -> None:
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "sparsity"
-        said = error.format_message().rstrip(".")  # which may end in a question
-        common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
+        common.fail(_explained(error))
     except MemoryError:
         common.fail("not enough memory for these sizes: lower dim or length")
     # `sparsity --help | head`: the reader has what it wanted, so that this is no failure. Commands
@@ -108,6 +109,27 @@ def main() -> None:
         with suppress(OSError):
             traceback.print_exc()
         sys.exit(_UNFORESEEN)
+
+
+def _explained(error: click.UsageError) -> str:
+    """Return one line for what click refuses: the option that was meant, or an example."""
+    from sparsity.calls import did_you_mean  # with NumPy, which is not up before a mistake
+
+    said, context = error.format_message().rstrip("."), error.ctx  # it may end in a question
+    if context is None:
+        return f"{said}: see sparsity --help"
+    if isinstance(error, click.NoSuchOption):
+        known = {str(x.name): x.opts[0] for x in context.command.params}
+        hint = did_you_mean(error.option_name.lstrip("-").replace("-", "_"), known).rstrip()
+        option = re.sub(r"\w+(?=\?$)", lambda name: known.get(name[0], name[0]), hint)
+        said = f"No such option '{error.option_name}'; {option}" if hint else said
+    if said.endswith("?") or isinstance(error, click.NoSuchOption) or context.parent is None:
+        return f"{said}{' See' if said.endswith('?') else ': see'} {context.command_path} --help"
+    if assigned := re.search(r"unexpected extra arguments? \((\w+)=(\S+?)[ )]", said):
+        said += f"; write --{assigned[1].replace('_', '-')} {assigned[2]}"
+    lines = map(str.strip, (context.command.help or "").splitlines())
+    example = next((x for x in lines if x.startswith(f"{context.command_path} ")), None)
+    return f"{said}: {f'as in {example}' if example else f'see {context.command_path} --help'}"
 
 
 def _began_with_ctrl_c(error: BaseException | None) -> bool:

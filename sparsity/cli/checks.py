@@ -29,7 +29,8 @@ def _say_what_it_takes(request: Any, max_samples: float | None) -> None:
     first, last = (f"some {x * n * _SECONDS_PER_SCORE:.0f} s" for x in (rows, most))
     if rows * n * _SECONDS_PER_SCORE >= _LONG_LOOK:
         said = f"{request.quantity.name} takes whole rows of {n} tokens: {rows} at first, {first}"
-        common.echo(f"sparsity: {said}; {most:.0f} at most, {last}", err=True)
+        sooner = "--rel-error, --max-seconds or Ctrl-C end it sooner, with an answer"
+        common.echo(f"sparsity: {said}; {most:.0f} at most, {last}; {sooner}", err=True)
 
 
 @click.command()
@@ -82,7 +83,7 @@ def estimate(
     request = read_request(kernel, common.without_none(options), steps, of, keys=True)
     _say_what_it_takes(request, settings["max_samples"])
     common.use_float64()
-    with common.progress("sampling", in_log=True) as report:
+    with common.progress("sampling") as report:
         report(0, 1)
         drawn = request.estimate(**settings, progress=report)
     if drawn.warning:
@@ -171,7 +172,7 @@ def verify(
     settings = common.without_none({"detectable": detectable})
     common.use_float64()
     started = time.perf_counter()
-    with common.progress("cells", in_log=True) as report:
+    with common.progress("cells") as report:
         outcome = sparsity.verify(
             *rows, length=length, seed=seed, executor=executor, progress=report, **settings
         )
@@ -185,10 +186,13 @@ def verify(
 
 
 @click.command()
+@click.argument("keys", metavar="[KEY …]", nargs=-1, shell_complete=pages.offer_claims)
 @common.seed_option
 @common.json_option
-def claims(seed: int, as_json: bool) -> None:
+def claims(keys: tuple[str, ...], seed: int, as_json: bool) -> None:
     """Judge the published claims by computation.
+
+    KEY is one that stands beside a verdict (default: all of them).
 
     Each claim gets a verdict, confirmed, refined, reported (published numbers, not recomputed) or
     refuted, with the findings it follows from.
@@ -197,6 +201,8 @@ def claims(seed: int, as_json: bool) -> None:
     Examples:
       All of them, in about a minute:
         sparsity claims
+      One of them:
+        sparsity claims softmax-gap
       With the numbers behind each verdict:
         sparsity claims --json
     """
@@ -205,7 +211,7 @@ def claims(seed: int, as_json: bool) -> None:
 
     common.use_float64()
     with common.progress("claims") as report:
-        judged = sparsity.claims(seed=seed, progress=report)
+        judged = sparsity.claims(*keys, seed=seed, progress=report)
     common.print_json(judged) if as_json else common.echo(ledger.table(judged))
 
 
@@ -250,7 +256,7 @@ def reproduce(out: str | None, check: str | None, seed: int, executor: Any, as_j
     common.use_float64()
     with (
         tempfile.TemporaryDirectory() as home,
-        common.progress("reproduce", in_log=True) as report,
+        common.progress("reproduce") as report,
     ):
         done = reproduction.reproduce(out or home, seed=seed, executor=executor, progress=report)
         checked = None if check is None else done.compared_with(check)

@@ -80,19 +80,13 @@ def choice(name: str, words: Sequence[str], help: str, **details: Any) -> Callab
 
 def list_steps() -> list[tuple[str, str]]:
     """Return how each step is typed, read from its fields, and what it does."""
-    from dataclasses import MISSING, fields
-
     from sparsity.rows import steps
     from sparsity.rows.steps import temperature
 
-    shown = []
-    for name, step in steps.typed().items():
-        needed = [x.name.upper() for x in fields(step) if x.default is MISSING]
-        other = [x.name.upper() for x in fields(step) if x.default is not MISSING]
-        inner = f"[{',' if needed else ':'}{','.join(other)}]" if other else ""
-        typed = f"{name}{':' if needed else ''}{','.join(needed)}{inner}"
-        shown.append((typed, pages.first_sentence(step)))
-    shown += [(f"temperature:{rule}", said) for rule, said in temperature.described().items()]
+    shown = [(steps.spelled(x), pages.first_sentence(x)) for x in steps.typed().values()]
+    for rule, said in temperature.described().items():
+        make = getattr(temperature.Temperature, rule)
+        shown.append((steps.spelled(make, f"temperature:{rule}"), said))
     of_vectors = [step for step in steps.ALL if step.name not in steps.typed()]
     return shown + [
         (f"sparsity.{step.__name__}", f"{pages.first_sentence(step)} (in Python: it takes vectors)")
@@ -245,29 +239,44 @@ def show(answer: Any, as_json: bool) -> None:
         echo(answer.text())
 
 
-@contextmanager
-def progress(label: str, *, in_log: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show on stderr how far a work is, as the callback (done, total) that it gives is told.
+class Report:
+    """What a work calls with (done, total): a bar on a terminal, and in a log a line now and then.
 
     Args:
         label: what is counted.
-        in_log: whether to print a line now and then where stderr is no terminal.
+        bar: of tqdm.
+    """
+
+    def __init__(self, label: str, bar: Any) -> None:
+        self._label, self._bar, self._noted, self._said = label, bar, "", time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how far the work is."""
+        bar = self._bar
+        bar.total = total
+        bar.update(done - bar.n) if done > bar.n else bar.refresh()
+        if bar.disable and time.monotonic() - self._said > LOG_SECONDS:
+            echo(f"{self._label}: {done} of {total}{self._noted and '; '}{self._noted}", err=True)
+            self._said = time.monotonic()
+
+    def note(self, text: str) -> None:
+        """Say more of it, beside what is counted."""
+        self._noted = text
+        self._bar.set_postfix_str(text)
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Report]:
+    """Show on stderr how far a work is, as the callback that it gives is told.
+
+    Args:
+        label: what is counted.
     """
     from tqdm import tqdm
 
-    said = time.monotonic()
     # `disable=None` is tqdm's word for "only where stderr is a terminal".
     with tqdm(desc=label, file=sys.stderr, leave=False, disable=None) as bar:
-
-        def report(done: int, total: int) -> None:
-            nonlocal said
-            bar.total = total
-            bar.update(done - bar.n)
-            if bar.disable and in_log and time.monotonic() - said > LOG_SECONDS:
-                echo(f"{label}: {done} of {total}", err=True)
-                said = time.monotonic()
-
-        yield report
+        yield Report(label, bar)
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

@@ -340,7 +340,7 @@ def sweep(
         common.use_float64()
     grids = common.without_none(options)
     try:
-        with common.progress("blocks", in_log=True) as report:
+        with common.progress("blocks") as report:
             data = sparsity.sweep(
                 _row_at_first(kernel, steps, grids) if steps else kernel,
                 of=common.split_quantities(of) or None,

@@ -76,7 +76,7 @@ def measure(
         refuse_unwritable_folder(report, "report")
     from sparsity.attention.job import run
 
-    with common.progress("layers", in_log=True) as step:
+    with common.progress("layers") as step:
         done = run(
             model, texts, out=out, tokens=tokens, bos=bos, of=common.split_quantities(of),
             report_to=report, progress=step,

@@ -34,7 +34,8 @@ def offer_kernels() -> dict[str, str]:
     """Offer the kernels and the maps of whole rows."""
     from sparsity import kernels
 
-    return {k.name: k.title for k in (*kernels.known(), *kernels.MAPS)}
+    words = [(word, k.title) for k in kernels.as_listed() for word in (*kernels.aliases(k), k.name)]
+    return dict(words)
 
 
 @offer
@@ -43,6 +44,14 @@ def offer_steps() -> dict[str, str]:
     from sparsity.rows import steps
 
     return {f"{name}:": first_sentence(step) for name, step in steps.typed().items()}
+
+
+@offer
+def offer_claims() -> dict[str, str]:
+    """Offer the keys of the claims."""
+    from sparsity import claims_ledger
+
+    return {claim.key: claim.statement for claim in claims_ledger.ALL}
 
 
 @offer

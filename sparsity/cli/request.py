@@ -18,6 +18,7 @@ from sparsity.cli.common import PARAMETERS, without_none
 from sparsity.errors import InputError
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.typesetting import typeset_weight
 from sparsity.quantities import Quantity
 from sparsity.results import Comparison, Estimate
 from sparsity.rows import score_laws
@@ -95,18 +96,17 @@ class Request:
         kernel, average = self.row.kernel, self.quantity.average
         under = f", steps {' '.join(self.steps)}" if self.steps else ""
         if self.of_limit_S:
-            weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
-            return f"E|a| / √(E a²), a = {weight}, {self.row.random}{under}"
+            return f"E|a| / √(E a²), a = {typeset_weight(kernel)}, {self.row.random}{under}"
         if isinstance(kernel, RowMap):
             if kernel.residual_mass:
                 average += ", what no key takes standing for the sink logits"
             return f"{average}, a_j = {kernel.formula}, {self.row.random}"
         if not self.of_rows:
-            return f"{average}, a = {kernel.weight}, {self.row.random}{under}"
+            return f"{average}, a = {typeset_weight(kernel)}, {self.row.random}{under}"
         if self.quantity.units and any(isinstance(x, SinkLogit) for x in self.row.steps):
             average += " (and those of sink logits alone, with p = 0)"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
-        return f"{average}, a_j = {factor}, f = {kernel.weight}, {self.row.random}{under}"
+        return f"{average}, a_j = {factor}, f = {typeset_weight(kernel)}, {self.row.random}{under}"
 
     def limit(self) -> sparsity.Evaluation:
         """Return the quantity in long rows; of tokens that differ, that of all n of them.

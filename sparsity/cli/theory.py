@@ -25,8 +25,9 @@ def list_(as_json: bool) -> None:
         sparsity list
     """
     from sparsity import kernels
+    from sparsity.kernels.typesetting import typeset_weight
 
-    known: tuple[Any, ...] = (*kernels.known(), *kernels.MAPS)
+    known: tuple[Any, ...] = kernels.as_listed()
     records = [
         {
             "name": k.name,
@@ -46,10 +47,12 @@ def list_(as_json: bool) -> None:
     if as_json:
         common.print_json({"kernels": records} | {key: dict(rows) for key, rows in lists.items()})
         return
-    shown = [kernels.name_with_title(k) for k in known]
-    for name, k in zip(shown, records, strict=True):
-        options = " ".join(f"--{p['name'].replace('_', '-')}" for p in k["parameters"])
-        common.echo(f"{name:38} {options:33} a = {k['weight']}")
+    for k in known:
+        aliases = kernels.aliases(k)
+        name = k.name if k.title in aliases else kernels.name_with_title(k)
+        name = ", ".join([*aliases, name])
+        options = " ".join(f"--{p.name.replace('_', '-')}" for p in k.parameters)
+        common.echo(f"{name:38} {options:33} a = {typeset_weight(k)}")
     for heading, key in (("Steps (--step)", "steps"), ("Quantities (--of)", "quantities")):
         common.echo(f"\n{heading}:")
         for name, said in lists[key]:
@@ -301,6 +304,6 @@ def design(
         solved_for = free or "gamma"
         anything = {solved_for: 1.0} if solved_for in ("gamma", "beta") else {}
         what, held = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held)), {}
-    with common.progress("looks", in_log=True) as report:
+    with common.progress("looks") as report:
         found = sparsity.design(what, **aim, **held, progress=report)
     common.show(found, as_json)

@@ -140,6 +140,8 @@ def check(
     settings = {"theory": theory, "sample": sample, "alarm": alarm, "detectable": detectable}
     work = functools.partial(_check_family, **settings)
     checked: dict[int, Cell] = {}
+    if progress is not None:
+        progress(0, len(cells))
     threads = ThreadPoolExecutor(_WORKERS)
     try:
         for index, value in run_all_tasks(work, tasks, executor or threads):

@@ -5,7 +5,7 @@ further elementwise ones. Beside these functions f(s) stand the maps of whole ro
 
     base ──> article (ALL), zoo (ZOO)        records of f(s) in SymPy, with parameters and symbols
     row_map ──> threshold_maps, mechanisms, router   (MAPS) weights of rows, for NumPy and JAX alike
-    text                                     formulas that are typed
+    text, typesetting                        formulas that are typed, and printed
     formulas, lowering ──> numeric/          symmetries of f; f for arrays, intervals and boxes
 """
 
@@ -66,6 +66,18 @@ MAPS: tuple[RowMap, ...] = (
 def known() -> tuple[Kernel, ...]:
     """Every kernel that has a name."""
     return (*ALL, *ZOO)
+
+
+def as_listed() -> tuple[Kernel | RowMap, ...]:
+    """Every kernel and map that has a name, those that people type first in front."""
+    first = [named(alias) for alias in text.ALIASES]
+    rest = [kernel for kernel in (*known(), *MAPS) if kernel not in first]
+    return (*dict.fromkeys(first), *rest)
+
+
+def aliases(kernel: Kernel | RowMap) -> list[str]:
+    """Return the other names that a kernel may be typed by, "softmax" for exp."""
+    return [alias for alias in text.ALIASES if named(alias) is kernel and "**" not in alias]
 
 
 @functools.lru_cache(maxsize=256)

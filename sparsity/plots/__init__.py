@@ -313,8 +313,8 @@ def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
 
 def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
     """Return the texts of the chart; `common` is what all curves hold fixed."""
+    from sparsity.kernels.typesetting import typeset_weight
     from sparsity.plots.drawing import Words, y_axis_label
-    from sparsity.plots.typesetting import typeset_weight
 
     titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
     capitalized = quantity.title[0].upper() + quantity.title[1:]

@@ -93,7 +93,7 @@ def compute_curves(
         InputError: nothing is known of the quantity here and nothing is sampled, or a value outside
             its domain.
     """
-    curves, done = [], 0
+    curves, done = [], -1
     every = len(requests) * (1 + len(places))
 
     def tick() -> None:
@@ -102,6 +102,7 @@ def compute_curves(
         if progress is not None:
             progress(done, every)
 
+    tick()  # nothing is done, of so many
     # JAX and XLA let go of the interpreter while they compile and sample: threads are enough.
     with ThreadPoolExecutor(_THREADS) as pool:
         try:

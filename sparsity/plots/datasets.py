@@ -17,12 +17,12 @@ import numpy as np
 from sparsity import kernels, quantities
 from sparsity.checks import as_float64
 from sparsity.errors import InputError
+from sparsity.kernels.typesetting import typeset_name, typeset_weight
 from sparsity.plots.axes.controls import CONTROLS
 from sparsity.plots.curves import Curve, floor_of_rows
 from sparsity.plots.drawing import Chart, Words, y_axis_label
 from sparsity.plots.requests import MOST_CURVES, short, symbol
 from sparsity.plots.scales import is_log
-from sparsity.plots.typesetting import typeset_name, typeset_weight
 from sparsity.series import Series
 from sparsity.sweeps.grids import read_values
 

@@ -20,9 +20,10 @@ from sparsity.checks import as_float64, check_several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import DIM, GAMMA, LENGTH, QUERY, Parameters, Several
+from sparsity.kernels.queries import NAMES
+from sparsity.kernels.typesetting import typeset_name
 from sparsity.plots.axes import row_choices
 from sparsity.plots.axes.controls import CONTROLS, Control, around
-from sparsity.plots.typesetting import typeset_name
 from sparsity.rows.row import Row
 from sparsity.rows.steps.token_scores import TokenScores
 from sparsity.sweeps.grids import parse_grid, read_values
@@ -289,6 +290,8 @@ def _rows(source: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
             grids[name] = [CONTROLS[x].start]
         elif name in given:
             grids[name] = given[name][:1] if name == x else given[name]
+        elif name == QUERY.name:
+            grids[name] = [*NAMES]  # as in the article's own figure
     cells = itertools.product(*grids.values())
     return [Row(source, **dict(zip(grids, cell, strict=True))) for cell in cells]
 

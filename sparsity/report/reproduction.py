@@ -160,7 +160,7 @@ def reproduce(
     works = (
         lambda step: figures.write_all(out, seed=seed, executor=executor, progress=step),
         lambda step: verify(seed=seed, executor=executor, progress=step),
-        lambda step: ledger.claims(seed, executor=executor, progress=step),
+        lambda step: ledger.claims(seed=seed, executor=executor, progress=step),
     )
     (plates, crosscheck, claims), seconds = run_side_by_side(works, progress)
     # The page follows from the numbers that are written, which are the same on every processor.

@@ -100,6 +100,11 @@ class Sampling:
         """
         return self.rel_error
 
+    def note(self, error: float) -> None:
+        """Tell a `progress` that takes notes, as that of the prompt, how exact the draws are."""
+        if hasattr(self.progress, "note"):
+            self.progress.note(f"± {error:.1e}, wanted {self.rel_error:.1e}")  # type: ignore[union-attr]
+
     def foresee(self, share: float) -> None:
         """Be told how many times the budget the target takes: here the run ends at its budget."""
 
@@ -268,6 +273,7 @@ def run(
             enough = least_known = None
             if have >= until:
                 least_known = drawn.least_known(goals)
+                sampling.note(least_known[1].rel_stderr)
                 enough = rule.judge(have, least_known[1])
             if enough or ended or not left:  # the pilot is always there: it is drawn before
                 stopped = enough or ("interrupted" if ended else "time budget")

@@ -161,6 +161,8 @@ def _compute(
     todo = [block for block in blocks if block.number not in results.done[block.group]]
     tasks = [(block.group, request.of_block(block)) for block in todo]
     done = len(blocks) - len(todo)
+    if progress is not None:
+        progress(done, len(blocks))
     for index, computed in run_all_tasks(compute_block, tasks, executor):
         results.put(todo[index], *computed)
         done += 1

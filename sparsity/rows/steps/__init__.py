@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import inspect
 from typing import Any
 
 from sparsity import checks, parsing
@@ -70,6 +70,21 @@ def typed(steps: tuple[type[Any], ...] = ALL) -> dict[str, type[Any]]:
     }
 
 
+def spelled(step: Any, name: str = "") -> str:
+    """Return how a step, or a rule that makes one, is typed: "alibi:SLOPE", "window:SIZE[,KEEP]".
+
+    Args:
+        step: its class, or a function.
+        name: what it is typed as; that of the class is its own.
+    """
+    numbers = inspect.signature(step).parameters.values()
+    needed = [x.name.upper() for x in numbers if x.default is x.empty]
+    other = [x.name.upper() for x in numbers if x.default is not x.empty]
+    first = ":" if not name else ","  # the name of a rule is itself behind a colon
+    inner = f"[{',' if needed else first}{','.join(other)}]" if other else ""
+    return f"{name or step.name}{first if needed else ''}{','.join(needed)}{inner}"
+
+
 def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     """Return the step that a text writes: its name, a colon and its numbers, "sink:3,0.5".
 
@@ -100,8 +115,9 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     try:
         return known[name.strip()](*values)
     except TypeError:
-        takes = ", ".join(field.name for field in fields(known[name.strip()]))
-        raise InputError("step", text, f"{name.strip()} takes {takes}") from None
+        step = known[name.strip()]
+        example = f"{step.name}:{','.join(map(str, step.example))}"
+        raise InputError("step", text, f"write {spelled(step)}, such as {example}") from None
     except InputError as error:
         raise InputError("step", text, f"{error.argument}: {error.fix}") from None
 
@@ -114,7 +130,7 @@ def _numbers(items: list[str], fix: str) -> list[float]:
 
 def _temperature(text: str, rest: str) -> Step:
     """Return the rule of a model: "temperature:llama4", "temperature:yarn,16"."""
-    rule, *items = rest.split(",")
+    rule, *items = rest.replace(":", ",").split(",")
     try:
         return temperature.named(rule, _numbers(items, "write temperature:RULE[,NUMBER]"))
     except InputError as error:

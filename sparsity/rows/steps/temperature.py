@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Never
 
 import numpy as np
 
+from sparsity.calls import did_you_mean
 from sparsity.checks import check_number, check_whole, keep_checked
 from sparsity.errors import InputError
 from sparsity.rows.tokens import AlikeStep, Tokens, every
@@ -98,7 +99,9 @@ def named(rule: str, numbers: list[float]) -> Temperature:
     """
     key = rule.strip().replace("-", "_")
     if key not in RULES:
-        raise InputError("temperature", rule, f"the rules are {', '.join(RULES)}")
+        rules = f"the rules are {', '.join(RULES)}; a constant T is gamma/T"
+        hint = did_you_mean(key, RULES) or "write temperature:RULE[,NUMBER]; "
+        raise InputError("temperature", rule, hint + rules)
     make = getattr(Temperature, key)
     takes = [*inspect.signature(make).parameters]
     if len(numbers) > len(takes):

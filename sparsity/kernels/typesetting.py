@@ -9,7 +9,7 @@ from sympy import Integer, Rational
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
-from sparsity.kernels import Kernel
+from sparsity.kernels.base import Kernel
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -28,8 +28,12 @@ class _Printer(StrPrinter):
     def _print_Symbol(self, expr: Any) -> str:
         return "λ" if expr.name == "lambda" else str(expr.name)
 
+    def _as_ordered_terms(self, expr: Any, order: Any = None) -> list[Any]:
+        terms = super()._as_ordered_terms(expr, order)
+        return sorted(terms, key=lambda term: term.could_extract_minus_sign())  # n − j, not −j + n
+
     def _print_Sum(self, expr: Any) -> str:
-        return f"Σ {self._print(expr.function)}"
+        return "Σ " + re.sub(r"\[(\w)\]", r"_\1", self._print(expr.function))  # k_i, not k[i]
 
     def _print_Max(self, expr: Any) -> str:
         ordered = sorted(expr.args, key=lambda x: (x.is_number, str(x)))
