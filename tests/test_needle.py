@@ -275,24 +275,6 @@ def test_laws_against_sampled_rows(kernel, dim, t, n):
     assert seen == cells  # a law that is 3 % off
 
 
-@pytest.mark.slow
-def test_samples_against_draws_by_numpy():
-    """The sampler's needle is the one token of its own score: rows drawn apart say the same."""
-    rng = np.random.default_rng(5)
-    row, cells = Row("relu2", beta=-0.5, gamma=1.0, steps=(Needle(1.5, 0.5),)), 0
-    needle = weights("relu2", rng.normal(1.5, 0.5, 40_000))
-    others = weights("relu2", rng.normal(-0.5, 1.0, (40_000, 15)))
-    alive = needle + others.sum(-1) > 0
-    drawn = draw_rows(row, 16, Sampling(5e-3, seed=2), (*OF, *CHANCES))
-    for of in (*OF, *CHANCES):
-        values = by_definition(of, needle[alive], others[alive])
-        error = values.std() / math.sqrt(alive.sum())
-        found = drawn.estimate(of)
-        assert abs(found.value - values.mean()) < 4.5 * math.hypot(error, found.stderr)
-        cells += 1
-    assert cells == 6
-
-
 MAPS = (("sparsemax", 7), *(("stick-breaking", place) for place in (0, 2, 7)))
 
 

@@ -9,7 +9,6 @@ from sympy import Abs, Piecewise, Rational, cosh, erf, exp, floor, log, sin, sqr
 from sparsity import InputError, evaluate, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.limit import patches, quadrature
-from sparsity.limit.moments import log_moments
 from sparsity.limit.panels import Axis
 from sparsity.limit.score_laws import Gaussian, Neighbour
 
@@ -78,23 +77,6 @@ def test_a_point_does_not_depend_on_its_company(name):
         alone = evaluate(kernel, beta=beta[i, j], gamma=gamma[i, 0])
         assert alone.log_S == together.log_S[i, j]
         assert alone.error_bound == together.error_bound[i, j]
-
-
-@pytest.mark.slow
-def test_patches_agree_with_the_points_alone():
-    cells = 0
-    for name, weight in (USERS | MORE).items():
-        kernel = score_kernel(name, weight)
-        f = quadrature.definition(kernel)
-        for beta, gamma in ((-4.0, 1.7), (2.0, 6.0)):
-            value, error = patches.log_moments(kernel, POWERS, np.array([beta]), np.array([gamma]))
-            if np.isinf(error).any():
-                continue
-            alone, bound = log_moments(Axis(f, Gaussian(beta, gamma)), POWERS)
-            alone += Gaussian.log_norm
-            assert (np.abs(value[:, 0] - alone) <= error[:, 0] + bound).all(), (name, beta, gamma)
-            cells += 1
-    assert cells >= 16
 
 
 def test_a_law_of_the_wrong_place_is_seen(monkeypatch):

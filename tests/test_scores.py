@@ -31,8 +31,6 @@ from sparsity import (
     verify,
 )
 from sparsity.cli.request import read_request
-from sparsity.crosscheck.applicable import STDERR_SHARE, applicable_pairs
-from sparsity.crosscheck.verify import check
 from sparsity.kernels import identity
 from sparsity.limit.scores import log_moment
 from sparsity.rows import score_laws
@@ -321,24 +319,6 @@ def test_tokens_out_of_reach_of_bounded_scores():
 
 
 # The instruments against each other.
-
-
-@pytest.mark.slow
-def test_the_instruments_agree():
-    """No pooled moments: E a⁸ is infinite."""
-    row, count = Row("relu2", beta=1.5, gamma=0.3, scores=LAWS["t"]), 5
-    found = verify(row, length=6, seed=1, detectable=1e-2)
-    assert found.agree, found.text()
-    assert len(found.cells) == count
-    estimates = {(c.quantity, c.instruments): c.estimate for c in found.cells}
-    cells = applicable_pairs(row, 6, STDERR_SHARE * 1e-2)[0]
-    planted = check(
-        cells,
-        theory=lambda cell: cell.theory() + math.log1p(0.02),
-        sample=lambda cell, _: estimates[cell.quantity, cell.instruments],
-        detectable=1e-2,
-    )
-    assert [cell.verdict for cell in planted] == ["disagree"] * count
 
 
 @pytest.mark.slow
