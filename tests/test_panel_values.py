@@ -74,7 +74,7 @@ def test_every_quantity_is_offered():
     offered = {plots.named(y).of for y in PLOTS}
     assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
     assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
-    assert len(PLOTS) == len(set(PLOTS)) == 29
+    assert len(PLOTS) == len(set(PLOTS)) == 33
 
 
 @pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5"])

@@ -184,7 +184,8 @@ VALUES = {
     "needle_largest": (1, 1), "top_k_mass": (1, None), "keys_for_mass": (1, None),
     "power_sum": (1, None), "sink_mass_above": (0, None), "needle_odds_above": (1, 0),
     "needle_snr_above": (1, 0), "needle_recall": (1, None), "square_sum": (1, 1 / N),
-    "abs_sum": (1, 1), "recall": (1, 1), "weight": (0, 1 / N),
+    "abs_sum": (1, 1), "recall": (1, 1), "weight": (0, 1 / N), "below": (1 - 1 / N, 0),
+    "mass_below": (0, 0), "tiles_below": (1 - 2 / N, 0), "tiles_mass_below": (0, 0),
     "overlap": (1, 1 / N), "top_k_overlap": (1, 1),
 }  # fmt: skip
 
@@ -331,6 +332,8 @@ OF_TOKENS = {
                   {"gamma": 2.0, "rho": 0.5}, 1),
     "block-router:4,16": ({"gamma": 2.0, "within": 0.0}, lambda z, w: 2 * z[..., 0],
                           {"gamma": 2.0, "within": 0.5}, 1),
+    "tile-softmax:16": ({"gamma": 2.0, "within": 0.0}, lambda z, w: 2 * z[..., 0],
+                        {"gamma": 2.0, "within": 0.0}, 1),
 }  # fmt: skip
 
 

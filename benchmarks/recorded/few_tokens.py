@@ -88,6 +88,19 @@ def _larger(family: str, order: Any, d: Any) -> Any:
     return 1 - b**r
 
 
+def below_of_two(gamma: float, of: str, within: float = 0.0) -> Any:
+    """Return the share of two keys, or of the weight, that is below the larger one times λ."""
+    name, _, numbers = of.partition(":")
+    with mp.workdps(DIGITS):
+        # Their scores are d apart, N(0, 2γ²(1 − c)), and the smaller weight is 1/(1 + e^|d|).
+        spread = mpmath.sqrt(2 * (1 - mpf(within))) * mpf(gamma)
+        least = -mpf(numbers.split(",")[0])
+        if "mass" not in name:
+            return mpmath.ncdf(-least / spread)
+        ends = [least, *(least + spread * k for k in (1, 3, 8, 20))]
+        return 2 * mpmath.quad(lambda d: mpmath.npdf(d, 0, spread) * _sigmoid(-d), ends)
+
+
 def of_two(kernel: str, gamma: float, of: str) -> Any:
     """Return the mean over rows of two tokens of softmax, or of a map with a threshold."""
     family, _, number = kernel.partition(":")

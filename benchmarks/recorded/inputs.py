@@ -27,6 +27,7 @@ OTHERS = (
     *("elu", "gelu", "silu"),
 )
 RANKS = ("max_weight", "gini", "top_k_mass:2")
+BELOW = ("below:-2", "mass_below:-2", "tiles_below:-2,1", "tiles_mass_below:-2,1")
 THRESHOLD_MAPS = ("sparsemax", "entmax1.5")
 OF_THRESHOLD_MAPS = ("S", "n_eff", "participation", "max_weight", "support")
 OF_SOFTMAX = (*("n_eff", "participation", "entropy", "hoyer", "power_sum:3"),)
@@ -161,6 +162,9 @@ def few_tokens() -> Iterator[Cell]:
         for rho in (-0.6, 0.5) if gamma <= 1 else ():
             yield exact_cell(f"overlap:{rho}", "exp", 2, gamma=gamma)
             yield exact_cell(f"top_k_overlap:1,{rho}", "exp", 2, gamma=gamma)
+        for of in BELOW if gamma >= 1 else ():  # of narrower rows it is next to nothing
+            yield exact_cell(of, "exp", 2, gamma=gamma)
+            yield exact_cell(of, "tile-softmax:2", 2, gamma=gamma, within=0.3)
         for of in ("abs_sum", "square_sum"):
             yield exact_cell(of, "exp", 10**6, beta=-3.0, gamma=gamma)
         if gamma <= 3:

@@ -77,6 +77,8 @@ def _row(kernel: str, asked: dict[str, Any]) -> str:
     if name in ("overlap", "top_k_overlap"):
         *keys, rho = (float(x) for x in number.split(","))
         return shown(few_tokens.overlap_of_two(gamma, rho, len(keys)))
+    if "below" in name:
+        return shown(few_tokens.below_of_two(gamma, of))
     if name == "keys_for_mass":
         return shown(few_tokens.fewest_of_two(gamma, float(number)))
     if name in ("abs_sum", "square_sum"):
@@ -98,6 +100,8 @@ def _map(kernel: str, of: str, n: int, gamma: float, own: dict[str, Any]) -> Any
     family, _, number = kernel.partition(":")
     if family == "decayed":
         return score_laws.of_decayed(own["decay"], n, of)
+    if family == "tile-softmax":
+        return few_tokens.below_of_two(gamma, of, own["within"])
     if family == "topk":
         return few_tokens.of_top_two(gamma, n, of)
     if family == "router" and number == "2":

@@ -17,6 +17,7 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 
 # Types that signatures name and that no user makes or reads.
 INNER = [
+    "BelowLaw",
     "Call",
     "Capacity",
     "CappedKernel",

@@ -40,7 +40,7 @@ PARAMETERS = {
     "gate_spread": "forgetting: spread c ≥ 0 of that bias.",
     "sigma": "performer: spread σ > 0 of an entry of the keys.",
     "features": "performer: number of random features m ≥ 1.",
-    "within": "block-router: correlation c in [0, 1] of two scores of a block.",
+    "within": "block-router, tile-softmax: correlation c in [0, 1] of two scores of a block.",
 }
 
 # --- options -----------------------------------------------------------------------------------

@@ -248,10 +248,12 @@ def exact(
 @common.option(
     "--free",
     "NAME",
-    "What to solve for: gamma, beta, decay, or a number of a step, such as slope or logit.",
+    "What to solve for: gamma, beta, decay, a number of a step, such as slope or logit, or the "
+    "threshold of --of below:-1.",
 )
 @common.option("--beta", "VALUE", "Hold the bias of the scores at this value.", kind=float)
 @common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.", kind=float)
+@common.option("--within", "C", common.PARAMETERS["within"], kind=float)
 @common.steps_option
 @common.json_option
 def design(
@@ -261,6 +263,7 @@ def design(
     steps: tuple[str, ...],
     beta: float | None,
     gamma: float | None,
+    within: float | None,
     as_json: bool,
     **goals: Any,
 ) -> None:
@@ -287,11 +290,13 @@ def design(
         sparsity design --length 4096 --sink-mass 0.5 --gamma 1
       The slope of ALiBi:
         sparsity design --length 9 --n-eff 4 --gamma 1 --step alibi:1 --free slope
+      The threshold that skips half of the tiles of 64 keys:
+        sparsity design --length 4096 --gamma 3 --of tiles_below:-1,64 --value 0.5 --free threshold
     """
     from sparsity import kernels
     from sparsity.kernels.parameters import LENGTH
 
-    held: Any = common.without_none({"beta": beta, "gamma": gamma})
+    held: Any = common.without_none({"beta": beta, "gamma": gamma, "within": within})
     what: Any = kernel
     aim = {"length": int(LENGTH.check(length)), "free": free} | common.without_none(goals)
     if steps:

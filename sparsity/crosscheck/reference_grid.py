@@ -11,7 +11,16 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.crosscheck.cells import Question, feature_ratio
-from sparsity.kernels import Kernel, decayed, entmax15, exp, identity, nonnegative, relu2
+from sparsity.kernels import (
+    Kernel,
+    decayed,
+    entmax15,
+    exp,
+    identity,
+    nonnegative,
+    relu2,
+    tile_softmax,
+)
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import Empirical, Mixture, StudentT, Uniform
 from sparsity.rows.steps import (
@@ -144,6 +153,8 @@ def cells_of_steps() -> tuple[Question, ...]:
         (exp, 0.0, 1.0, (), 8, "max_weight"),
         (exp, 0.0, 1.0, (), 8, "top_k_mass:3"),
         (exp, 0.0, 1.0, (), 8, "gini"),
+        (exp, 0.0, 1.0, (), 8, "below:-1"),
+        (exp, 0.0, 1.0, (), 8, "mass_below:-1"),
         (exp, 0.0, 1.0, (), 8, "hoyer"),
         (relu2, 1.5, 0.4, (), 8, "max_weight"),
         (exp, 0.0, 0.4, beside_a_sink, 8, "sink_mass"),
@@ -223,6 +234,8 @@ ROTARY_CELLS: tuple[Question, ...] = (
 MAP_CELLS: tuple[Question, ...] = (
     of_rows(Row(entmax15, gamma=1.0), 4, "participation"),
     of_rows(Row(entmax15, gamma=1.0), 4, "support"),
+    of_rows(Row(tile_softmax(2), gamma=1.0, within=0.3), 8, "tiles_below:-1,2"),
+    of_rows(Row(tile_softmax(2), gamma=1.0, within=0.3), 8, "tiles_mass_below:-1,2"),
 )
 
 

@@ -24,7 +24,7 @@ from sparsity.design_search.free_numbers import NAMES, free_number
 from sparsity.design_search.search import solve_lengths
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
-from sparsity.kernels import Kernel, decayed, exp, identity, relu2
+from sparsity.kernels import Kernel, RowMap, decayed, exp, identity, relu2
 from sparsity.kernels.parameters import LENGTH, One, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
@@ -41,6 +41,7 @@ class _Aims(TypedDict, total=False):
 
     beta: One
     gamma: One
+    within: One
     S: float
     participation: float
     entropy: float
@@ -57,7 +58,7 @@ class _Aims(TypedDict, total=False):
     abs_sum: float
 
 
-@names_parameters("beta", "gamma")
+@names_parameters("beta", "gamma", "within")
 def design(
     kernel: str | Kernel | Row = "exp",
     *,
@@ -84,14 +85,15 @@ def design(
         of: another quantity in its place, such as "top_k_mass:8",
         value: and what it is to be.
         free: what is solved for: "gamma", "beta", or a number of a step: "decay", "slope",
-            "window", "scale", "logit", "trained". Its value in the row does not matter. In a row
+            "window", "scale", "logit", "trained"; or "threshold", the number ln λ of
+            "below:-1" and its kind. Its value in the row does not matter. In a row
             None is "gamma".
         lengths: other lengths for which the requirement is given; None is `LENGTHS` for a kernel,
             none for a row.
         progress: called with (looks taken, looks in all as far as is known): of "keys_for_mass:0.9"
             each takes seconds.
         **options: another quantity and its value, such as `S=0.3`; for a kernel `beta` (real) and
-            `gamma` (> 0), as above.
+            `gamma` (> 0), as above; `within` of tile-softmax.
 
     Returns:
         The parameter, its check, the reach at this length, and the requirement against n. Where
@@ -107,7 +109,9 @@ def design(
     held: dict[str, Any] = {**options}
     quantity, value = _target(n_eff, of, value, held)
     of_row = isinstance(kernel, Row)
-    record = kernels.elementwise(kernel.kernel if isinstance(kernel, Row) else kernel)
+    record: Any = kernels.named(kernel.kernel if isinstance(kernel, Row) else kernel)
+    if free != "threshold":  # which is of the quantity, whatever the row is
+        record = kernels.elementwise(record)
     if record is kernels.nonnegative:
         fix = "design inverts the exact law of rows of kernels of scores, and of decayed; "
         fix += "features have no given law here (in long rows S = √(n_eff/n) ≥ 1/√(1+ratio²))"
@@ -138,6 +142,7 @@ def design(
     )
     value, *also = first.values
     row = free_in_row.set_in(row, value)
+    quantity = free_in_row.asked(quantity, value)
     law = exact(row, length=n, of=quantity)
     check, bound, p_nonzero = map(float, (law.value, law.error_bound, law.p_nonzero))
     answer = Design(
@@ -213,6 +218,8 @@ def _any_row(record: Kernel, free: str, options: dict[str, Any]) -> Row:
     """Return the row of a kernel with the options that are held; what is free has any value."""
     if free == "logit":
         return Row(record, steps=(SinkLogit(),), **options)
+    if isinstance(record, RowMap):
+        return Row(record, **options)
     anything: dict[str, Any] = {"decay": 0.5} if record is decayed else {"beta": 0.0, "gamma": 1.0}
     return Row(record, **(anything | options))
 

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.limit.long_rows import log_total
+from sparsity.quantities import BelowLaw, Quantity
 from sparsity.rows.row import Row
 from sparsity.rows.steps import (
     Alibi,
@@ -43,7 +45,7 @@ class FreeNumber:
         name: as in `free=`.
         field: the kernel's parameter or the step's field that it is.
         step: the kind of step; None for a parameter of the kernel.
-        number: x -> the number, rising.
+        number: x -> the number, rising or falling.
         ends: (row, n) -> the range of x that is looked at.
         whole: whether it is a whole number, x its logarithm.
         looks: points of the grid.
@@ -94,6 +96,10 @@ class FreeNumber:
         index = self.step_index(row)
         steps = tuple(step for i, step in enumerate(row.steps) if i != index)
         return Row(row.kernel, steps=steps, **row.params)
+
+    def asked(self, quantity: Quantity, value: float) -> Quantity:
+        """Return the quantity that is asked for at this number: the same, unless it has it."""
+        return quantity
 
     def grid(self, ends: tuple[float, float]) -> np.ndarray:
         """Return where a range is looked at, ascending in x."""
@@ -151,13 +157,38 @@ DISTANCE_SCALE = FreeNumber(
     *("scale", "scale", ScaleInvariant, math.exp, _log_range(0.1, 1e6)), looks=9
 )
 
+
+class _Threshold(FreeNumber):
+    """The ln λ of what lies below a threshold: a number of the quantity, not of the row."""
+
+    def step_index(self, row: Row) -> None:
+        return None
+
+    def set_in(self, row: Row, value: float) -> Row:
+        return row
+
+    def asked(self, quantity: Quantity, value: float) -> Quantity:
+        if not isinstance(quantity.rank_law, BelowLaw):
+            fix = "has no threshold; ask for below, mass_below, tiles_below or tiles_mass_below"
+            raise InputError("of", quantity.name, fix)
+        family, _, numbers = quantity.name.partition(":")
+        _, comma, tile = numbers.partition(",")
+        return quantities.named(f"{family}:{value!r}{comma}{tile}")
+
+
+# Falling: what is dropped falls with x, and is not resolved only where nothing is, at its end.
+THRESHOLD = _Threshold(
+    *("threshold", "threshold", None, lambda x: -math.exp(x)),
+    ends=lambda row, n: (math.log(1e-3), math.log(80.0)),
+)
+
 # What multiplies all scores of a row by a factor that rises in it.
 SHARPENING = (SCALE, FLOOR_SLOPE, YARN_SLOPE)
 ALIKE_TEMPERATURES = (FloorLog, LogLength, LongRope, ScalableSoftmax, Yarn)
 
 FREE_NUMBERS = (
     *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),
-    *(FLOOR_SLOPE, YARN_SLOPE, TRAINED, DISTANCE_SCALE),
+    *(FLOOR_SLOPE, YARN_SLOPE, TRAINED, DISTANCE_SCALE, THRESHOLD),
 )
 NAMES = tuple(dict.fromkeys(free.name for free in FREE_NUMBERS))  # several steps may have a slope
 

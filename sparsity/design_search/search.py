@@ -28,6 +28,7 @@ from sparsity.design_search.free_numbers import (
     GAMMA,
     LOGIT,
     SHARPENING,
+    THRESHOLD,
     FreeNumber,
 )
 from sparsity.errors import InputError, TooRare
@@ -91,6 +92,11 @@ def sharpness(quantity: Quantity) -> int:
 def known_trend(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend | None:
     """Return how the quantity goes with what is free; None where it may turn."""
     kernel, ends = row.kernel, free.ends(row, n)
+    if free is THRESHOLD:
+        highest = free.asked(quantity, free.number(ends[0]))
+        top = float(exact(row, length=n, of=highest).value)
+        why = f"0 for ln λ → −∞, {top:.6g} at {free.number(ends[0]):.3g}"
+        return Trend(-1, Reach(0.0, top, False, True, why), ends)
     if kernel is exp and free in SHARPENING and sharpness(quantity):
         return _trend_of_temperature(row, free, quantity, n)
     if row.steps or not isinstance(kernel, Kernel):
@@ -223,12 +229,13 @@ class _Looks:
     def _logs(self, x: float, lengths: Sequence[int]) -> list[float]:
         # One call for all lengths, which share the transforms of a token: they cost little more
         # than one. Rows too rare to have a mean count as about 0.
-        row = self.free.set_in(self.row, self.value(x))
+        value = self.value(x)
+        row, quantity = self.free.set_in(self.row, value), self.free.asked(self.quantity, value)
         if self.progress is not None:
             self.progress(self.taken, max(self.taken, len(self.grid)))
             self.taken += 1
         try:
-            law = exact(row, length=np.array(lengths), of=self.quantity)
+            law = exact(row, length=np.array(lengths), of=quantity)
             return np.maximum(law.log_value, _LOG_OF_NOTHING).tolist()
         except InputError as error:
             if len(lengths) > 1:  # of one of them; each then speaks for itself

@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.exact_law import needle, overlap, sink_chance
+from sparsity.exact_law import below, needle, overlap, sink_chance
 from sparsity.exact_law.integration import log_complement, refuse_slow, spaced
 from sparsity.exact_law.keys_for_mass import fewest_keys
 from sparsity.exact_law.ranked import LAWS, ranked
@@ -30,7 +30,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.long_rows import log_sums
-from sparsity.quantities import Integral, KeysLaw, Quantity, RankLaw
+from sparsity.quantities import BelowLaw, Integral, KeysLaw, Quantity, RankLaw
 from sparsity.quantities.base import within
 from sparsity.rows.classes import (
     Class,
@@ -201,7 +201,7 @@ def laws(
 
 
 def _of_ranks(
-    row: Row, quantity: Quantity, of: RankLaw | KeysLaw, n: np.ndarray
+    row: Row, quantity: Quantity, of: RankLaw | KeysLaw | BelowLaw, n: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Return the law of what goes by rank, of rows in each of which tokens are alike."""
     # Steps may give the tokens another law at each length: then each length is a law of its own.
@@ -221,6 +221,8 @@ def _of_ranks(
         p_row, error = np.ones(n.shape), np.zeros(n.shape)
     elif isinstance(of, KeysLaw):
         value, p_row, error = fewest_keys(kernel, beta, gamma, m, of)
+    elif isinstance(of, BelowLaw):
+        value, p_row, error = below.of_independent(kernel, beta, gamma, m, of)
     else:
         value, p_row, error = ranked(kernel, beta, gamma, m, of)
     if share == 1:

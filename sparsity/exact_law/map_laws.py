@@ -10,11 +10,11 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.exact_law import engine
+from sparsity.exact_law import below, engine
 from sparsity.exact_law.maps import entmax, router, sparsemax, top_k
 from sparsity.exact_law.maps.threshold_maps import SupportAndParticipation
 from sparsity.kernels import RowMap, exp
-from sparsity.quantities import Quantity
+from sparsity.quantities import BelowLaw, Quantity
 from sparsity.rows.row import Row
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
@@ -123,6 +123,14 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     return value, error
 
 
+def _tile_softmax(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of what a threshold drops of keys that are alike in tiles."""
+    params: Any = row.params
+    size = int(row.kernel.name.partition(":")[2])
+    assert isinstance(quantity.rank_law, BelowLaw)
+    return below.of_alike(params["gamma"], params["within"], size, n, quantity.rank_law)
+
+
 def _of_all_softmax(quantity: Quantity) -> bool:
     """Return whether softmax has a quantity as an integral over tokens, without sinks."""
     return quantity is quantities.support or (
@@ -141,6 +149,7 @@ _LAWS: dict[str, MapLaw] = {
     "entmax1.5": MapLaw(_of_threshold, _threshold, _by_three_integrals, order=1.5),
     "topk": MapLaw(_of_all_softmax, _top_k),
     "router": MapLaw(_OF_ROUTED.__contains__, _router, _of_abs_sum),
+    "tile-softmax": MapLaw(lambda of: isinstance(of.rank_law, BelowLaw), _tile_softmax),
 }
 
 
@@ -161,9 +170,15 @@ def slow(kernel: RowMap, quantity: Quantity) -> bool:
 
 
 def known(kernel: RowMap) -> tuple[str, ...]:
-    """Return the names of the quantities without a number whose mean over rows is known exactly."""
+    """Return the names of the quantities whose mean over rows is known exactly.
+
+    They are those without a number; where there is none, an example of every family.
+    """
     every = (*quantities.ALL, *quantities.OF_MAPS)
-    return tuple(quantity.name for quantity in every if has(kernel, quantity))
+    examples = (quantities.named(f"{x.name}:{x.example}") for x in quantities.FAMILIES)
+    return tuple(of.name for of in every if has(kernel, of)) or tuple(
+        of.name for of in examples if has(kernel, of)
+    )
 
 
 def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:

@@ -55,7 +55,7 @@ _CHANGES = (-28.0, 3.7)  # of ln c: below it recall is 1/V to 1e-12, above it 1,
 _ULP = 4e-16  # of a value, with the operations that led to it
 
 
-def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
+def scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
     """Return the function log c -> the ends of the scores at which |f| < c.
 
     A largest weight needs the law of each weight only, and that is the normal law of an interval.
@@ -91,7 +91,7 @@ def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarra
     raise InputError("kernel", kernel.name, fix)
 
 
-def _log_chance_between(ends: tuple[Any, Any], beta: float, gamma: float) -> np.ndarray:
+def log_chance_between(ends: tuple[Any, Any], beta: float, gamma: float) -> np.ndarray:
     """Return log P(low < s < high) of s ~ N(β, γ²); of s = β, which may be an end, where γ is 0."""
     low, high = ends
     if gamma == 0:
@@ -109,7 +109,7 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         raise InputError("row", row, "its scores are not Gaussian; use estimate")
     kernel = given.classes[0][0]
     beta, gamma = np.array([c[1:3] for c in given.classes])[given.member].T
-    mine, log_f, below = given.needle > 0, numpy_log_abs(kernel), _scores_below(kernel)
+    mine, log_f, below = given.needle > 0, numpy_log_abs(kernel), scores_below(kernel)
     (m,), (spread,), (log_w,) = (x[mine] for x in (beta, gamma, given.log_w))
     others = list(
         zip(given.log_w[~mine], beta[~mine], gamma[~mine], given.count[~mine], strict=True)
@@ -119,14 +119,14 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         """Return the log of the chance, given ln of the needle's weight."""
         total = np.zeros(log_weight.shape)
         for own_w, own_beta, own_gamma, count in others:
-            one = _log_chance_between(below(log_weight - own_w), own_beta, own_gamma)
+            one = log_chance_between(below(log_weight - own_w), own_beta, own_gamma)
             total = total + count * one
         return np.where(log_weight > -np.inf, total, -np.inf)
 
     # Π P(|f| = 0) of all tokens: of an even power it is 0, of max(s, 0)^p it is Φ(−β/γ).
     zero = below(np.array(-np.inf))
     none = [
-        count * float(_log_chance_between(zero, own_beta, own_gamma)) if own_gamma else -math.inf
+        count * float(log_chance_between(zero, own_beta, own_gamma)) if own_gamma else -math.inf
         for _, own_beta, own_gamma, count in [*others, (0.0, m, spread, 1.0)]
     ]
     p_row = -math.expm1(sum(none))

@@ -20,7 +20,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.mechanisms import differential, forgetting, performer, stick_breaking
-from sparsity.kernels.router import block_router, correlation_of_blocks, router
+from sparsity.kernels.router import block_router, correlation_of_blocks, router, tile_softmax
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.threshold_maps import entmax, entmax15, sparsemax, top_k
 from sparsity.kernels.zoo import ZOO, decayed, exp, identity, nonnegative, relu2
@@ -52,6 +52,7 @@ __all__ = [
     "score_kernel",
     "sparsemax",
     "stick_breaking",
+    "tile_softmax",
     "top_k",
     "zoo",
 ]
@@ -59,7 +60,8 @@ __all__ = [
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
 MAPS: tuple[RowMap, ...] = (
     *(sparsemax, top_k(8), stick_breaking, entmax15, entmax(1.25)),
-    *(differential, forgetting, performer, router(64), block_router((4, 16))),  # of more a token
+    # Of more than a score a token.
+    *(differential, forgetting, performer, router(64), block_router((4, 16)), tile_softmax(16)),
 )
 
 

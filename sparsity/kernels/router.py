@@ -1,5 +1,7 @@
 """Routed softmax: of all keys only some are read, chosen key by key or in blocks.
 
+`tile-softmax:B` reads all of them: the row whose tiles of alike keys a threshold may drop.
+
 `router:k` reads the k keys of the largest proxies, as sparse indexers do. `block-router:k,B` cuts
 the row into blocks of B keys and reads the k blocks of the largest mean score, which is the score
 of their mean key, as MoBA does. One number more is of what is read whatever its proxy, and is not
@@ -168,6 +170,30 @@ class ReadBlocks:
         of_token, of_first = normals[..., 0], normals[..., :: self.size, 1]
         of_block = xp.repeat(of_first, self.size, axis=-1)[..., : of_token.shape[-1]]
         return gamma * (within**0.5 * of_block + (1 - within) ** 0.5 * of_token)
+
+
+def tile_softmax(size: int) -> RowMap:
+    """Softmax of keys of which those of one tile are alike.
+
+    Args:
+        size: keys of a tile, a whole number ≥ 1.
+
+    Raises:
+        InputError: another number.
+    """
+    size = check_whole("tile-softmax", size, 1)
+    return RowMap(
+        name=f"tile-softmax:{size}",
+        title=f"softmax of keys alike in tiles of {size}",
+        weights=lambda scores: _shares(scores, 1),
+        formula="e^s_j/Σ over all",
+        source="Yuan et al. (2025), BLASST, arXiv 2512.12087, which tiles it skips",
+        parameters=(GAMMA, WITHIN),
+        drawn=Drawn(
+            "rows of scores N(0, γ²) of correlation c in a tile", lambda own: 2, ReadBlocks(size)
+        ),
+        with_number=tile_softmax,
+    )
 
 
 def parse_blocks(text: str, argument: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.parsing import parse_number
 from sparsity.quantities.base import (
+    BelowLaw,
     Family,
     Integral,
     KeysLaw,
@@ -51,12 +52,14 @@ from sparsity.quantities.powers import (
     square_sum,
     varentropy,
 )
+from sparsity.quantities.thresholds import below, mass_below, tiles_below, tiles_mass_below
 
 __all__ = [
     "ALL",
     "FAMILIES",
     "OF_MAPS",
     "POWERS_OF_S_AND_N",
+    "BelowLaw",
     "Family",
     "Integral",
     "KeysLaw",
@@ -68,11 +71,13 @@ __all__ = [
     "RowSums",
     "S",
     "abs_sum",
+    "below",
     "entropy",
     "gini",
     "hoyer",
     "keys_for_mass",
     "kl_uniform",
+    "mass_below",
     "max_weight",
     "n_eff",
     "named",
@@ -90,6 +95,8 @@ __all__ = [
     "sink_mass_above",
     "square_sum",
     "support",
+    "tiles_below",
+    "tiles_mass_below",
     "top_k_mass",
     "top_k_overlap",
     "varentropy",
@@ -105,6 +112,7 @@ FAMILIES: tuple[Family, ...] = (
     *(top_k_mass, keys_for_mass, power_sum, sink_mass_above),
     *(needle_odds_above, needle_snr_above, needle_recall, weight),
     *(overlap, top_k_overlap),
+    *(below, mass_below, tiles_below, tiles_mass_below),
 )
 # Of weights whose |a| do not add up to 1, and of maps that leave keys out.
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum, recall)
@@ -149,7 +157,7 @@ def _of(family: Family, *numbers: float) -> Quantity:
 
 
 def _member(name: str, text: str | None) -> Quantity:
-    """Return the member of a family that the text after the colon names."""
+    """Return the member of a family that the numbers after the colon name."""
     family = next(known for known in FAMILIES if known.name == name)
     try:
         numbers = [parse_number(part, "of") for part in (text or "").split(",")]

@@ -156,6 +156,39 @@ class PairLaw:
 
 
 @dataclass(frozen=True)
+class BelowLaw:
+    """What lies more than |ln λ| under the largest weight, of keys or of tiles with no other key.
+
+    Args:
+        log_ratio: ln λ < 0.
+        tile: keys of a tile, from the first on; 1 for single keys.
+        mass: whether it is the share of the weight that these hold, or the share that they are.
+    """
+
+    log_ratio: float
+    tile: int = 1
+    mass: bool = False
+
+    def ends(self, n: float) -> tuple[float, float]:
+        """Return the least and the largest value in rows of n: the largest weight is in one."""
+        return 0.0, 1 - 1 / math.ceil(n / self.tile)
+
+    def alike(self, n: float) -> float:
+        """Return the value of n equal weights."""
+        return 0.0
+
+    def beside_hidden(self, value: Any, share: float) -> Any:
+        """Return the value among tokens out of sight as well, which weigh nothing and lie below.
+
+        Raises:
+            InputError: of tiles, some of which are in sight in part.
+        """
+        if self.tile > 1:
+            raise InputError("of", "tiles", "some lie partly out of sight; use estimate")
+        return value if self.mass else 1 - (1 - value) * share
+
+
+@dataclass(frozen=True)
 class Exceeds:
     """The chance A > odds·N, of what sinks or the needle weigh, A, and all others, N.
 
@@ -307,7 +340,7 @@ class Quantity:
     token: int | None = None
     limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
-    rank_law: RankLaw | KeysLaw | None = None
+    rank_law: RankLaw | KeysLaw | BelowLaw | None = None
     linear: Linear | None = None
     above: Exceeds | None = None
     needle_law: NeedleLaw | None = None
