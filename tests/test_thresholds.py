@@ -23,9 +23,10 @@ def value(kernel, length, of, **given):
     return float(law.value)
 
 
-def dropped(scores, t, tile, mass):
+def dropped(scores: Any, t: float, tile: int, mass: bool) -> np.ndarray:
     """Return what is dropped of each row, by loops over tiles: the definition once more."""
-    a, total = np.exp(scores - scores.max(1, keepdims=True)), 0.0
+    a = np.exp(scores - scores.max(1, keepdims=True))
+    total = np.zeros(len(a))
     starts = range(0, a.shape[1], tile)
     for first in starts:
         held = a[:, first : first + tile]
@@ -199,7 +200,7 @@ def test_measured_rows_are_what_the_definition_says():
     for head, i in product(range(2), range(13)):
         scores = (k[head, : i + 1] @ q[head, i] / math.sqrt(8))[None]
         for name, tile, mass in zip(of, (1, 1, 4, 4), (False, True) * 2, strict=True):
-            expected = dropped(scores, -1.5, tile, mass)[0]
+            expected = float(dropped(scores, -1.5, tile, mass)[0])
             assert data[name].values.reshape(2, 13)[head, i] == pytest.approx(
                 expected, rel=1e-6, abs=1e-9
             )
