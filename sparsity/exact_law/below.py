@@ -158,8 +158,7 @@ def _logs(key: _Key, of: BelowLaw, grid: _Grid) -> tuple[np.ndarray, np.ndarray,
     """Return log F at q and at q + t, and the log of the density at q over F."""
     below, under = (key.log_cdf(grid.q + t) for t in (0.0, of.log_ratio))
     below, under = np.maximum(below, _NEVER), np.where(under > _NEVER, under, -np.inf)
-    with np.errstate(divide="ignore"):
-        return below, under, np.log(key.density(grid.q)) - below
+    return below, under, np.log(key.density(grid.q)) - below
 
 
 def _shares(key: _Key, of: BelowLaw, groups: dict[int, int], grid: _Grid) -> np.ndarray:
@@ -194,12 +193,12 @@ def _masses(
         np.log1p(-np.minimum(part / np.exp(log), 1 - 1e-16))
         for part, log in ((lost, log_f), (lost_under, log_under))
     )
-    with np.errstate(divide="ignore"):
-        first = np.where(never, -np.inf, np.log(falling @ mass[:cut]) - log_under - left_under)
+    first = np.where(never, -np.inf, np.log(falling @ mass[:cut]) - log_under - left_under)
     places = _Places(log_f + left, log_under + left_under, at - left - np.exp(u), first)
     return _mean_over_m(grid, of, groups, places).sum(axis=0) * step
 
 
+@np.errstate(divide="ignore")  # the logarithm of a chance that is 0
 def _value(key: _Key, n: int, of: BelowLaw, group: int) -> tuple[float, float]:
     """Return E[value; row ≠ 0], and a bound on its relative error."""
     groups = {group: n // group, n % group: 1}
