@@ -236,7 +236,7 @@ def length_label(length: float) -> str:
     for power, letter in ((40, "T"), (30, "G"), (20, "M"), (10, "K")):
         if length >= 2**power and length % 2**power == 0:
             return f"{length / 2**power:g}{letter}"
-    return f"{length:g}"
+    return f"{length:g}".replace("-", "−")
 
 
 def powers_of_two(low: float, high: float, most: int = 7) -> list[float]:
