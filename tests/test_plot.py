@@ -57,6 +57,14 @@ def same(drawn, x, y):
     return np.array_equal(drawn[0], x) and np.allclose(drawn[1], y, rtol=1e-12, atol=0)
 
 
+def test_nonnegative_features_have_the_queries_of_the_articles_figure():
+    ax = sparsity.plot("nonnegative", x="dim", ratio=1, dim=[1, 4, 16])
+    for label, line in zip(ax.texts, ax.lines[:3], strict=True):
+        query = label.get_text().removeprefix("query = ")
+        S = sparsity.evaluate("nonnegative", ratio=1, dim=[1, 4, 16], query=query).S
+        assert list(line.get_ydata()) == pytest.approx(list(S), rel=1e-12)
+
+
 def test_the_lines_are_the_exact_law_and_the_limit():
     ax = sparsity.plot(OWN, gamma=2, length=LENGTHS)
     law = sparsity.exact(OWN, beta=0, gamma=2, length=LENGTHS).value
