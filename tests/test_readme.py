@@ -52,7 +52,7 @@ def test_the_first_picture_shows_what_its_lines_draw(monkeypatch):
     monkeypatch.setattr(curves, "SAMPLED_POINTS", 2)
     stored, again = drawn_again()
     points = [i for i, line in enumerate(stored) if len(line) == 5]
-    assert len(points) == 6  # of each curve the points, and both ends of their bars
+    assert len(points) == 2  # of each curve
     for i in points:
         stored[i] = [stored[i][0], stored[i][-1]]
     assert same(again, stored)
@@ -113,8 +113,8 @@ def doors():
 
 
 @pytest.mark.thorough
-def test_each_of_three_doors_has_one_command_and_what_comes_of_it(command, place):
-    """What is shown, up to an ellipsis, is printed; a chart is a file and no words."""
+def test_each_of_three_doors_has_one_command_and_what_comes_of_it(command):
+    """What is shown, up to an ellipsis, is printed."""
     assert len(doors()) == 3
     for title, text in doors():
         ((line, shown),) = re.findall(r"```console\n\$ sparsity (.*)\n((?:.*\n)*?)```", text)
@@ -122,8 +122,7 @@ def test_each_of_three_doors_has_one_command_and_what_comes_of_it(command, place
         assert code == 0, title
         shown = shown.replace("…\n", "").splitlines()
         number = r"\d+\.?\d*(?:e[+-]\d+)?"
-        if not shown:
-            assert (place / shlex.split(line)[-1]).stat().st_size > 10_000
+        assert len(shown) > 0
         for printed, told in zip(out.splitlines(), shown, strict=False):
             assert re.sub(number, "#", printed.strip()) == re.sub(number, "#", told.strip())
             pairs = zip(re.findall(number, printed), re.findall(number, told), strict=True)
@@ -169,6 +168,6 @@ def missing(page):
 
 def test_one_page_has_every_name():
     assert missing(NAMES) == set()
-    for name in ("`fused_rows`", "`sparsity claims`", "`--along`", "`decayed`"):
+    for name in ("`fused_rows`", "`sparsity list`", "`--along`", "`decayed`"):
         assert missing(NAMES.replace(name, "")) == {name.strip("`").removeprefix("sparsity ")}
     assert missing(NAMES + " `--planted`") == {"--planted"}

@@ -137,7 +137,7 @@ def test_replace_and_then():
         (lambda: row_of(Row("exp", gamma=1), {"gamma": 1}), "^gamma = 1: .*row.replace"),
         (lambda: Row("decayed", decay=0.5).scored(), "^kernel = decayed: "),
         (lambda: steps.parse("alibbi:1"), "^step = alibbi:1: did you mean alibi"),
-        (lambda: steps.parse("alibi"), "^step = alibi: alibi takes slope"),
+        (lambda: steps.parse("alibi"), "^step = alibi: write alibi:SLOPE"),
         (lambda: steps.parse("alibi:-1"), "^step = alibi:-1: slope: give one number >= 0"),
         (lambda: steps.parse("rope:1"), "^step = rope:1: takes vectors .* sparsity.Rope in"),
     ],
