@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sparsity import quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.exact_law import map_laws
 from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import Law, RowMap
+from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit import map_limits
 from sparsity.limit.long_rows import log_sums
@@ -48,6 +51,8 @@ class Pairs(NamedTuple):
 # enough for a cell if its own bound is below that.
 STDERR_SHARE = 0.11
 MOST_SCORES = 1e9  # that are drawn for the rows of one's own row: half a minute on a core
+# Tail index of pooled moments. Draws show it to a fifth, and from ½ on their bar is not trusted.
+_MOST_OF_TAIL = 0.38
 
 
 def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
@@ -152,6 +157,23 @@ def _log_scatter(row: Row, n: int) -> float:
     return fourth - 2 * second + math.log(n)
 
 
+def _tail_index(row: Row, n: int, draws: float) -> float:
+    """Return about the tail index that e^draws scores show in Σa²: d ln a²/d ln(1/P), 2γ/z of e^s.
+
+    It is told from the largest in 32 blocks, each z spreads out.
+    """
+    given = () if isinstance(row.kernel, RowMap) else classes.classed(row, n).classes
+    laws = [law[1:3] for law in given if law[2] and law[3] is None]
+    if not laws:
+        return 0.0
+    z, (beta, gamma) = math.sqrt(2 * max(draws - math.log(32), 1)), np.array(laws).T
+    ends = np.array([[[-z], [-z - 0.1]], [[z], [z + 0.1]]])  # [sides, ends, 1]
+    log_f = numpy_log_abs(row.function)(beta + gamma * ends)
+    with np.errstate(invalid="ignore"):  # ln 0 on the side where f is 0
+        slopes = 2 * (log_f[:, 1] - log_f[:, 0]) / (0.1 * z)
+    return float(slopes[log_f[:, 0] == log_f[:, 0].max(axis=0)].max())  # on the side of the mass
+
+
 def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
     """Refuse pooled moments that live on rows too rare to be drawn.
 
@@ -159,9 +181,14 @@ def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
     Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
     """
     # Otherwise the sample would look precise, and miss the rows that make the mean: a false alarm.
-    scatter = _log_scatter(cell.row, cell.length or ANY_LENGTH)
+    n = cell.length or ANY_LENGTH
+    scatter = _log_scatter(cell.row, n)
     numbers = scatter - 2 * math.log(2 * rel_error)  # log
     if numbers > math.log(MOST_SCORES):
         shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
         fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
         raise InputError("row", cell.row, fix)
+    index = _tail_index(cell.row, n, numbers)
+    if index > _MOST_OF_TAIL:
+        fix = f"its pooled moments have a tail of index {index:.2f}, too near 0.5 for draws to tell"
+        raise InputError("row", cell.row, f"{fix}; rows of n are checked without them")
