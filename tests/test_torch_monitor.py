@@ -74,7 +74,7 @@ def test_errors():
         (lambda: monitor(q, k), "queries = tensor of PyTorch: give it to"),
         (lambda: torch_monitor(q.numpy(), k), "queries = ndarray"),
         (lambda: torch_monitor(q, k[0]), "heads, tokens, dim"),
-        (lambda: torch_monitor(q, k, window=3), "option = window: torch_monitor takes scale"),
+        (lambda: torch_monitor(q, k, window=3), "window = 3: torch_monitor does not take it"),
         (lambda: torch_monitor(q, k, rows=[99]), "rows"),
     ):
         with pytest.raises(InputError, match=match):

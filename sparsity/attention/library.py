@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from sparsity.errors import InputError
@@ -27,8 +28,9 @@ def library(name: str, install: str = "'sparsity[transformers]'") -> Any:
 class _PyTorch:
     """PyTorch, imported when the first of its names is looked up."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(library("torch", "torch"), name)
+    def __getattribute__(self, name: str) -> Any:
+        # Not `__getattr__`, which is asked when a look-up has failed: a step looks up hundreds.
+        return getattr(sys.modules.get("torch") or library("torch", "torch"), name)
 
 
 torch: Any = _PyTorch()
