@@ -20,9 +20,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparsity.calls import public
+from sparsity.calls import did_you_mean, public
 from sparsity.checks import (
-    check_choice,
     check_executor,
     check_progress,
     check_seed,
@@ -38,6 +37,7 @@ from sparsity.claims_ledger import (
 )
 from sparsity.claims_ledger.findings import counted_verdicts, with_basis
 from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.errors import InputError
 from sparsity.tables import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -116,7 +116,12 @@ def claims(
     check_progress(progress)
     check_executor(executor)
     known = {claim.key: claim for claim in ALL}
-    asked = [known[check_choice("key", key, known)] for key in keys] or [*ALL]
+    for key in keys:
+        if key not in [*known]:  # a list of keys is none, and has no hash
+            others = "of other sources: `python -m experiments rules`"
+            fix = did_you_mean(str(key), known) or f"choose one of {', '.join(known)}; {others}"
+            raise InputError("key", key, fix)
+    asked = [known[key] for key in keys] or [*ALL]
     if progress is not None:
         progress(0, len(asked))
     # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
