@@ -36,11 +36,13 @@ REMARKS = """Remarks on the committed results:
   them, differ by little more than the spread over three seeds.
 - n_eff and loss both grow with the length, and so rank together; dilution is not what parts the
   rules. Without positions n_eff grows most of all, and the perplexity by little.
-- The law takes scores as normal, and those of trained heads are not. A check made after the
-  results, without positions, one seed: rows of scores drawn from the heads' own keys at 64 bytes
-  have, at 4096 bytes, n_eff 260 in the first layer and 629 in the second; measured were 271 and
-  836; normal scores give 427 and 44. (A slow test of `tests/test_experiments.py` repeats it.)
-  With positions it was not checked."""
+- The retrieval of a passkey, which is published beside the perplexities, was not tried: models of
+  500 steps that read near bytes have nothing to copy a key with."""
+READ_FIRST = """**Trained scores are not normal, and that decides the n_eff below.** A check made
+after the results, without positions, one seed: in the second layer normal scores give n_eff 44 at
+4096 bytes, where 836 was measured; in the first 427, where 271 was. Rows of scores drawn from the
+heads' own keys at 64 bytes have 629 and 260. (A slow test of `tests/test_experiments.py` repeats
+it.) With positions it was not checked."""
 
 
 def judge(records: list[Record]) -> str:
@@ -66,7 +68,9 @@ def judge(records: list[Record]) -> str:
     mixed = [found.of("loss", rule, SHUFFLED, TRAINED).mean() for rule, _ in found.series]
     explained = _dilution(found)
     multiples = [f"× {n // TRAINED}" for n in found.longer]
+    whole = {x["rule"] for x in records} == set(lm.RULES)
     lines = [
+        *((READ_FIRST, "") if whole else ()),
         *statistics.verdicts(_held(found, explained)),
         *statistics.refutations(_refutations(found)),
         "",
@@ -229,7 +233,11 @@ def _held(found: Readings, explained: statistics.Interval) -> dict[str, bool]:
             found.farthest_off("off_first") <= 1.5
         ),
         "the others are within 2.5": found.farthest_off("off_rest") <= 2.5,
-        "growth of n_eff ranks with the ratio of perplexities above 0.5": explained.value > 0.5,
+        "growth of n_eff ranks with the ratio of perplexities above 0.5, as it was worded, over "
+        "lengths": explained.value > 0.5,
+        "as it was meant, within each length, which parts the rules": all(
+            x > 0.5 for x in _dilution_within_lengths(found)
+        ),
     }
     if not set(lm.RULES) <= set(rules):
         return held

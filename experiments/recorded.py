@@ -22,6 +22,7 @@ from experiments import (
     coca_verdict,
     recall,
     recall_verdict,
+    sharing,
     sinks,
     statistics,
     temperature,
@@ -285,12 +286,26 @@ def of_coca(rows: list[Record]) -> dict[str, Any]:
     }
 
 
+def of_sharing(rows: list[Record]) -> dict[str, Any]:
+    """Return, of each kind of pair, the medians of heads, and how ρ ranks their overlaps."""
+    kinds = list(dict.fromkeys(row["pair"] for row in rows))
+    pairs = []
+    for kind in kinds:
+        of = sharing.columns(rows, kind)
+        named = {"rho": "rho", "shared": "share_0.05", "law": "law_0.05", "rho_top": "rho_top"}
+        pairs.append({"pair": kind} | {x: float(np.median(of[y])) for x, y in named.items()})
+    both = sharing.columns(rows, sharing.QUERIES, sharing.LAYERS)
+    rank = statistics.rank_correlation(both["rho"], both["share_0.05"])
+    return {"pairs": pairs, "rank": rank}
+
+
 NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
     "recall": of_recall,
     "sinks": of_sinks,
     "temperature": of_temperature,
     "real_sinks": of_real_sinks,
     "coca": of_coca,
+    "sharing": of_sharing,
 }
 
 

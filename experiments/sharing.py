@@ -54,13 +54,13 @@ def rho_from_top(q: float, overlap: np.ndarray) -> np.ndarray:
     return np.interp(overlap, law(q, _RHOS), _RHOS)
 
 
-def read_scores(settings: Settings, text: str) -> tuple[np.ndarray, np.ndarray]:
+def read_scores(settings: Settings, text: str) -> tuple[Any, Any]:
     """Return scores [layers, heads, rows, keys] of rows, and of the queries before.
 
     The keys are the nearest that both see, as many as all rows have without the text's first one.
     """
     model, torch = open_model(settings.model), library("torch")
-    ids = torch.as_tensor(model.encode(text)[: settings.tokens])[None]
+    ids: Any = torch.as_tensor(model.encode(text)[: settings.tokens])[None]
     first = ids.shape[1] // 2
     drawn = np.random.default_rng(settings.seed).permutation(np.arange(first, ids.shape[1]))
     rows = np.sort(drawn[: settings.rows])
@@ -86,7 +86,7 @@ def compare(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
     kept = [max(round(q * n), 1) for q in SHARES]
     shared = [metric.top_k_overlap(a, b, k, log=True) for k in kept]
     there = np.argsort(-b, axis=-1)[..., : kept[0]]
-    log_held = logsumexp(np.take_along_axis(a, there, -1), axis=-1) - logsumexp(a, axis=-1)
+    log_held: Any = logsumexp(np.take_along_axis(a, there, -1), axis=-1) - logsumexp(a, axis=-1)
     found = {"rho": rho, "gamma": a.std(-1), "held": np.exp(log_held)}
     found["held_law"] = ndtr(rho * a.std(-1) + ndtri(kept[0] / n))
     for q, k, overlap in zip(SHARES, kept, shared, strict=True):
@@ -98,7 +98,7 @@ def pairs(settings: Settings, text: str) -> Iterator[tuple[str, int, np.ndarray,
     """Yield what is compared, in which layer: scores [heads, rows, keys] of both."""
     now, before = read_scores(settings, text)
     rng = np.random.default_rng([settings.seed, 1])
-    whole = logsumexp(now - logsumexp(now, axis=-1, keepdims=True), axis=1, keepdims=True)
+    whole: Any = logsumexp(now - logsumexp(now, axis=-1, keepdims=True), axis=1, keepdims=True)
     for layer in range(len(now)):
         yield QUERIES, layer, now[layer], before[layer]
         yield HEADS, layer, now[layer], np.roll(now[layer], -1, axis=0)
@@ -128,7 +128,7 @@ def columns(records: list[Record], *pairs: str) -> dict[str, np.ndarray]:
     """Return the numbers of some pairs, mean over texts, by name [heads]."""
     kept = [x for x in records if x["pair"] in pairs]
     texts = list(dict.fromkeys(x["text"] for x in kept))
-    names = [name for name, value in kept[0].items() if isinstance(value, float)]
+    names = list(kept[0])[list(kept[0]).index("head") + 1 :]
     by_text = [[[x[name] for x in kept if x["text"] == t] for t in texts] for name in names]
     return {name: np.mean(x, axis=0) for name, x in zip(names, by_text, strict=True)}
 
@@ -174,7 +174,7 @@ def judge(records: list[Record]) -> str:
         f"3: layers as a whole share {shared[WHOLE]:.2f}, between 0.5 and 0.7": (
             0.5 < shared[WHOLE] < 0.7
         ),
-        f"4: the law at ρ of the whole row is within 0.1 in {near(both, 'law'):.0%} of heads, 60 % "
+        f"4: the law at ρ of the whole row is within 0.1 in {near(both, 'law'):.1%} of heads, 60 % "
         f"or more, and off by {gap:+.3f} in the median of neighbouring queries, too little": (
             near(both, "law") >= 0.6 and gap < 0
         ),

@@ -35,17 +35,16 @@ from sparsity.rows.rope_planes import BASE, angles
 
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
-# `real_sinks` runs a model of transformers, the full one from the folder that SPARSITY_MODEL names.
+# These run a model of transformers, the full ones from the folder that SPARSITY_MODEL names.
+OF_MODELS = ("real_sinks", "sharing")
 # `coca` takes half an hour of a core or more: it comes again by `python -m experiments coca`.
 AGAIN = [
-    pytest.param(x, marks=pytest.mark.model) if x == "real_sinks" else x
-    for x in NAMES
-    if x != "coca"
+    pytest.param(x, marks=pytest.mark.model) if x in OF_MODELS else x for x in NAMES if x != "coca"
 ]
 # The quickest, six seconds; the others take half a minute each.
 QUICK = "temperature"
-EACH = [pytest.param(x, marks=pytest.mark.slow) for x in NAMES if x != "real_sinks"]
-EACH.append(pytest.param("real_sinks", marks=[pytest.mark.slow, pytest.mark.model]))
+EACH = [pytest.param(x, marks=pytest.mark.slow) for x in NAMES if x not in OF_MODELS]
+EACH += [pytest.param(x, marks=[pytest.mark.slow, pytest.mark.model]) for x in OF_MODELS]
 
 
 def table(folder, name):

@@ -97,6 +97,7 @@ def times(factor):
 
 WORLDS = {
     "powers": (replace(HONEST, log_S=lower_log_S), "refuted"),
+    "row-output": (times(1.1), "refuted"),
     "bounded-scores": (replace(HONEST, n_eff=lambda k, n, **p: np.minimum(n, 8.0)), "refuted"),
     "softpick-mass": (replace(HONEST, derive=wrong_mean), "refuted"),
     "sparsemax-keys": (times(1.05), "refuted"),
@@ -218,6 +219,7 @@ OUTCOMES = {
     "trained-sink-grows": (
         lambda t: [head.update(slope=[1.0, 0.95, 1.05]) for head in t["slopes"]], "confirmed"
     ),
+    "trained-sink-law": (lambda t: t.update(largest_off=0.09), "confirmed"),
     "softmax-needs-a-sink": (lambda t: t.update(no_sink_range=[1e-6, 1e-3]), "refuted"),
     "softmax-disperses": (lambda t: t["powers"].update(exp=[0.1, 0.0, 0.2]), "refuted"),
     "log-n-extrapolates": (
@@ -232,10 +234,13 @@ OUTCOMES = {
         lambda t: row_of(t["read"], rule="CoCA", reading="dynamic NTK").update(ratio=[9.0] * 6),
         "refuted",
     ),
-    "sinks-mix-less-measured": (lambda t: t.update(equal_loss=[1.1, 0.8, 1.4]), "refuted"),
+    "sinks-mix-less-measured": (lambda t: t.update(equal_mass=[1.1, 1.05, 1.2]), "confirmed"),
     "no-op-measured": (lambda t: t["norms"].update(written_norm=1.1), "refuted"),
     "window-needs-sink": (
         lambda t: t["windows"][1].update(cost=t["windows"][0]["cost"]), "refuted"
+    ),
+    "layers-share-an-index": (
+        lambda t: row_of(t["pairs"], pair="next layer, all heads").update(shared=0.3), "refuted"
     ),
 }  # fmt: skip
 

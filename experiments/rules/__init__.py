@@ -17,6 +17,7 @@ from experiments.rules import (
     maps,
     mechanisms_figure,
     needle,
+    outputs,
     powers,
     routers,
     temperature,
@@ -29,7 +30,7 @@ from sparsity.report import figures
 
 CLAIMS = (
     *(*powers.CLAIMS, *maps.CLAIMS, *temperature.CLAIMS, *routers.CLAIMS, *needle.CLAIMS),
-    *(*trained.CLAIMS, *longer.CLAIMS),
+    *(*outputs.CLAIMS, *trained.CLAIMS, *longer.CLAIMS),
 )
 FIGURES = (temperature_figure.FIGURE, mechanisms_figure.FIGURE, capacity_figure.FIGURE)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from experiments import recorded
+from experiments import sharing as study
 from experiments.recorded import interval
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim
@@ -153,7 +154,7 @@ def mixing(table: Mapping[str, Any], seed: int) -> Judged:
             f"{table['equal_loss_further']} of {texts}",
             table["equal_loss"][1] > 1,
         ),
-        letter(
+        core(
             "at equal mass too it moves them further than without ordinary keys: "
             f"{interval(matched['moved'])} and {interval(others['moved'])} times as far as with "
             "all keys (the prediction said that as much by both would refute the claim)",
@@ -172,6 +173,37 @@ def mixing(table: Mapping[str, Any], seed: int) -> Judged:
             f"{interval(muted['moved'])} times as far, less than with it hidden in "
             f"{table['further_than_muted']} of {texts} texts",
             muted["cost"][1] > 0 and muted["moved"][2] < first["moved"][1],
+        ),
+    ]
+    return findings, {}
+
+
+def sharing(table: Mapping[str, Any], seed: int) -> Judged:
+    """Find how many of their top 5 % a row shares with its neighbours, and what the law says."""
+    of = {row["pair"]: row for row in table["pairs"]}
+    whole, layers, queries = (of[x] for x in (study.WHOLE, study.LAYERS, study.QUERIES))
+    findings = [
+        core(
+            "in SmolLM2-135M the mean weights of a layer’s heads share "
+            f"{whole['shared']:.2f} of their top 5 % of 511 keys with those of the next layer, "
+            f"more than half; shuffled keys, a control, {of[study.SHUFFLED]['shared']:.2f}",
+            whole["shared"] > 0.5 and of[study.SHUFFLED]["shared"] < 0.06,
+        ),
+        letter(
+            "70 to 100 % of them, as is reported of adjacent layers of a model with an indexer",
+            whole["shared"] >= 0.7,
+        ),
+        letter(
+            "head by head too: the same head of the next layer shares "
+            f"{layers['shared']:.2f} (the query before it {queries['shared']:.2f})",
+            layers["shared"] > 0.5,
+        ),
+        instead(
+            "what is at the top is more alike than the rest: the law at the correlation of the "
+            f"whole row, {whole['rho']:.2f}, says {whole['law']:.2f} of layers, and at the "
+            f"{layers['rho']:.2f} of a head {layers['law']:.2f}; it ranks the heads with "
+            f"{interval(table['rank'])}",
+            whole["law"] < whole["shared"] and layers["law"] < layers["shared"],
         ),
     ]
     return findings, {}
@@ -250,7 +282,7 @@ _coca_claim = partial(
     proof="",
     routes=partial(recorded.numbers, "coca"),
 )
-# Of the sources whose claims `sparsity claims` computes: what models say of them.
+# Of the sources whose claims `sparsity claims` computes, and of one: what models say of them.
 CLAIMS: tuple[Claim, ...] = (
     _coca_claim(
         key="coca-reads-further",
@@ -286,5 +318,15 @@ CLAIMS: tuple[Claim, ...] = (
         statement="A context beyond its window needs its sink.",
         formula="nats lost with a window of keys, with its first tokens and without",
         judge=window,
+    ),
+    Claim(
+        key="layers-share-an-index",
+        source="Bai et al. (2026), IndexCache, arXiv 2603.12201",
+        statement="The top-k keys of sparse attention are highly similar across consecutive "
+        "layers, so that one layer may choose them for the next.",
+        formula="|T ∩ T′|/k → P(Z > z, Z′ > z)/q, z = Φ⁻¹(1 − q)",
+        proof="",
+        judge=sharing,
+        routes=partial(recorded.numbers, "sharing"),
     ),
 )
