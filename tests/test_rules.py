@@ -95,6 +95,19 @@ def times(factor):
     return replace(HONEST, mean=lambda *asked, **given: factor * HONEST.mean(*asked, **given))
 
 
+def inverse_to_length(kernel, length, of, **parameters):
+    """A world in which the threshold of a share of tiles is inverse to the length."""
+    family, _, numbers = of.partition(":")
+    t, tile = numbers.split(",")
+    moved = min(float(t) + math.log(length / 4096), -1e-4)
+    return HONEST.mean(kernel, 4096, of=f"{family}:{moved!r},{tile}", **parameters)
+
+
+def line_in_share(kernel, length, of, **parameters):
+    """A world in which the share of tiles is a line in ln λ, whatever the spread."""
+    return 1 + float(of.partition(":")[2].split(",")[0]) / 4.5
+
+
 WORLDS = {
     "powers": (replace(HONEST, log_S=lower_log_S), "refuted"),
     "row-output": (times(1.1), "refuted"),
@@ -108,6 +121,13 @@ WORLDS = {
     "yarn-square": (replace(HONEST, n_eff=without_steps), "confirmed"),
     "unit-scaling": (times(4), "refuted"),
     "ssmax-start": (replace(HONEST, n_eff=no_temperature), "refuted"),
+    "threshold-inverse-length": (replace(HONEST, mean=inverse_to_length), "confirmed"),
+    "threshold-exponential": (replace(HONEST, mean=line_in_share), "confirmed"),
+    "threshold-two-exponents": (replace(HONEST, mean=inverse_to_length), "refuted"),
+    "half-of-the-tiles": (
+        replace(HONEST, mean=lambda k, n, of, **p: HONEST.mean(k, n, of=of, **p)
+                * (1e-3 if "mass" in of else 1)), "confirmed",
+    ),
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from experiments.rules import (
     routers,
     temperature,
     temperature_figure,
+    thresholds,
     trained,
 )
 from sparsity import ledger as of_claims
@@ -30,6 +31,7 @@ from sparsity.report import figures
 
 CLAIMS = (
     *(*powers.CLAIMS, *maps.CLAIMS, *temperature.CLAIMS, *routers.CLAIMS, *needle.CLAIMS),
+    *thresholds.CLAIMS,
     *(*outputs.CLAIMS, *trained.CLAIMS, *longer.CLAIMS),
 )
 FIGURES = (temperature_figure.FIGURE, mechanisms_figure.FIGURE, capacity_figure.FIGURE)
