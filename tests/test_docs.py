@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 ELSEWHERE = re.compile(r"<!-- (?:needs|sets|run by) [^>]*-->\n```python\n.*?```", re.S)
 PAGES = (
     *("start", "kernel", "length", "positions", "extend", "design", "models", "gpu"),
-    *("train", "choose", "needle", "change", "explode", "ess"),
+    *("train", "choose", "thresholds", "needle", "change", "explode", "ess"),
 )
 DEAR = ("extend", "models", "design", "explode")
 NUMBER = r"-?\d+\.?\d*(?:e[+-]?\d+)?"

@@ -48,7 +48,7 @@ def inverse_length(routes: Routes, seed: int) -> Judged:
         letter(f"at every spread: {shown}", all(abs(x - 1) < _LIKE for x in found.values())),
         instead(
             "c is about γ/√(2 ln n): it rises with the spread, and is 1 near γ = √(2 ln n) alone, "
-            "where few keys begin to hold the row",
+            "where few keys begin to hold the weight",
             np.all(np.diff([*found.values()]) > 0),
         ),
     ]
@@ -173,7 +173,7 @@ CLAIMS: tuple[Claim, ...] = (
         statement="Half of the tiles can be skipped at no measurable loss, read as weight.",
         formula="Σ_skipped p at S = 0.5",
         proof="Of independent keys a tile below the threshold holds what its B keys do, which "
-        "counts until γ is so large that few keys hold the row. Keys that are alike in a tile "
+        "counts until γ is so large that few keys hold it all. Keys that are alike in a tile "
         "lose less: (γ, n, B, c) = (3, 4096, 64, 0.3) loses 0.05, and 0.14 at c = 0. What a "
         "model loses of its accuracy is another question.",
         judge=half_for_nothing,
