@@ -45,7 +45,7 @@ def inverse_length(routes: Routes, seed: int) -> Judged:
             f"the threshold falls like n^−c, and at γ = 4 c is 1 within {_LIKE:g}",
             abs(found[4.0] - 1) < _LIKE,
         ),
-        letter(f"at every spread: {shown}", all(abs(x - 1) < _LIKE for x in found.values())),
+        letter(f"c is 1 at every spread: {shown}", all(abs(x - 1) < _LIKE for x in found.values())),
         instead(
             "c is about γ/√(2 ln n): it rises with the spread, and is 1 near γ = √(2 ln n) alone, "
             "where few keys begin to hold the weight",
