@@ -11,8 +11,6 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-import numpy as np
-
 from sparsity.errors import InputError, WrongType
 
 # Words of other libraries and papers, which spelling alone would not lead to ours; and, where our
@@ -98,6 +96,8 @@ def public(function: _Function, names: Collection[str] = ()) -> _Function:
 
     @functools.wraps(function)
     def called(*args: Any, **given: Any) -> Any:
+        import numpy as np  # the command line, which asks what was meant, is up before NumPy is
+
         try:
             with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
                 return function(*args, **given)

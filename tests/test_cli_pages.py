@@ -124,8 +124,8 @@ def test_a_grid_is_told_the_command_that_takes_it(command, typed, line):
 # Bars.
 
 RECORDS = [
-    {"source": "S", "claim": f"refuted is a word of claim {i}", "formula": "x", "verdict": verdict,
-     "evidence": {"findings": [{"holds": True, "statement": "y"}]}}
+    {"key": f"k{i}", "source": "S", "claim": f"refuted is a word of claim {i}", "formula": "x",
+     "verdict": verdict, "evidence": {"findings": [{"holds": True, "statement": "y"}]}}
     for i, verdict in enumerate(("confirmed", "refined", "reported", "refuted"))
 ]  # fmt: skip
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 import click
 
 import sparsity
+from sparsity.calls import did_you_mean
 from sparsity.cli import common
 from sparsity.cli.checks import claims, estimate, reproduce, verify
 from sparsity.cli.files import plot, sweep
@@ -113,8 +114,6 @@ def main() -> None:
 
 def _explained(error: click.UsageError) -> str:
     """Return one line for what click refuses: the option that was meant, or an example."""
-    from sparsity.calls import did_you_mean  # with NumPy, which is not up before a mistake
-
     said, context = error.format_message().rstrip("."), error.ctx  # it may end in a question
     if context is None:
         return f"{said}: see sparsity --help"
