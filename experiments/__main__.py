@@ -6,12 +6,22 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments import coca, frame, real_sinks, recall, rules, sharing, sinks, temperature
+from experiments import (
+    coca,
+    frame,
+    random_keys,
+    real_sinks,
+    recall,
+    rules,
+    sharing,
+    sinks,
+    temperature,
+)
 from sparsity import InputError
 
 ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
-    *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT),
+    *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
 )
 
 
