@@ -19,6 +19,7 @@ from experiments import (
     frame,
     head_law,
     masks,
+    random_keys,
     real_model,
     real_sinks,
     recall,
@@ -186,6 +187,21 @@ def test_weights_are_those_of_the_library(name):
         f = numpy_weight(known)(s)
         right = f / np.abs(np.expm1(s) if name == "softpick" else f).sum(-1, keepdims=True)
     np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-7)
+
+
+def test_the_law_of_random_keys_is_that_of_keys_that_are_drawn():
+    cell, dim, rows = {"pairs": 32, "keys": 256, "values": 8}, 8, 4000
+    rng = np.random.default_rng(11)
+    keys = rng.normal(size=(rows, 32, dim))
+    values = rng.integers(8, size=(rows, 32))
+    scores = np.einsum("rd,rpd->rp", keys[:, 0], keys)  # the first is asked for
+    votes = np.einsum("rp,rpv->rv", scores, values[..., None] == np.arange(8))
+    drawn = (votes.argmax(-1) == values[:, 0]).mean()
+    error = (2 * drawn * (1 - drawn) / rows) ** 0.5  # of two samples
+    assert abs(random_keys.recall_law("identity", cell, dim, False, rows) - drawn) < 4.5 * error
+    assert abs(random_keys.recall_law("identity", cell, 2 * dim, False, rows) - drawn) > 9 * error
+    # As many vectors as dimensions can be orthogonal.
+    assert random_keys.recall_law("identity", cell | {"keys": dim}, dim, True, rows) == 1
 
 
 @pytest.mark.parametrize(
