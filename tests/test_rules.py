@@ -15,7 +15,16 @@ import sympy
 
 import sparsity
 from experiments import recorded
-from experiments.rules import CLAIMS, FIGURES, longer, needle, routers, temperature, trained
+from experiments.rules import (
+    CLAIMS,
+    FIGURES,
+    longer,
+    needle,
+    outputs,
+    routers,
+    temperature,
+    trained,
+)
 from experiments.rules.first_passage import sample_capacity
 from sparsity import InputError, LengthBias, Row, ScaleInvariant, limit
 from sparsity.claims_ledger.judging import Routes
@@ -129,6 +138,19 @@ WORLDS = {
                 * (1e-3 if "mass" in of else 1)), "confirmed",
     ),
 }  # fmt: skip
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("n", "query"), [(2, 1.0), (16, 0.5), (48, 2.5)])
+def test_a_row_gives_out_what_stein_says(n, query):
+    rng = np.random.default_rng(n)
+    drawn = outputs.drawn_outputs(rng, n, query, 20_000)
+    participation = float(sparsity.exact("exp", gamma=query, length=n, of="participation"))
+    assert max(map(abs, outputs.z_scores(drawn, query, participation))) < 4.5
+    planted = outputs.z_scores(drawn, query, 1.05 * participation)
+    assert max(map(abs, planted)) > 4.5
+    assert "(1 − E Σp²)·q" in sparsity.derive("exp").text()
+    assert "E Σp²" not in sparsity.derive("relu2").text()
 
 
 @pytest.mark.slow

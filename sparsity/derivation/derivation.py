@@ -74,6 +74,7 @@ class Derivation:
         limits: the limits that could be derived; one that could not is absent, not guessed.
         cases: the result under other assumptions.
         reduced: S as a function of z = β/γ alone, if it is one.
+        note: what else is known of its rows, a sentence.
     """
 
     kernel: Kernel
@@ -84,6 +85,7 @@ class Derivation:
     limits: tuple[Limit, ...] = ()
     cases: tuple[Case, ...] = ()
     reduced: Expr | None = None
+    note: str = ""
 
     def text(self) -> str:
         """Write the derivation as plain text, formulas in Unicode art."""
@@ -101,6 +103,7 @@ class Derivation:
             out += [_arrow(limit), *_block(f"  {limit.quantity}", limit.value, "→")]
             if limit.leading != limit.value:
                 out += _block(f"  {limit.quantity}", limit.leading, "~")
+        out += [self.note] if self.note else []
         return "\n".join(line.rstrip() for line in out).rstrip() + "\n"
 
     def __repr__(self) -> str:

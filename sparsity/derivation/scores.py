@@ -20,7 +20,13 @@ from sparsity.derivation.moments import Moment, moment
 from sparsity.derivation.pieces import split
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import Kernel
-from sparsity.kernels.symbols import beta, gamma
+from sparsity.kernels.symbols import beta, gamma, s
+
+# Stein's lemma, with ∂p_j/∂k_j = p_j(1 − p_j)·q; `experiments/rules/outputs.py` judges it.
+_OUTPUT = (
+    "Rows of n keys k ~ N(0, I) that are their own values read out (1 − E Σp²)·q on the average, "
+    "with the variance E Σp² in each direction across q, at every n."
+)
 
 
 def derive_scores(kernel: Kernel) -> Derivation:
@@ -59,6 +65,7 @@ def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
         S=S,
         assumptions=("score s ~ N(β, γ²), γ > 0",),
         reduced=reduced if S.has(beta) else None,
+        note=_OUTPUT if kernel.weight == sympy.exp(s) else "",
     )
     return derivation, m1, m2, [p.low for p in pieces[1:]]
 
