@@ -290,8 +290,8 @@ def design(
         sparsity design --length 4096 --sink-mass 0.5 --gamma 1
       The slope of ALiBi:
         sparsity design --length 9 --n-eff 4 --gamma 1 --step alibi:1 --free slope
-      The threshold that skips half of the tiles of 64 keys:
-        sparsity design --length 4096 --gamma 3 --of tiles_below:-1,64 --value 0.5 --free threshold
+      The threshold under the largest weight below which half of the keys lie:
+        sparsity design --length 4096 --of below:-1 --value 0.5 --free threshold
     """
     from sparsity import kernels
     from sparsity.kernels.parameters import LENGTH
