@@ -262,11 +262,11 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert all(isinstance(cell, Question) for cell in grid)
-    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 50
+    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 52
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 3
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 6
     assert sum(cell in grid for cell in MAP_CELLS) == len(MAP_CELLS) == 4
-    assert len(grid) == 234
+    assert len(grid) == 236
     assert len(ROPE) == 1
     assert len(COCA) == 1
     assert len(MASS) == 2

@@ -10,6 +10,8 @@ from scipy.special import ndtr
 
 import sparsity
 from sparsity import InputError, Row, metric
+from sparsity.crosscheck.reference_grid import reference_grid
+from sparsity.crosscheck.verify import check
 from sparsity.exact_law.overlap import mean_product
 
 RHOS = (-1.0, -0.6, 0.0, 0.3, 0.9, 0.99, 1.0)
@@ -226,3 +228,15 @@ def test_an_overlap_that_is_below_the_ends_of_its_rules_is_refused():
     value, error = mean_product(3.0, 3.0, -1.0, np.array([1024]))
     assert error[0] < 1e-6
     assert value[0] < 3e-7
+
+
+@pytest.mark.thorough
+def test_the_cross_check_holds_both_and_sees_one_percent():
+    cells = [cell for cell in reference_grid(("exp",)) if "overlap" in cell.quantity]
+    judged = check(cells, seed=2, dtype=np.float32)
+    assert [cell.verdict for cell in judged] == ["agree"] * 2
+    drawn = {id(cell): x.estimate for cell, x in zip(cells, judged, strict=True)}
+    planted = check(
+        cells, theory=lambda cell: cell.theory() + 0.01, sample=lambda cell, _: drawn[id(cell)]
+    )
+    assert [cell.verdict for cell in planted] == ["disagree"] * 2

@@ -155,6 +155,8 @@ def cells_of_steps() -> tuple[Question, ...]:
         (exp, 0.0, 1.0, (), 8, "gini"),
         (exp, 0.0, 1.0, (), 8, "below:-1"),
         (exp, 0.0, 1.0, (), 8, "mass_below:-1"),
+        (exp, 0.0, 1.0, (), 8, "overlap:0.5"),
+        (exp, 0.0, 1.0, (), 8, "top_k_overlap:3,0.5"),
         (exp, 0.0, 1.0, (), 8, "hoyer"),
         (relu2, 1.5, 0.4, (), 8, "max_weight"),
         (exp, 0.0, 0.4, beside_a_sink, 8, "sink_mass"),
