@@ -126,6 +126,12 @@ def test_alike_keys_are_independent_ones_at_correlation_0():
         assert value("exp", 1, of, gamma=2.0) == 0
 
 
+def test_a_small_share_comes_of_what_hardly_any_tile_shares():
+    """Of one tile in 10¹⁴, which the rule over what its keys share has to reach."""
+    row = Row("tile-softmax:64", gamma=1.0, within=0.9)
+    assert value(row, 100_000, "tiles_below:-12,64") == pytest.approx(7.477323457e-16, rel=1e-9)
+
+
 def test_of_any_kernel_it_is_the_weight_that_is_below():
     """Of |s|^p the scores of ln λ/p; keys of weight 0 lie below; and keys out of sight do."""
     one, four = (

@@ -7,6 +7,7 @@ of their own, which `map_laws` knows. How a number passes through:
     exact ─┬─ engine ─┬─ sums/        of all tokens of a row ── transforms/   of one token
            │          ├─ ranked       what goes by rank
            │          ├─ keys_for_mass  the fewest keys that hold a share
+           │          ├─ below        what lies under a threshold below the largest
            │          ├─ overlap      what two rows have in common
            │          ├─ needle       what goes by one key
            │          └─ sink_chance  the chance that sinks take a share

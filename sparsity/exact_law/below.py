@@ -44,14 +44,14 @@ from sparsity.special import log_ndtr
 _FINE, _COARSE = (0.35, 16, 1), (0.7, 12, 2)  # step of u, points of a panel of v, steps of m and g
 _STEP = 0.3  # of m, in widths of the law of the largest of n
 _REACH = 36.0  # e-folds of a chance that count: of the largest, and of weights and times
-_FAR = 8.5  # standard deviations of g
+_FAR = 13.0  # standard deviations of g: what is small may come of the farthest
 _LATEST = 4.0  # u: by then e^(−e^u) is e^−54
 _WIDEST = 0.9  # panel of v
 _DEEPEST = 45.0  # e-folds of the integrand over m that are kept
 _NEVER = -690.0  # the least log of a chance: e^−690 is within float64
 _LEAST = 1e-250  # value beside which chances below that are nothing
 _NEAREST_0, _NEAREST_1 = 2e-4, 0.95  # within: beyond, the step that m and g share is too fine
-_ROUNDING = 1e-12  # allowed for in every bound, beside the gap of the two rules
+_ROUNDING = 1e-11  # allowed for in every bound, beside the gap of the two rules
 
 
 class _Key(NamedTuple):
@@ -223,7 +223,8 @@ def _value(key: _Key, n: int, of: BelowLaw, group: int) -> tuple[float, float]:
         ends = ends or float(body[0] + body[-1]) * key.width
     if not values[0] > _LEAST:
         return 0.0, math.inf
-    return values[0], relative_gap(*values) + 10 * ends / values[0] + _ROUNDING
+    beyond = n * math.exp(-0.5 * _FAR**2) if key.shared else 0.0  # g of one of n tiles, or fewer
+    return values[0], relative_gap(*values) + (10 * ends + beyond) / values[0] + _ROUNDING
 
 
 def _within(value: float, error: float, of: BelowLaw, n: float) -> float:
