@@ -125,6 +125,9 @@ def test_both_grow_with_the_correlation_between_their_ends(gamma, n):
     assert shares[RHOS.index(0.0)] == pytest.approx(k / n, rel=1e-7)
     assert (shares[0], shares[-1]) == (0, 1)
     assert exact(f"top_k_overlap:{n},0.5", n).value == 1
+    beyond, few = n - k, float(exact(f"top_k_overlap:{k},0.5", n))  # those left out are alike
+    kept = exact(f"top_k_overlap:{beyond},0.5", n)
+    assert float(kept) == pytest.approx((beyond - k + k * few) / beyond, rel=1e-9)
     assert exact(f"top_k_overlap:{n - 1},-1", n).value == pytest.approx((n - 2) / (n - 1))
     assert exact("overlap:0.5", 1).value == 1
 

@@ -133,7 +133,13 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, ...]:
         elif gamma == 0:
             value[i], error[i] = 1 / seen, 0.0
         elif pair.keys:
-            value[i], error[i] = (x[0] for x in router.shared(pair.keys, pair.rho, m))
+            # Of the keys left out, as many are so in both rows as 2k − n less than are in both.
+            left = seen - pair.keys
+            few = int(min(pair.keys, left))
+            share, off = (float(x[0]) for x in router.shared(few, pair.rho, m))
+            more = max(pair.keys - left, 0.0)
+            value[i] = (more + few * share) / pair.keys
+            error[i] = off * few * share / (more + few * share) + _ROUNDING
         else:
             value[i], error[i] = (x[0] for x in mean_product(gamma, gamma, pair.rho, m))
         value[i] = within(value[i], error[i], pair.ends(seen))
