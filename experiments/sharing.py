@@ -86,8 +86,9 @@ def compare(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
     kept = [max(round(q * n), 1) for q in SHARES]
     shared = [metric.top_k_overlap(a, b, k, log=True) for k in kept]
     there = np.argsort(-b, axis=-1)[..., : kept[0]]
-    log_held: Any = logsumexp(np.take_along_axis(a, there, -1), axis=-1) - logsumexp(a, axis=-1)
-    found = {"rho": rho, "gamma": a.std(-1), "held": np.exp(log_held)}
+    kept_in_a: Any = logsumexp(np.take_along_axis(a, there, -1), axis=-1)
+    all_of_a: Any = logsumexp(a, axis=-1)
+    found = {"rho": rho, "gamma": a.std(-1), "held": np.exp(kept_in_a - all_of_a)}
     found["held_law"] = ndtr(rho * a.std(-1) + ndtri(kept[0] / n))
     for q, k, overlap in zip(SHARES, kept, shared, strict=True):
         found |= {f"share_{q:g}": overlap, f"law_{q:g}": law(k / n, rho)}
