@@ -99,7 +99,11 @@ def public(function: _Function, names: Collection[str] = ()) -> _Function:
         import numpy as np  # the command line, which asks what was meant, is up before NumPy is
 
         try:
-            with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+            # What a caller raises warns, and what a caller ignores stays ignored.
+            kept = {
+                kind: "ignore" if how == "ignore" else "warn" for kind, how in np.geterr().items()
+            }
+            with np.errstate(**{**kept, "under": "ignore"}):
                 return function(*args, **given)
         except NotTaken as error:
             if error.argument not in given:

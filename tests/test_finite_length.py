@@ -275,8 +275,9 @@ def test_errors():
     ):
         with pytest.raises(InputError, match=match):
             exact("exp", **parameters)
-    with pytest.raises(InputError, match="beta"):
-        exact("relu2", length=3, gamma=1)
+    assert (
+        exact("relu2", length=3, gamma=1).value == exact("relu2", length=3, beta=0, gamma=1).value
+    )
     with pytest.raises(InputError, match="function of the score"):
         exact("nonnegative", length=3, ratio=1, dim=4, query="uniform")
 

@@ -24,7 +24,7 @@ from sympy import (
     tanh,
 )
 
-from sparsity import InputError, score_kernel
+from sparsity import InputError, evaluate, score_kernel
 from sparsity.kernels.numeric.boxes import ComplexBox
 from sparsity.kernels.numeric.definition import Definition, period
 from sparsity.kernels.numeric.intervals import Interval
@@ -213,6 +213,13 @@ def test_an_undecided_branch_is_not_analytic():
 )
 def test_periods(weight, found):
     assert period(weight) == (None if found is None else pytest.approx(found, rel=1e-15))
+
+
+def test_points_that_lose_their_digits_are_computed_slowly_where_the_bound_gains_by_it():
+    cancelling = score_kernel("own", (1 + s) ** 3 - 1 - 3 * s - 3 * s**2)  # s³, of numbers near 1
+    found = evaluate(cancelling, beta=0.0, gamma=1e-4)
+    assert found.error_bound < 1e-12  # 6.5e-7 in float64 alone
+    assert abs(found.log_S - math.log(math.sqrt(8 / math.pi / 15))) <= found.error_bound
 
 
 def test_arctangents_of_large_numbers_lose_little():

@@ -373,7 +373,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = cells_of_steps()
-    assert len(cells) == 48
+    assert len(cells) == 52
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     steps = {Alibi, Chunk, Decay, FloorLog, LengthBias, LogLength, Needle, NeedleAbove,
              ScalableSoftmax, ScaleInvariant,
@@ -383,6 +383,7 @@ def test_reference_cells():
     assert {cell.quantity for cell in cells} == laws | {
         *("top_k_mass:3", "power_sum:3", "sink_mass_above:0.6"),
         *("needle_odds_above:0.3", "needle_snr_above:0.8"),
+        *("below:-1", "mass_below:-1", "overlap:0.5", "top_k_overlap:3,0.5"),
     }
 
 

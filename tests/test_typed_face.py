@@ -87,8 +87,11 @@ def test_a_type_checker_knows_every_parameter():
     every = {p.name for p in (*parameters.ALL, *parameters.OF_MAPS)}
     assert {*parameters.Parameters.__annotations__} == every - {"length"}
     aims = {q.name for q in (*quantities.ALL, *quantities.OF_MAPS) if q.has_law}
-    assert {*design_search._Aims.__annotations__} == (aims - {"n_eff"}) | {"beta", "gamma"}
-    on_axes = {name for name in (*CONTROLS, *NAMES) if name.isidentifier()}
+    assert {*design_search._Aims.__annotations__} == (aims - {"n_eff"}) | {
+        *("beta", "gamma", "within")
+    }
+    # The threshold is a number of the quantity, and no axis of rows.
+    on_axes = {name for name in (*CONTROLS, *NAMES) if name.isidentifier()} - {"threshold"}
     assert {*get_type_hints(requests.OnAxes)} == on_axes | every
 
 

@@ -249,7 +249,7 @@ def exact(
     "--free",
     "NAME",
     "What to solve for: gamma, beta, decay, a number of a step, such as slope or logit, or the "
-    "threshold of --of below:-1.",
+    "threshold of the quantity below:-1.",
 )
 @common.option("--beta", "VALUE", "Hold the bias of the scores at this value.", kind=float)
 @common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.", kind=float)

@@ -110,7 +110,8 @@ def design(
     quantity, value = _target(n_eff, of, value, held)
     of_row = isinstance(kernel, Row)
     record: Any = kernels.named(kernel.kernel if isinstance(kernel, Row) else kernel)
-    if free != "threshold":  # which is of the quantity, whatever the row is
+    of_quantity = isinstance(free, str) and free == "threshold"  # whatever the row is
+    if not of_quantity:
         record = kernels.elementwise(record)
     if record is kernels.nonnegative:
         fix = "design inverts the exact law of rows of kernels of scores, and of decayed; "

@@ -315,6 +315,7 @@ def sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> list[np.ndarray]:
 
     def columns(**own: Any) -> tuple[np.ndarray, ...]:
         log_S = np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
-        return np.exp(log_S), np.asarray(log_S), error_bound(log_S)
+        with np.errstate(under="ignore"):
+            return np.exp(log_S), np.asarray(log_S), error_bound(log_S)
 
     return _evaluate_in_pieces(columns, parameters)

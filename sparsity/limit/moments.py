@@ -38,6 +38,7 @@ _MOST_BLUR = 0.5  # relative rounding error that a moment may have: log of it is
 # larger than its mean on the panel that may be.
 _OF_ITSELF, _OF_THE_WHOLE = math.log(1e-15), math.log(1e-17)
 _NOTHING = math.log(1e-19)  # log of the share of all mass that need not be looked at
+_BLUR = math.log(1e-14)  # likewise: error of a point beyond which it is worth high precision
 # Of a panel at an anchor, below which its trend is trusted: so close to the singular point its
 # leading power outweighs all else that f has there by many digits.
 _SINGULAR_WIDTH = 1e-20
@@ -88,13 +89,14 @@ class Nodes(NamedTuple):
             A scale top, [powers]; the masses and bounds on their errors over e^top, [powers, …].
         """
         values = self.found
-        top = (p * values.log + log_density).max(axis=(1, 2))
-        base = log_density - np.where(np.isfinite(top), top, 0.0)[:, None, None]
-        mass = self.weight * np.exp(p * values.log + base)
-        wrong = np.expm1(np.minimum(p * values.error, 700.0)) + own
-        most = self.weight * np.exp(np.minimum(p * values.most + base, 700.0))
-        # Where f has no digit, the mass may be anything up to the most that it can be.
-        noise = np.where(values.error > 0.5, most + mass, mass * wrong)
+        with np.errstate(invalid="ignore"):
+            top = (p * values.log + log_density).max(axis=(1, 2))
+            base = log_density - np.where(np.isfinite(top), top, 0.0)[:, None, None]
+            mass = self.weight * np.exp(p * values.log + base)
+            wrong = np.expm1(np.minimum(p * values.error, 700.0)) + own
+            most = self.weight * np.exp(np.minimum(p * values.most + base, 700.0))
+            # Where f has no digit, the mass may be anything up to the most that it can be.
+            noise = np.where(values.error > 0.5, most + mass, mass * wrong)
         return top, mass, np.where(np.isnan(noise), np.inf, noise)
 
 
@@ -141,16 +143,18 @@ class Moments:
     def _mass_range(self, known: PanelBounds) -> tuple[np.ndarray, np.ndarray]:
         """Return the log of the least and the most mass of each panel, [powers, panels]."""
         size, ends = np.log(2 * known.half), (known.t - known.half, known.t + known.half)
-        least, most = self._of_laws("bounds_on_segments", *ends)
-        low = self.p * known.on_segment[0] + least + size
-        high = self.p * known.on_segment[1] + most + size
+        with np.errstate(all="ignore"):
+            least, most = self._of_laws("bounds_on_segments", *ends)
+            low = self.p * known.on_segment[0] + least + size
+            high = self.p * known.on_segment[1] + most + size
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
     def _rule_error(self, known: PanelBounds) -> np.ndarray:
         """Return the log of the proven error of the rule, [powers, panels]."""
-        box = known.t, WIDE * known.half, HIGH * known.half
-        sup = self._of_laws("bound_on_boxes", *box)
-        error = self.p * known.on_box[1] + sup + np.log(known.half) + LOG_RULE
+        with np.errstate(all="ignore"):
+            box = known.t, WIDE * known.half, HIGH * known.half
+            sup = self._of_laws("bound_on_boxes", *box)
+            error = self.p * known.on_box[1] + sup + np.log(known.half) + LOG_RULE
         error = np.where(np.isnan(error), np.inf, error)
         # A power that is not whole has a branch point wherever f may vanish.
         branch = (not self.whole) & ~np.isfinite(known.on_box[0])
@@ -239,8 +243,9 @@ class Moments:
             for step in (1.0, 0.5)
         )
         density = np.array([law.log_density(self.axis.t[p.a] + inner) for law in self.laws])
-        ratio = np.where(np.isneginf(whole) & np.isneginf(half), 0.0, np.exp(half - whole))
-        left = whole + density + np.log(2 / np.maximum(1 - ratio, 1e-3))
+        with np.errstate(over="ignore", invalid="ignore"):
+            ratio = np.where(np.isneginf(whole) & np.isneginf(half), 0.0, np.exp(half - whole))
+            left = whole + density + np.log(2 / np.maximum(1 - ratio, 1e-3))
         return np.where(np.isnan(left), np.inf, left), np.where(np.isnan(ratio), np.inf, ratio)
 
     def give_up(self, known: PanelBounds) -> None:
@@ -262,12 +267,19 @@ class Moments:
         self.lost.append(left)
 
     def nodes(self, panels: Panels) -> Nodes:
-        """Return the nodes of the rule on panels."""
+        """Return the nodes of the rule on panels, in high precision where that is worth it."""
         half = ((panels.high - panels.low) / 2)[:, None]
         x = (panels.high + panels.low)[:, None] / 2 + half * NODES
         a = np.broadcast_to(panels.a[:, None], x.shape)
+        t = self.axis.t[a] + x
+        values, p = self.axis.values_at(a, x), self.p[:, :, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            blur = p * values.most + np.log(half * WEIGHTS * np.minimum(values.error, 1.0))
+            blur += np.array([law.log_density(t) for law in self.laws])
+            worth = np.asarray((blur > self.certain[:, None, None] + _BLUR).any(axis=0))
+        values = self.axis.refined(a, x, values, worth)
         columns = self.axis.t[panels.a][:, None], self.axis.shift[panels.a][:, None]
-        return Nodes(columns[0], x, half * WEIGHTS, self.axis.values_at(a, x), columns[1])
+        return Nodes(columns[0], x, half * WEIGHTS, values, columns[1])
 
     def _chunk_totals(self, panels: Panels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the sum of the rule on some panels and its rounding error, both over e^top."""
@@ -300,7 +312,8 @@ class Moments:
         scales = np.exp(tops - top)
         total = np.array([math.fsum(share) for share in (sums * scales).T])
         noise = (noises * scales).sum(axis=0)
-        lost = np.exp(np.minimum(_log_sum(np.concatenate(self.lost, axis=1)) - top, 700.0))
+        with np.errstate(over="ignore"):
+            lost = np.exp(np.minimum(_log_sum(np.concatenate(self.lost, axis=1)) - top, 700.0))
         for power, out, blur in zip(self.p[:, 0], lost / total, noise / total, strict=True):
             if not out < _MOST_LOST:
                 self._refuse_divergent(power)

@@ -41,6 +41,7 @@ MAX_WORK = (
 _WORK_OF_POINT, _WORK_OF_CALL = 0.05, 40  # measured, in segments
 _MAX_ROUNDS = 1200  # float64 is halved away long before
 _MAX_UNBOUNDED = 20_000  # panels on which f is unbounded
+_DOUBTFUL = 1e-9  # error of log|f| above which a point is evaluated slowly
 # A pending panel is looked at here, (3 − √5)/2 of its width. Middles of panels are places such as 0
 # or ½, where f may have a zero or a kink by design. The golden section is none that halving arrives
 # at, and of all irrational numbers the one that fractions come least close to.
@@ -148,6 +149,28 @@ class Axis:
         """Return |f| at points, from `Definition.values_at`."""
         self._count(_WORK_OF_POINT * np.size(x))
         return self.f.values_at(self.s[a], self.law.offset(Approx(x), self.t[a]))
+
+    def refined(self, a: np.ndarray, x: np.ndarray, found: Values, worth: np.ndarray) -> Values:
+        """Return what was found at points, in high precision where float64 left doubts.
+
+        Args:
+            a: numbers of the anchors.
+            x: offsets of t.
+            found: |f| there, from `values_at`.
+            worth: which points are worth it.
+        """
+        size = 1 + np.abs(np.where(np.isfinite(found.log), found.log, 0.0))
+        index = np.nonzero((found.error > _DOUBTFUL * size) & worth)
+        if not len(index[0]):
+            return found
+        t = self.t[a[index]]
+        offset = [self.law.slow_offset(*pair) for pair in zip(x[index], t, strict=True)]
+        slow = self.f.slowly(self.s[a[index]], offset)
+        good = ~np.isnan(slow)
+        index, slow = tuple(i[good] for i in index), slow[good]
+        log, error, most = found.log.copy(), found.error.copy(), found.most.copy()
+        log[index], error[index], most[index] = slow, 2 * EPS * (1 + np.abs(slow)), slow
+        return Values(log, error, most, found.side)
 
     def bounds_on_segments(self, p: Panels, tilted: bool) -> tuple[PanelBounds, list[Any]]:
         """Return what is known on the segments, and the branches there."""
@@ -300,10 +323,11 @@ def _cut_evenly(p: Panels, count: np.ndarray) -> Panels:
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
 
     def edge(share: np.ndarray) -> np.ndarray:
-        ratio = end / start
-        # Towards an anchor f may vary as a power of the offset: halves in its logarithm.
-        near = (ratio > 1 / _NEAR_RATIO) & (ratio < _NEAR_RATIO)
-        between = np.where(near, start * ratio**share, start + share * (end - start))
+        with np.errstate(all="ignore"):
+            ratio = end / start
+            # Towards an anchor f may vary as a power of the offset: halves in its logarithm.
+            near = (ratio > 1 / _NEAR_RATIO) & (ratio < _NEAR_RATIO)
+            between = np.where(near, start * ratio**share, start + share * (end - start))
         return np.where(share == 0, start, np.where(share == 1, end, between))
 
     return Panels(a, edge(number / parts), edge((number + 1) / parts))

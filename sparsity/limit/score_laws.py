@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import mpmath
 import numpy as np
 
 from sparsity.kernels.base import Kernel
@@ -78,6 +79,10 @@ class ScoreLaw(ABC):
         """Return s(t + x) − s(t), in the arithmetic of x."""
         return x.times(self.gamma)
 
+    def slow_offset(self, x: float, t: float) -> Any:
+        """Return the same in high precision."""
+        return mpmath.mpf(self.gamma) * mpmath.mpf(x)
+
     @abstractmethod
     def log_density(self, t: Any) -> Any:
         """Return the log of the density over that of its peak."""
@@ -115,7 +120,8 @@ class Squares(NamedTuple):
     def bounds_on_segments(self, low: Any, high: Any) -> tuple[Any, Any]:
         """Return its least and largest value over [low, high]: at an end or at the vertex."""
         a, b, c = self
-        top = np.where(np.equal(c, 0), low, np.clip(np.divide(-b, 2 * c), low, high))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            top = np.where(np.equal(c, 0), low, np.clip(np.divide(-b, 2 * c), low, high))
         one, two, peak = (a + t * (b + c * t) for t in (low, high, top))
         return np.minimum(np.minimum(one, two), peak), np.maximum(np.maximum(one, two), peak)
 

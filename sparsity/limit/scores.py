@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 
 from sparsity.errors import InputError
@@ -82,15 +83,21 @@ class Sphere(ScoreLaw):
         if isinstance(x, Interval):
             return x.rising(lambda end: self.offset(end, t))
         kind, v = type(x), np.asarray(t) / self.scale
-        small = x.times(1 / self.scale) * kind.exact(1.0, 2 * EPS)
-        blur = kind.exact(0.0, 2 * EPS * np.abs(v))
-        end, start = Split(v, small + blur).settled(), Split(v, blur).settled()
-        rise, fall = Split(0.0, small).sinh(), end.cosh().reciprocal()
-        slope = 1 / np.cosh(np.minimum(np.abs(v), 300.0))
-        near = (rise * fall).whole() * kind.exact(slope, 4 * EPS * slope)
-        far = (end.tanh() - start.tanh()).whole()
-        difference = kind.where(small.magnitude() < 1, near, far)
-        return difference * kind.exact(self.reach, 2 * EPS * self.reach)
+        with np.errstate(all="ignore"):
+            small = x.times(1 / self.scale) * kind.exact(1.0, 2 * EPS)
+            blur = kind.exact(0.0, 2 * EPS * np.abs(v))
+            end, start = Split(v, small + blur).settled(), Split(v, blur).settled()
+            rise, fall = Split(0.0, small).sinh(), end.cosh().reciprocal()
+            slope = 1 / np.cosh(np.minimum(np.abs(v), 300.0))
+            near = (rise * fall).whole() * kind.exact(slope, 4 * EPS * slope)
+            far = (end.tanh() - start.tanh()).whole()
+            difference = kind.where(small.magnitude() < 1, near, far)
+            return difference * kind.exact(self.reach, 2 * EPS * self.reach)
+
+    def slow_offset(self, x: float, t: float) -> Any:
+        v, scale = mpmath.mpf(t), mpmath.sqrt(self.dim - 1)
+        reach = mpmath.mpf(self.gamma) * mpmath.sqrt(self.dim)
+        return reach * (mpmath.tanh((v + mpmath.mpf(x)) / scale) - mpmath.tanh(v / scale))
 
     def log_density(self, t: Any) -> Any:
         """Return −(d−1) log cosh v, log cosh v = ½ log1p(sinh² v), so that it does not overflow."""
@@ -162,9 +169,10 @@ class Student(ScoreLaw):
         pole, across = math.sqrt(self.kappa), np.maximum(np.abs(centre) - width, 0.0)
         real = (across - height) * (across + height) / self.kappa
         distance = np.hypot(across, np.maximum(pole - height, 0.0)) / pole
-        apart = -2 * self.power * np.log(distance)
-        near = np.where(real > -0.5, -self.power * np.log1p(np.maximum(real, -0.5)), np.inf)
-        return np.minimum(near, apart)
+        with np.errstate(divide="ignore", over="ignore"):
+            apart = -2 * self.power * np.log(distance)
+            near = np.where(real > -0.5, -self.power * np.log1p(np.maximum(real, -0.5)), np.inf)
+            return np.minimum(near, apart)
 
 
 # Laws with a density; those with `parts` are sums of Gaussian laws and points.

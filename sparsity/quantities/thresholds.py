@@ -40,9 +40,9 @@ def _member(name: str, log_ratio: float, tile: float = 1, *, mass: bool) -> Quan
         symbol=f"{'mass' if mass else 'share'} below {log_ratio:g}",
         title=f"{'weight' if mass else 'share'} of {what} below max|a|·e^{log_ratio:g}",
         average=(
-            "E Σ|a_j|/(Σ|a| + sink logits) over those dropped, over rows that are not all zero"
+            "E Σ_dropped|a|/(Σ|a| + sink logits) over rows that are not all zero"
             if mass
-            else "E of the dropped over all, over rows that are not all zero"
+            else f"E #dropped/#{'keys' if size == 1 else 'tiles'} over rows that are not all zero"
         ),
         unit="1",
         of=of,

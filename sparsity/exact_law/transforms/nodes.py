@@ -135,10 +135,13 @@ class _Smooth:
     def _density(self, known: PanelBounds, p: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""
         ends = known.t - known.half, known.t + known.half
-        low, high = self.axis.law.bounds_on_segments(*ends, self._times(p))
-        if p > 0:
-            low = low + p * known.on_segment[0]
-            high = high + p * np.where(np.isfinite(known.on_segment[1]), known.on_segment[1], 0.0)
+        with np.errstate(all="ignore"):
+            low, high = self.axis.law.bounds_on_segments(*ends, self._times(p))
+            if p > 0:
+                low = low + p * known.on_segment[0]
+                high = high + p * np.where(
+                    np.isfinite(known.on_segment[1]), known.on_segment[1], 0.0
+                )
         return low, high
 
     def _depth(self, known: PanelBounds) -> np.ndarray:
@@ -165,13 +168,14 @@ class _Smooth:
         # exact: that of |f| by the real part's slope and bend, that of arg f by the imaginary
         # part's.
         box = known.t, WIDE * known.half, HIGH * known.half
-        density = self.axis.law.bound_on_boxes(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
-        slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
-        bend = abs(self.tilt[2])
-        varies = 2 * slope * wide + bend * (wide**2 + high**2)
-        varies = varies + known.on_box[1] - known.on_box[0]
-        turns = known.on_box[2] + slope * high + 2 * bend * wide * high
-        return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
+        with np.errstate(all="ignore"):
+            density = self.axis.law.bound_on_boxes(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
+            slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
+            bend = abs(self.tilt[2])
+            varies = 2 * slope * wide + bend * (wide**2 + high**2)
+            varies = varies + known.on_box[1] - known.on_box[0]
+            turns = known.on_box[2] + slope * high + 2 * bend * wide * high
+            return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
     def resolved(self, known: PanelBounds) -> np.ndarray:
         """Return which panels neither f nor the density varies much over.
@@ -179,9 +183,10 @@ class _Smooth:
         Raises:
             TooFine: log|f| varies so far that they would be too many.
         """
-        slope = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t)
-        # 2·log|f| of a panel varies by VARIATION at most.
-        fall = known.on_segment[1] - known.on_segment[0] + 2 * slope * known.half
+        with np.errstate(all="ignore"):
+            slope = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t)
+            # 2·log|f| of a panel varies by VARIATION at most.
+            fall = known.on_segment[1] - known.on_segment[0] + 2 * slope * known.half
         needed = 2 / VARIATION * fall[np.isfinite(fall)].sum()
         # The first panels of a law with heavy tails are as wide as these: there `_WORK` ends it.
         light = isinstance(self.axis.law, Gaussian)
@@ -241,6 +246,10 @@ class _Smooth:
         t = axis.t[a] + x
         density = axis.law.log_density(t)
         values = axis.values_at(a, x)
+        shares = [
+            density + p * values.log - top for p, top in zip(self.powers, self.tops, strict=True)
+        ]
+        values = axis.refined(a, x, values, np.max(shares, axis=0) > -_MATTERS)
         keep = np.isfinite(values.log)
         rounding = axis.law.rounding(t) + axis.law.steep(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
@@ -286,7 +295,6 @@ def _of_mixture(
     return _in_order(*columns, error, slivers, p_zero, np.empty((2, 0)), work)
 
 
-@np.errstate(all="ignore")  # what overflows has a bound of infinity, and is cut or refused
 def nodes(
     kernel: Kernel, beta: float, gamma: float, scores: Any, powers: tuple[float, ...] = (0.0,)
 ) -> Nodes:

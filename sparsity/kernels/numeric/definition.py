@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import mpmath
@@ -20,12 +20,15 @@ from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.numeric.boxes import ComplexBox
 from sparsity.kernels.numeric.intervals import Interval
-from sparsity.kernels.numeric.points import Approx
+from sparsity.kernels.numeric.points import EPS, Approx
 from sparsity.kernels.numeric.program import Branches, evaluate
 from sparsity.kernels.numeric.split import Split
 from sparsity.kernels.symbols import s as score
 
 _MOST_ANCHORS = 64  # more cost time, fewer lose digits beside the zeros and kinks that are left out
+# Of the slow evaluation, until two in turn agree: more reach deeper cancellations, and cost time.
+_DIGITS = (30, 60, 120, 240, 480, 960)
+_MOST_SLOW = 5_000  # points that one call evaluates slowly: about a second
 _MOST_BITS = 4000  # of an argument that the slow evaluation reduces by π or log 2
 _COSTLY = (sympy.tanh, sympy.sinh, sympy.cosh, sympy.erf, sympy.erfc)  # 4 to 10 times a sum
 # Waves, and their periods in units of π.
@@ -235,6 +238,33 @@ class Definition:
         with np.errstate(all="ignore"):
             bounds = weight.log_bounds()
         return tuple(np.broadcast_to(y, np.shape(x.lo)) for y in bounds)
+
+    def slowly(self, anchor: np.ndarray, offset: Sequence[Any]) -> np.ndarray:
+        """Return log|f(a + x)| in high precision, NaN where its digits cannot be had.
+
+        Args:
+            anchor: a, one for each offset.
+            offset: x, mpmath numbers.
+        """
+        logs = np.full(len(offset), np.nan)
+        for i in range(min(len(offset), _MOST_SLOW)):
+            logs[i] = self._slowly_at(float(anchor[i]), offset[i])
+        return logs
+
+    def _slowly_at(self, anchor: float, x: Any) -> float:
+        """Double the digits until two values in turn agree to an eighth of a rounding error."""
+        last = mpmath.nan
+        for digits in _DIGITS:
+            with mpmath.workdps(digits + 20):
+                try:
+                    value = self.slow(mpmath.mpf(anchor) + x)
+                    value = mpmath.log(abs(value)) if value != 0 else mpmath.nan
+                except (ZeroDivisionError, *_OUT_OF_REACH):
+                    return np.nan
+                if abs(value - last) <= EPS / 8 * (1 + abs(value)):
+                    return float(value)
+                last = value
+        return np.nan
 
     def real_at(self, score: float) -> bool:
         """Say whether f is a finite real number at a score, as far as high precision can tell."""
