@@ -82,10 +82,11 @@ def holds(run: dict[str, Any]) -> None:
     assert routes == {
         "scalar-stratified", "position-stratified", "full-keys", "rows",
         "features-relu", "features-exp", "features-elu+1", "features-softplus",
-        "rows-law", "rows-sphere", "rows-rope", "rows-coca", "rows-slack",
+        "rows-law", "rows-drawn", "rows-sphere", "rows-rope", "rows-coca", "rows-slack",
     }  # fmt: skip
     assert {cell["kernel"] for cell in drawn} == {
         "exp", "relu2", "identity", "nonnegative", "decayed", "entmax1.5", "exp capped at 1",
+        "tile-softmax:2",
     }  # fmt: skip
 
     # Neither too large (a biased route) nor too small (an inflated error bar, or a shared one):

@@ -249,6 +249,7 @@ OWN: dict[str, dict[str, Any]] = {
     "performer": {"gamma": 0.1, "sigma": 0.15, "features": 3, "dim": 4},
     "router:64": {"gamma": 1.0, "rho": 0.5},
     "block-router:4,16": {"gamma": 1.0, "within": 0.3},
+    "tile-softmax:16": {"gamma": 1.0, "within": 0.3},
 }
 SAMPLED_ONLY = ("stick-breaking", "entmax:1.25", "block-router:4,16")
 EVERY: dict[str, Row] = {
