@@ -16,12 +16,14 @@ from experiments import (
     sharing,
     sinks,
     temperature,
+    thresholds,
 )
 from sparsity import InputError
 
 ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
+    thresholds.EXPERIMENT,
 )
 
 

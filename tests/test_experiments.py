@@ -26,6 +26,7 @@ from experiments import (
     sink_conditions,
     sinks,
     statistics,
+    tile_law,
 )
 from experiments import language_model as lm
 from experiments.__main__ import ALL
@@ -37,7 +38,7 @@ from sparsity.rows.rope_planes import BASE, angles
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
 # These run a model of transformers, the full ones from the folder that SPARSITY_MODEL names.
-OF_MODELS = ("real_sinks", "sharing")
+OF_MODELS = ("real_sinks", "sharing", "thresholds")
 # `coca` takes half an hour of a core or more: it comes again by `python -m experiments coca`.
 AGAIN = [
     pytest.param(x, marks=pytest.mark.model) if x in OF_MODELS else x for x in NAMES if x != "coca"
@@ -202,6 +203,24 @@ def test_the_law_of_random_keys_is_that_of_keys_that_are_drawn():
     assert abs(random_keys.recall_law("identity", cell, 2 * dim, False, rows) - drawn) > 9 * error
     # As many vectors as dimensions can be orthogonal.
     assert random_keys.recall_law("identity", cell | {"keys": dim}, dim, True, rows) == 1
+
+
+def test_laws_given_the_largest_are_on_the_average_those_of_the_library():
+    gamma, within, size, tiles, t = 3.0, 0.3, 64, 64, -4.875
+    alike, apart = (tile_law.log_chance(c, size) for c in (within, 0.0))
+    m = np.linspace(1, 7, 241)
+    chance = np.diff(np.exp(tiles * np.interp(m, np.linspace(-12, 12, len(alike)), alike)))
+    m = (m[1:] + m[:-1]) / 2
+    asked = Row(f"tile-softmax:{size}", gamma=gamma, within=within)
+    of = (f"tiles_below:{t},{size}", f"tiles_mass_below:{t},{size}")
+    right, lost = (exact(asked, length=size * tiles, of=x).value for x in of)
+    assert chance @ tile_law.share(alike, tiles, m, t / gamma) == pytest.approx(right, abs=1e-3)
+    assert chance @ tile_law.share(apart, tiles, m, t / gamma) < right - 0.1
+    steps = np.full((2, len(m)), t) / gamma + np.array([[0.0], [0.1]])
+    known, higher = tile_law.mass(within, size, tiles, m, np.full(len(m), gamma), steps) @ chance
+    # The library has the mean of a quotient, this the quotient of two means: 6 % less.
+    assert known == pytest.approx(lost, rel=0.08)
+    assert higher > 1.08 * lost
 
 
 @pytest.mark.parametrize(
