@@ -32,6 +32,7 @@ _OTHER_WORDS = (
     ("query q", "queries", ""),
     ("key k", "keys", ""),
     ("dim", "axis", ""),
+    ("gamma beta length", "axis", "exact(kernel, …), as this takes weights"),
     ("mc samples", "montecarlo", ""),
     ("samples n_samples draws", "max_samples", ""),
     ("tol rtol", "rel_error", ""),

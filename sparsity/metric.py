@@ -124,7 +124,7 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     """
     if isinstance(a, np.ma.MaskedArray):
         raise InputError(name, "masked array", "give plain numbers, 0 for what is hidden")
-    a = check_reals(name, a, "give rows of real weights", traced=True)
+    a = check_reals(name, a, "give rows of real weights; of a kernel, exact(…, of=…)", traced=True)
     if not a.ndim or 0 in a.shape:
         raise InputError(name, f"array of shape {a.shape}", "give rows of at least one weight")
     check_whole("axis", axis, -a.ndim, a.ndim - 1)

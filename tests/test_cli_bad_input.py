@@ -144,6 +144,8 @@ BAD = [  # (command line, what the line on stderr must say)
     ("exact exp --n 64", ["'--n'; did you mean --length? See sparsity exact --help"]),
     ("eval exp --temperature 2", ["did you mean gamma/T"]),
     ("design --length 64 --neff 8", ["did you mean --n-eff?"]),
+    ("exact exp --gamma 2 --length 64 --step window=4", ["did you mean window? write NAME:NUMBER"]),
+    ("plot exp --open", ["No such option '--open': see sparsity plot --help"]),
     ("plot exp --gamma 2 --save a.svg", ["did you mean --out?"]),
     ("plot exp --gamma 2", ["'--out': as in sparsity plot exp --gamma 2 --out focus.svg"]),
     ("plot exp --gamma 2 --x n --out a.svg", ["did you mean length?"]),

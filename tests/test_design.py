@@ -228,6 +228,7 @@ def test_what_is_printed():
     assert scaled.parameter == "scale"
     assert scaled.parameters["gamma"] == pytest.approx(2 * scaled.value * math.log(4096))
     assert "needs scale = 0.25629798" in scaled.text()
+    assert "a factor scale·ln n on all scores" in scaled.text()
 
 
 def with_step(step, **parameters):

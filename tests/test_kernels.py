@@ -1,6 +1,7 @@
 """The contract of every kernel, and user kernels: one definition, every route to its S."""
 
 import math
+from functools import partial
 
 import jax
 import mpmath
@@ -373,8 +374,9 @@ def test_a_weight_must_be_an_expression(weight):
 
 @pytest.mark.parametrize("weight", [sympy.sqrt(x), log(x)], ids=str)
 def test_a_weight_that_is_not_real_everywhere_is_refused_when_evaluated(weight):
-    with pytest.raises(InputError, match="is not a finite real number at score"):
-        evaluate(score_kernel("mine", weight), beta=0, gamma=1)
+    for ask in (evaluate, partial(sparsity.exact, length=8)):
+        with pytest.raises(InputError, match="is not a finite real number at score"):
+            ask(score_kernel("mine", weight), beta=0, gamma=1)
 
 
 def test_an_infinite_moment_is_refused():

@@ -180,6 +180,21 @@ def test_the_caret_is_at_the_mistake(formula, shown):
     assert shown in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("formula", "right"),
+    [
+        ("max(s - 1, 0)^2", 'write ** for a power: "max(s - 1, 0)**2"'),
+        ("np.exp(s)", "write exp, by its name"),
+        ("exp(s) if s > 0 else 0", "where(condition, value, otherwise)"),
+        ("top-k:8", "did you mean topk:8?"),
+    ],
+)
+def test_what_other_languages_write_is_told_in_this_one(formula, right):
+    with pytest.raises(InputError) as caught:
+        kernels.named(formula)
+    assert right in str(caught.value)
+
+
 def test_names_stay_names():
     assert kernels.named("exp") is kernels.exp
     for same, kernel in {

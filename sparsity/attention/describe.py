@@ -183,7 +183,8 @@ class Description:
             marked = f"{self.gamma[i] * kind.temperature:.3g}*"
             table.append([name, marked, *(f"{x:.4g}" for x in self.n_eff[i])])
             for gamma, values in zip(LADDER, self.ladder[i], strict=True):
-                table.append(["", f"{gamma:g}", *(f"{x:.4g}" for x in values)])
+                if f"{gamma:g}*" != marked:
+                    table.append(["", f"{gamma:g}", *(f"{x:.4g}" for x in values)])
         return table
 
     def _by_origin(self) -> dict[str, str]:

@@ -121,7 +121,7 @@ def _explained(error: click.UsageError) -> str:
         known = {str(x.name): x.opts[0] for x in context.command.params}
         hint = did_you_mean(error.option_name.lstrip("-").replace("-", "_"), known).rstrip()
         option = re.sub(r"\w+(?=\?$)", lambda name: known.get(name[0], name[0]), hint)
-        said = f"No such option '{error.option_name}'; {option}" if hint else said
+        said = f"No such option '{error.option_name}'" + (f"; {option}" if hint else "")
     if said.endswith("?") or isinstance(error, click.NoSuchOption) or context.parent is None:
         return f"{said}{' See' if said.endswith('?') else ': see'} {context.command_path} --help"
     if assigned := re.search(r"unexpected extra arguments? \((\w+)=(\S+?)[ )]", said):

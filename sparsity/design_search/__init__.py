@@ -173,7 +173,7 @@ def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Q
                 raise NotTaken(name, value, "design", names)
         given = ", ".join(name for name, _ in targets) or None
         fix = f"give one quantity to aim at: {', '.join(names)}, or with a number, top_k_mass:8"
-        raise InputError("of", given, fix)
+        raise InputError("of" if targets else "n_eff", given, fix)
     ((name, value),) = targets
     return quantities.named(name), value
 

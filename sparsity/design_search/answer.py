@@ -179,6 +179,8 @@ class Design:
             f"check    {name} = {self.check:.12g} ± {self.error_bound:.0e} at {', '.join(given)}",
             f"reach    {self.reach}: {self.reach.reason}",
         ]
+        if self.parameter == "scale" and not any(hasattr(x, "scale") for x in self.row.steps):
+            lines.insert(1, "scale    is that of a factor scale·ln n on all scores")
         if self.also:
             others = ", ".join(f"{value:.12g}" for value in self.also)
             lines.append(f"also     {self.parameter} = {others}")

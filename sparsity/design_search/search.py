@@ -436,4 +436,4 @@ def sink_logit(
         raise InputError("length", length, "give at least one")
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         logits = [_solve_sink_logit(mass, row, int(m)) for m in n.flat]
-    return np.array(logits, dtype=np.float64).reshape(n.shape)
+    return np.array(logits, dtype=np.float64).reshape(n.shape)[()]

@@ -139,7 +139,7 @@ def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
         return row_map
     names += [m.name for m in MAPS]
     hint = did_you_mean(kernel, [*names, *text.ALIASES])
-    if text.is_formula(kernel, bool(hint)):
+    if text.is_formula(kernel, bool(hint)) and not (hint and ":" in kernel):
         return _typed(kernel)
     first = ", ".join(k.name for k in ALL)
     fix = f"{hint}the kernels are {first}, those of `sparsity list`, or a formula of the score s"

@@ -110,8 +110,8 @@ class _Reader:
                 return self._operation(node, depth)
             case ast.Call():
                 return self._call(node, depth)
-            case ast.Compare():
-                raise self.refuse(node, "a comparison stands in where(condition, value, otherwise)")
+            case ast.Compare() | ast.IfExp():
+                raise self.refuse(node, "a condition stands in where(condition, value, otherwise)")
         raise self.refuse(
             node, f"this cannot be in a kernel; use {', '.join(_NAMES)} and + - * / **"
         )
@@ -148,7 +148,8 @@ class _Reader:
 
     def _operation(self, node: ast.BinOp, depth: int) -> Any:
         if isinstance(node.op, ast.BitXor):
-            raise self.refuse(node.right, "write ** for a power")
+            power = self.text.replace("^", "**")  # the caret would stand beside their own
+            raise InputError("kernel", f'"{self.text}"', f'write ** for a power: "{power}"')
         left, right = (self.expression(x, depth + 1) for x in (node.left, node.right))
         if isinstance(node.op, ast.Pow):
             return self._power(node, left, right)
@@ -172,6 +173,8 @@ class _Reader:
         return self._bounded(node, base**exponent)
 
     def _call(self, node: ast.Call, depth: int) -> Any:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _NAMES:
+            raise self.refuse(node.func, f"write {node.func.attr}, by its name alone")
         if not isinstance(node.func, ast.Name):
             raise self.refuse(node.func, "only the functions by name can be called")
         name = node.func.id

@@ -151,7 +151,7 @@ def top_k(k: int) -> RowMap:
         name=f"topk:{k}",
         title=f"softmax of the {k} largest",
         weights=TopK(k),
-        formula=f"e^s_j/Σ, s_j ≥ the {k}. largest",
+        formula=f"e^s_j/Σ of the {k} largest s_j",
         source="Gupta et al. (2021), arXiv 2106.06899",
         with_number=top_k,
     )

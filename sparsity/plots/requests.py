@@ -177,6 +177,7 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
             hint = did_you_mean(x, names) if isinstance(x, str) else ""
+            hint = "give several as a list" if isinstance(x, (Row, Kernel, RowMap)) else hint
             fix = f"is no parameter of a row of {name}; {hint or 'give ' + ', '.join(names)}"
             if isinstance(one, Row) and one.length is not None:
                 fix = f"each of the row's {one.length} tokens has its own law; give "

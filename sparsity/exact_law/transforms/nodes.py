@@ -96,8 +96,8 @@ def _in_order(*fields: Any) -> Nodes:
 
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
     """Return the refusal of a weight that varies over too many orders of magnitude."""
-    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
-    return TooFine("weight", kernel.weight, f"{fix} or use estimate")
+    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law"
+    return TooFine("weight", kernel.weight, f"{fix}; use estimate, or lower gamma")
 
 
 class _Smooth:

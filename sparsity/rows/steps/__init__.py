@@ -110,7 +110,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     if name.strip() not in known:
         hint = did_you_mean(name.strip(), known)
         every = ", ".join([*known, "temperature:RULE"])
-        raise InputError("step", text, f"{hint}the steps are {every}")
+        raise InputError("step", text, f"{hint}write NAME:NUMBER; the steps are {every}")
     values = _numbers(numbers.split(","), f"write {name}:NUMBER[,NUMBER]")
     try:
         return known[name.strip()](*values)
