@@ -101,7 +101,7 @@ def public(function: _Function, names: Collection[str] = ()) -> _Function:
 
         try:
             # What a caller raises warns, and what a caller ignores stays ignored.
-            kept = {
+            kept: dict[str, Any] = {
                 kind: "ignore" if how == "ignore" else "warn" for kind, how in np.geterr().items()
             }
             with np.errstate(**{**kept, "under": "ignore"}):

@@ -192,7 +192,7 @@ def verify(
 def claims(keys: tuple[str, ...], seed: int, as_json: bool) -> None:
     """Judge the published claims by computation.
 
-    KEY is one that stands beside a verdict (default: all of them).
+    KEY names a claim, as the output shows (default: all of them).
 
     Each claim gets a verdict, confirmed, refined, reported (published numbers, not recomputed) or
     refuted, with the findings it follows from.

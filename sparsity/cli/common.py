@@ -112,7 +112,7 @@ _scores_option = option(
     "LAW",
     "Law of the scores (default Gaussian): uniform, t:DEGREES, "
     "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv); "
-    "these two have their own scale where --gamma is not given.",
+    "these two keep their own scale without --gamma.",
 )
 _step_option = option(
     "--step steps",

@@ -99,7 +99,7 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
 )
 @common.option("--title", "TEXT", "Title, in place of the default one.")
 @common.choice("--xscale", _SCALES, "Scale of the x-axis; a grid with even steps is linear.")
-@common.choice("--yscale", _SCALES, "Scale of the y-axis, in place of linear shares.")
+@common.choice("--yscale", _SCALES, "Scale of the y-axis (default: what suits the quantity).")
 @common.option("--xlim", "LOW,HIGH", "Ends of the x-axis.")
 @common.option("--ylim", "LOW,HIGH", "Ends of the y-axis.")
 @common.option("--figsize", "W,H", "Width and height in inches; 7.2,4.6 if not given.")
@@ -132,8 +132,8 @@ def plot(
     KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
 
     The exact law is a solid line, the limit of long rows dashed, Monte Carlo points with 95 % error
-    bars. Parameters are numbers, lists a,b,c or grids start:stop:count[:log]: those of --x are its
-    values, several of another are several curves. The data are written beside it as CSV.
+    bars. Parameters are numbers, lists a,b,c or grids start:stop:count[:log]: those of --x run
+    along the axis, several of another give several curves. The data are written beside it as CSV.
 
     \b
     Examples:

@@ -89,7 +89,7 @@ def measure(
 @common.option(
     "--gamma",
     "G",
-    "Spread of the scores before temperature, cap and window (default: see below).",
+    "Spread of the scores before temperature, cap and window (default: see above).",
     kind=float,
 )
 @common.option(
@@ -132,12 +132,12 @@ def describe(
     Prints each kind of layer with its head dimension, RoPE, window, cap and temperature, and how
     many tokens a query attends to at each length, by the exact law.
 
-    A config.json is read as the family's class of transformers reads it, where that is installed;
-    nothing is downloaded, and no code of a model runs. Without it, or for a family that is not
-    known, n_eff is not given: the file alone is not the configuration.
+    A config.json is read by the class of its family, where transformers is installed; nothing is
+    downloaded, and no code of a model runs. Without it, or for an unknown family, n_eff is not
+    given: the file alone leaves out defaults.
 
-    Without --gamma the spread is that of gains 1 where queries and keys are normalised, and else
-    2.9, the median of SmolLM2's heads; beside it stand γ = 2, 3 and 4.
+    Without --gamma the spread is that of gains 1 where queries and keys are normalised, else 2.9,
+    the median of SmolLM2's heads. γ = 2, 3 and 4 are listed too.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ def list_(as_json: bool) -> None:
     """List the kernels, the steps and the quantities, by name.
 
     A kernel is the weight a = f(s) of one key with score s = q·k. Maps of whole rows, such as
-    sparsemax, come last. Each line has the parameters that it takes.
+    sparsemax, come last. Each line shows its parameters.
 
     \b
     Examples:
@@ -271,7 +271,7 @@ def design(
 
     KERNEL is a name from `sparsity list`, or a formula of the score s (default exp).
 
-    Also gives it at other lengths. It solves for:
+    It is given at other lengths too. What is solved for:
 
     \b
     exp          the spread γ; with --gamma the scale s of scores γ·s·ln n
