@@ -30,6 +30,8 @@ class _PyTorch:
 
     def __getattribute__(self, name: str) -> Any:
         # Not `__getattr__`, which is asked when a look-up has failed: a step looks up hundreds.
+        if name == "__class__":  # which `isinstance` asks for, without PyTorch too
+            return _PyTorch
         return getattr(sys.modules.get("torch") or library("torch", "torch"), name)
 
 

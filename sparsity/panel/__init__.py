@@ -98,6 +98,7 @@ def explore(*shown: RowLike, x: str = "gamma", **values: Unpack[_Start]) -> Pane
         InputError: an unknown name or a value outside its domain.
         ModuleNotFoundError: the extra is not installed; says how to.
     """
+    state = opened(*shown, x=x, **values)  # a mistake in it is told without the extra too
     try:
         from sparsity.panel.widget import Panel
     except ModuleNotFoundError as error:
@@ -105,7 +106,7 @@ def explore(*shown: RowLike, x: str = "gamma", **values: Unpack[_Start]) -> Pane
             raise
         message = 'the panel needs the extra "notebook": pip install "sparsity[notebook]"'
         raise NotInstalled(message, name=error.name) from None
-    return Panel(opened(*shown, x=x, **values))
+    return Panel(state)
 
 
 def __dir__() -> list[str]:
