@@ -183,6 +183,7 @@ MEANT = {
     'sparsity.Row("exp", gamma=2, length=64)': "did you mean exact(…, length=…)?",
     'sparsity.sweep("exp", gammas=[1, 2])': "did you mean gamma?",
     'sparsity.verify("relu2", gamma=1, n=64)': "did you mean length?",
+    'sparsity.measure(queries=q[0], keys=k[0])': "array of shape (32, 8): give an array [heads",
     'sparsity.measure(queries=q, key=k)': "did you mean keys?",
     'sparsity.stream(q, k, windw=4)': "did you mean window?",
     'sparsity.n_eff(q, dim=1)': "did you mean axis?",

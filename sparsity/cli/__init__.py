@@ -37,6 +37,11 @@ _COMMANDS = (*_THEORY, estimate, verify, claims, reproduce, plot, sweep, measure
 # The exit code of an error of the program, EX_SOFTWARE of sysexits.h: Python's own code for an
 # exception is 1, which here says that a check disagreed.
 _UNFORESEEN = 70
+# How `did_you_mean` writes steps, and how they are typed.
+_STEPS_IN_PYTHON = {
+    "a rule in steps, such as Temperature.llama4()": "a rule, --step temperature:llama4",
+    "steps, such as (sparsity.Window(64),)": "a step, such as --step window:64",
+}
 _INTERRUPTED = "interrupted; nothing half-written is left"
 
 
@@ -120,6 +125,8 @@ def _explained(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         known = {str(x.name): x.opts[0] for x in context.command.params}
         hint = did_you_mean(error.option_name.lstrip("-").replace("-", "_"), known).rstrip()
+        for in_python, step in _STEPS_IN_PYTHON.items():
+            hint = hint.replace(in_python, step)
         option = re.sub(r"\w+(?=\?$)", lambda name: known.get(name[0], name[0]), hint)
         said = f"No such option '{error.option_name}'" + (f"; {option}" if hint else "")
     if said.endswith("?") or isinstance(error, click.NoSuchOption) or context.parent is None:

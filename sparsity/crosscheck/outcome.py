@@ -307,8 +307,8 @@ class CrossCheck:
         if 0 < short == len(self.disagreements):
             word = f"NOT ENOUGH EVIDENCE in {short} cells, no disagreement"
         lines.append(
-            f"{word}: {len(self.cells)} cells, "
+            f"{word}: {len(self.cells)} cell{'s' * (len(self.cells) != 1)}, "
             f"false-alarm rate of the whole run <= {self.false_alarm_rate:g}, "
-            f"relative errors >= {self.smallest_detectable:.2g} would have been seen in every cell"
+            f"every cell would detect a relative error of {self.smallest_detectable:.2g}"
         )
         return "\n".join(lines)

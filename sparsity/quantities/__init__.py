@@ -135,7 +135,7 @@ def named(of: str | Quantity) -> Quantity:
     if isinstance(of, Quantity):
         return of
     if not isinstance(of, str):
-        raise InputError("of", of, "give the name of a quantity, or a `Quantity`")
+        raise InputError("of", of, "give the name of one quantity, or a `Quantity`")
     if of.lower() == "ess":  # Kish's effective sample size, as importance sampling calls it
         return n_eff
     names = [quantity.name for quantity in (*ALL, *OF_MAPS)]
@@ -146,6 +146,8 @@ def named(of: str | Quantity) -> Quantity:
         return _member(name, number if colon else None)
     families = [f"{family.name}:{family.symbol}" for family in FAMILIES]
     every = [*names, *families]
+    if of.partition(",")[0] in names:
+        raise InputError("of", of, "give one quantity; sweep takes several")
     hint = did_you_mean(of, every).rstrip()
     raise InputError("of", of, hint or f"the quantities are {', '.join(every)}")
 

@@ -176,8 +176,10 @@ def _split_layers(name: str, value: Any) -> Iterator[Any]:
     axes = value.ndim if hasattr(type(value), "ndim") else None
     no_layers = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
     if no_layers or not isinstance(value, Iterable) or (axes is not None and axes < 3):
-        fix = "give an array [heads, ...], or one for each layer"
-        raise InputError(name, f"of type {type(value).__name__}", fix)
+        fix = "give an array [heads, tokens, …], or one for each layer"
+        shape = tuple(getattr(value, "shape", ()))
+        what = f"array of shape {shape}" if shape else f"of type {type(value).__name__}"
+        raise InputError(name, what, fix)
     return iter([value] if axes == 3 else value)
 
 

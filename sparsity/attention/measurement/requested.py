@@ -40,7 +40,7 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
             x if isinstance(x, str) and x in SHAPE else quantities.named(x).name for x in listed
         ]
     except InputError as error:
-        fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
+        fix = f"{error.fix} Of logits also {', '.join(SHAPE)}"
         raise InputError("of", error.value, fix) from None
     for name in names:
         quantity = None if name in SHAPE else quantities.named(name)
