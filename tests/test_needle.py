@@ -210,6 +210,14 @@ def test_a_random_needle_beside_fixed_scores():
         assert found.error_bound < 1e-9
 
 
+def test_a_chance_below_the_range_of_float64_is_refused():
+    """(2 Φ(0.1) − 1)^400 is e^−1012, where a score fixed above the needle's makes it 0 itself."""
+    with pytest.raises(InputError, match="is not resolved"):
+        exact(Row("identity", gamma=1.0, steps=(Needle(0.1),)), length=401, of="needle_largest")
+    beaten = Row("exp", gamma=1.0, steps=(Sink(1.5), Needle(1.0)))
+    assert float(exact(beaten, length=8, of="needle_largest").value) == 0
+
+
 def test_recall_against_mpmath():
     for snr, values in ((0.0, 2), (0.1, 32), (0.7, 5), (2.0, 1000)):
         wanted = mpmath.quad(

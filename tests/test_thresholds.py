@@ -36,18 +36,18 @@ def dropped(scores: Any, t: float, tile: int, mass: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("gamma", "length", "of", "known"),
+    ("kernel", "gamma", "length", "of", "known", "digit"),
     [
-        (3.0, 4096, "below:-6", 0.93995),
-        (2.0, 1024, "below:-4", 0.88105),
-        (3.0, 4096, "tiles_below:-6,64", 0.0874),
+        ("exp", 3.0, 4096, "below:-6", 0.93995, 1e-5),
+        ("exp", 2.0, 1024, "below:-4", 0.88105, 1e-5),
+        ("exp", 3.0, 4096, "tiles_below:-6,64", 0.0874, 1e-4),
+        ("relu2", 2.0, 131_072, "tiles_below:-2,64", 0.0415719857, 1e-10),
+        ("identity", 2.0, 10**6, "below:-2", 0.5010332634, 1e-10),
     ],
 )
-def test_known_shares(gamma, length, of, known):
+def test_known_shares(kernel, gamma, length, of, known, digit):
     """Shares that were found by another program."""
-    assert value("exp", length, of, gamma=gamma) == pytest.approx(
-        known, abs=6e-6 if "t" not in of else 6e-5
-    )
+    assert value(kernel, length, of, gamma=gamma) == pytest.approx(known, abs=0.6 * digit)
 
 
 @pytest.mark.parametrize("t", [-0.5, -2.0, -6.0])
@@ -160,6 +160,14 @@ def test_narrow_intervals_keep_their_digits():
     assert value("identity", 4, "below:-30", beta=0.2, gamma=1.0) == pytest.approx(
         expected, rel=1e-9
     )
+
+
+@pytest.mark.parametrize("steps", [(), (sparsity.Needle(2.0),)])
+def test_a_bias_below_0_is_one_above_it_where_scores_have_no_sign(steps):
+    """Far from 0 the chance of an interval is a difference that only one of its sides has."""
+    of = "needle_largest" if steps else "below:-2"
+    above, below = (Row("identity", beta=b, gamma=1.0, steps=steps) for b in (7.0, -7.0))
+    assert value(above, 16, of) == pytest.approx(value(below, 16, of), rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize(("gamma", "exponent"), [(2, -0.471), (3, -0.707), (4, -0.943)])

@@ -260,7 +260,7 @@ def of_independent(
     columns = []
     for n in length.tolist():
         law = law_of_weights(kernel, beta, gamma, n * math.exp(_REACH))
-        width = law_of_weights(kernel, beta, gamma, n).width
+        width = law_of_weights(kernel, beta, gamma, n).spread
         key = _Key(law.density, log_cdf, law.low, law.high, width)
         value, error = _value(key, int(n), of, int(n))
         p_row = -math.expm1(n * law.log_zero)

@@ -53,6 +53,7 @@ _SCORE_STEP = 0.1  # of the rule for the needle's score; half of where recall ri
 _SCORE_COST = 3e-8  # seconds of a score of the needle at which recall does not change; measured
 _CHANGES = (-28.0, 3.7)  # of ln c: below it recall is 1/V to 1e-12, above it 1, up to V = 10⁶
 _ULP = 4e-16  # of a value, with the operations that led to it
+_LEAST = -700.0  # log of a chance that float64 has with all its digits
 
 
 def scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
@@ -96,9 +97,10 @@ def log_chance_between(ends: tuple[Any, Any], beta: float, gamma: float) -> np.n
     low, high = ends
     if gamma == 0:
         return np.log(((low <= beta) & (beta <= high)).astype(float))
-    outside = ndtr((beta - high) / gamma) + ndtr((low - beta) / gamma)
-    kept = ndtr((high - beta) / gamma) - ndtr((low - beta) / gamma)
-    return log_complement(outside, np.maximum(kept, 0.0))
+    low, high = (low - beta) / gamma, (high - beta) / gamma
+    # Above the mean both chances are about 1, and their difference has no digits: mirrored it has.
+    low, high = np.where(low > 0, (-high, -low), (low, high))
+    return log_complement(ndtr(-high) + ndtr(low), np.maximum(ndtr(high) - ndtr(low), 0.0))
 
 
 def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
@@ -134,7 +136,10 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
     scale = 100 + 10 * float(np.abs(given.log_w).max()) / float(gamma[gamma > 0].min(initial=1.0))
     if spread == 0:
         log_value = float(log_chance(log_f(np.array([m]))[0] + log_w))
-        return math.exp(log_value), p_row, _ULP * (16 - scale * max(log_value, -750.0))
+        error = _ULP * (16 - scale * max(log_value, _LEAST))
+        # Of a fixed score that is above the needle's the chance is 0 itself.
+        unresolved = -math.inf < log_value < _LEAST
+        return math.exp(log_value), p_row, math.inf if unresolved else error
     width = _PANEL * float(min(gamma[gamma > 0].min(), spread))
     panels = math.ceil(2 * _FAR * spread / width)
     refuse_slow("row", row, _PANEL_COST * panels * len(others))

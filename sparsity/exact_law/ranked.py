@@ -65,6 +65,7 @@ class LogWeightLaw(NamedTuple):
         near: span under `high` in which the k-th largest weights fall, k > 1.
         gamma: as an error says it.
         turn: how far v may leave the real axis without its density growing more than e² times.
+        spread: about that of the largest of n.
     """
 
     density: Callable[[np.ndarray], np.ndarray]
@@ -75,6 +76,7 @@ class LogWeightLaw(NamedTuple):
     near: float
     gamma: float
     turn: float
+    spread: float
 
     def edges(self, *, fine: bool) -> np.ndarray:
         """Return the edges of panels; finer where more than the largest weight of a row falls."""
@@ -116,15 +118,17 @@ def _deviations(n: float, log_share: float = 0.0) -> float:
 
 def _of_exp(beta: float, gamma: float, n: float) -> LogWeightLaw:
     """Return the law of v = s of softmax, which is normal."""
+    spread = gamma / math.sqrt(2 + 2 * math.log(n))
     return LogWeightLaw(
         lambda v: np.exp(-0.5 * ((v - beta) / gamma) ** 2) / (ROOT_2_PI * gamma),
         -math.inf,
         beta - _deviations(1.0) * gamma,
         beta + _deviations(n) * gamma,
-        min(_WIDEST, gamma / math.sqrt(2 + 2 * math.log(n))),
+        min(_WIDEST, spread),
         0.0,
         gamma,
         2 * gamma,
+        spread,
     )
 
 
@@ -147,7 +151,8 @@ def _of_power(power: int, both: bool) -> Callable[[float, float, float], LogWeig
         reached = side < far
         share = math.exp(_LOG_TAIL + 0.5 * max(side, 0.0) ** 2) if reached else 0.0
         least = gamma * max(side - far, share / max(-side, 1.0))
-        width = power / ((1 + math.sqrt(2 * math.log(n + 1))) * max(1.0, abs(z) + 1))
+        root = 1 + math.sqrt(2 * math.log(n + 1))
+        width = power / (root * max(1.0, abs(z) + 1))
         return LogWeightLaw(
             density,
             -math.inf if both else float(log_ndtr(-z)),
@@ -157,6 +162,7 @@ def _of_power(power: int, both: bool) -> Callable[[float, float, float], LogWeig
             3.0 * power,
             gamma,
             0.0,
+            power / (root * (root + abs(z))),  # γ/root of a score that is γ(root + z) itself
         )
 
     return law
