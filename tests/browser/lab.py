@@ -91,7 +91,7 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
             command, cwd=home, env=environment, stdout=out, stderr=subprocess.STDOUT
         )
     try:
-        address, deadline = f"http://127.0.0.1:{port}/api?token={token}", time.monotonic() + 60
+        address, deadline = f"http://127.0.0.1:{port}/api?token={token}", time.monotonic() + 600
         while True:
             try:
                 with urllib.request.urlopen(address, timeout=5):
