@@ -93,7 +93,7 @@ def public(function: _Function, names: Collection[str] = ()) -> _Function:
     """
     signature = inspect.signature(function)
     own = [x.name for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
-    known = [name for name in (*own, *names) if name != "self"]
+    known = [name for name in dict.fromkeys((*own, *names)) if name != "self"]
 
     @functools.wraps(function)
     def called(*args: Any, **given: Any) -> Any:

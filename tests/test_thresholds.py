@@ -35,6 +35,14 @@ def dropped(scores: Any, t: float, tile: int, mass: bool) -> np.ndarray:
     return total
 
 
+def test_a_tile_longer_than_the_row_is_the_row():
+    """It is not filled up: a billion zeros a row would not fit."""
+    weights = np.array([[1.0, 0.1, 0.2]])
+    of = quantities.named("tiles_below:-1,1e12")
+    assert of.of(quantities.RowSums(3, 1.3, 1.05, 0.0, 0.0, weights)) == 0
+    assert value("exp", 3, of, gamma=1.0) == 0
+
+
 @pytest.mark.parametrize(
     ("kernel", "gamma", "length", "of", "known", "digit"),
     [
@@ -204,6 +212,13 @@ def test_design_finds_the_threshold(row, of):
         sparsity.design(row, length=1024, of=of, value=0.9995, free="threshold", **given)
     with pytest.raises(InputError, match="has no threshold"):
         sparsity.design(row, length=1024, of="n_eff", value=5, free="threshold", **given)
+
+
+def test_weights_of_0_lie_below_every_threshold():
+    with pytest.raises(InputError, match=r"within \(0\.5, .* 0\.5 at -80"):
+        sparsity.design(
+            "relu2", gamma=1, length=64, of="below:-1", value=0.3, free="threshold", lengths=[]
+        )
 
 
 def test_measured_rows_are_what_the_definition_says():

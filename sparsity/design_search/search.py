@@ -95,8 +95,12 @@ def known_trend(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend
     if free is THRESHOLD:
         highest = free.asked(quantity, free.number(ends[0]))
         top = float(exact(row, length=n, of=highest).value)
-        why = f"0 for ln λ → −∞, {top:.6g} at {free.number(ends[0]):.3g}"
-        return Trend(-1, Reach(0.0, top, False, True, why), ends)
+        bottom = 0.0
+        with contextlib.suppress(InputError):  # not resolved: as good as 0; weights of 0 lie below
+            lowest = free.asked(quantity, free.number(ends[1]))
+            bottom = float(exact(row, length=n, of=lowest).value)
+        why = f"{bottom:.6g} at {free.number(ends[1]):.3g}, {top:.6g} at {free.number(ends[0]):.3g}"
+        return Trend(-1, Reach(bottom, top, False, True, why), ends)
     if kernel is exp and free in SHARPENING and sharpness(quantity):
         return _trend_of_temperature(row, free, quantity, n)
     if row.steps or not isinstance(kernel, Kernel):

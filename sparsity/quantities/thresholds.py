@@ -19,6 +19,7 @@ _LEAST = -80.0  # ln λ: float32 has numbers down to e^−87, and no kernel drop
 def _tiles(weights: Any, size: int) -> Any:
     """Return rows cut into tiles, [..., tiles, keys]; the last one is filled up with zeros."""
     xp, n = weights.__array_namespace__(), weights.shape[-1]
+    size = min(size, n)
     left_over = xp.zeros((*weights.shape[:-1], -n % size), dtype=weights.dtype)
     padded = weights if n % size == 0 else xp.concatenate([weights, left_over], axis=-1)
     return padded.reshape(*weights.shape[:-1], -1, size)
