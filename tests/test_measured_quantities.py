@@ -92,7 +92,7 @@ def test_all_that_can_be_asked():
     pairs = ("recall", "overlap:0.5", "top_k_overlap:4,0.5")
     untold = [name for name in every if name.startswith("needle_") or name in pairs]
     every = [name for name in every if name not in untold]
-    assert (len(untold), len(every)) == (9, 18)
+    assert (len(untold), len(every)) == (9, 22)
     data, plain = measure(queries=q, keys=k, of=every), measure(queries=q, keys=k)
     assert set(data.data_vars) == set(plain.data_vars) | set(every)
     assert set(plain.data_vars) >= set(requested.ALWAYS)
