@@ -110,7 +110,7 @@ def test_a_typed_formula_is_drawn_or_its_mistake_is_named(panel):
     assert [kernel.name for kernel in widget.state.known] == [k.name for k in (*ALL, *MAPS)]
 
 
-def _until(condition, seconds=10):
+def _until(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
