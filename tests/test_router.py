@@ -197,7 +197,10 @@ def test_errors_of_blocks():
          "of = abs_sum: block-router:2,8 has no exact law; estimate samples it"),
         (lambda: verify(Row("block-router:2,8", gamma=1.0, within=0.1), length=32),
          "kernel = block-router:2,8: has no exact law; estimate samples it"),
-        (lambda: Row("block-router:2", gamma=1.0, within=0.1), "blocks read and keys of a block"),
+        (lambda: Row("router:2,3,4,5", gamma=1.0, rho=0.1), "keys of the window and a sink"),
+        (lambda: Row("router:2,3,1e39", gamma=1.0, rho=0.1), "keys of the window and a sink"),
+        (lambda: Row("router:2.5", gamma=1.0, rho=0.1), "must be a whole number"),
+        (lambda: Row("block-router:2", gamma=1.0, within=0.1), "give blocks read, keys of a block"),
         (lambda: Row("block-router:0,8", gamma=1.0, within=0.1), "block-router = 0"),
         (lambda: kernels.block_router(3), "block-router = 3"),  # type: ignore[arg-type]
         (lambda: Row("block-router:2,8", gamma=1.0, within=-0.1), "within = -0.1"),
@@ -229,25 +232,32 @@ def test_a_perfect_proxy_reads_the_largest_scores():
     assert np.all(exact(perfect, length=[9, 300], of="recall").value == 1)
 
 
-@pytest.mark.parametrize("name", ["router:3,5", "block-router:2,4,1"])
-def test_what_is_at_the_end_is_read_besides(name):
-    """The same rows by NumPy: the k of the others, and the window or the query's own block."""
+@pytest.mark.parametrize(
+    ("name", "sink"),
+    [("router:3,5", None), ("block-router:2,4,1", None), ("router:3,0,1.5", 1.5),
+     ("router:3,5,-1", -1.0), ("block-router:2,4,1,300", 300.0)],
+)  # fmt: skip
+def test_what_is_read_or_weighs_besides(name, sink):
+    """The same rows by NumPy: the k of the others, the window or the query's own block, a sink."""
     kernel = kernels.named(name)
     rng = np.random.default_rng(6)
     normals = rng.standard_normal((200, 22, 2))
-    own = {"rho": 0.8} if name.startswith("router") else {"within": 0.3}
+    routed = name.startswith("router")
+    own = {"rho": 0.8} if routed else {"within": 0.3}
     of = kernel.drawn.read(normals, None, gamma=1.0, **own)
-    scores, values = (of.scores, of.proxies) if name.startswith("router") else (of, of)
-    size, k, last = (1, 3, 5) if name.startswith("router") else (4, 2, 1)
+    scores, values = (of.scores, of.proxies) if routed else (of, of)
+    size, k, last = (1, 3, int(name.split(",")[1])) if routed else (4, 2, 1)
     weights, read = kernel.weights(of), []
     for row in values:
         means = [row[i : i + size].mean() for i in range(0, 22, size)]
-        best = [*np.argsort(means[:-last])[-k:], *range(len(means) - last, len(means))]
+        ranked = np.argsort(means[: len(means) - last])
+        best = [*ranked[-k:], *range(len(means) - last, len(means))]
         read.append(np.isin(np.arange(22) // size, best))
-    p = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    of_sink = 0.0 if sink is None else np.exp(sink)
+    p = np.exp(scores) / (np.exp(scores).sum(-1, keepdims=True) + of_sink)
     np.testing.assert_allclose(weights, p * read, rtol=1e-12)
     assert kernel.name == name
     with pytest.raises(InputError, match="no exact law"):
         exact(Row(kernel, gamma=1.0, **own), length=22, of="abs_sum")
     drawn = estimate(kernel, gamma=1.0, **own, length=22, of="abs_sum", rel_error=0.02)
-    assert abs(drawn.value - (p * read).sum(-1).mean()) < 0.05 < 1 - drawn.value
+    assert abs(drawn.value / (p * read).sum(-1).mean() - 1) < 0.1

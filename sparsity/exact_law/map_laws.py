@@ -157,8 +157,8 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
     """Return whether the mean of a quantity over rows is known exactly."""
     if quantity.linear is not None:
         return has(kernel, quantity.linear.of)
-    if getattr(kernel.weights, "window", 0):
-        return False  # of what a router reads besides
+    if getattr(kernel.weights, "window", 0) or getattr(kernel.weights, "sink", -np.inf) > -np.inf:
+        return False  # of what a router reads besides, or a sink
     return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
 
 

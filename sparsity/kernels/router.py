@@ -6,7 +6,8 @@
 the row into blocks of B keys and reads the k blocks of the largest mean score, which is the score
 of their mean key, as MoBA does. One number more is of what is read whatever its proxy, and is not
 chosen: `router:k,w` reads the last w keys besides, as a window, and `block-router:k,B,b` the last b
-blocks, as MoBA and NSA do with the query's own.
+blocks, as MoBA and NSA do with the query's own. A last number more is a learned sink: a logit in
+the softmax of which no key is read, `router:k,w,4`.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def _largest_before(values: Any, k: int, last: int) -> Any:
     return xp.concatenate([largest(values[..., :-last], k), chosen], axis=-1)
 
 
-def _shares(scores: Any, kept: Any) -> Any:
-    """Shares of the softmax over all keys, for the keys kept."""
-    a = scores.__array_namespace__().exp(scores - scores.max(-1, keepdims=True))
-    return a * kept / a.sum(-1, keepdims=True)
+def _shares(scores: Any, kept: Any, sink: float = -math.inf) -> Any:
+    """Shares of the softmax over all keys and the logit of a sink, for the keys kept."""
+    xp, top = scores.__array_namespace__(), scores.max(-1, keepdims=True).clip(sink)
+    a = xp.exp(scores - top)
+    return a * kept / (a.sum(-1, keepdims=True) + xp.exp(sink - top))
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,16 @@ class Weights:
     Args:
         k: how many keys are read, ≥ 1.
         window: how many at the end of the row are read besides, whatever their proxies.
+        sink: a logit in the softmax of which no key is read.
     """
 
     k: int
     window: int = 0
+    sink: float = -math.inf
 
     def __call__(self, of: Routed) -> Any:
         """The weights of rows of scores and proxies."""
-        return _shares(of.scores, self.kept(of))
+        return _shares(of.scores, self.kept(of), self.sink)
 
     def kept(self, of: Routed) -> Any:
         """Which keys are read."""
@@ -93,29 +97,29 @@ def read(normals: Any, shared: Any, *, gamma: Any, rho: Any) -> Routed:
     return Routed(gamma * (rho * z + ((1 - rho) * (1 + rho)) ** 0.5 * other), z)
 
 
-def router(numbers: int | tuple[int, int]) -> RowMap:
+def router(numbers: int | tuple[float, ...]) -> RowMap:
     """Softmax of the k keys that a proxy of correlation ρ with the score chooses.
 
     Args:
         numbers: k, a whole number ≥ 1: 2048 for DeepSeek's indexer. Or (k, w): the last w keys are
-            read besides.
+            read besides. Or (k, w, b): with a sink of logit b besides.
 
     Raises:
         InputError: another number.
     """
-    k, *window = _whole("router", numbers, (1, 2), "give k, or (k, keys of the window)")
-    weights = Weights(k, *window)
-    beside = f" beside the last {window[0]}" if window else ""
+    fix = "give k, keys of the window and a sink's logit, such as router:64, 64,128 or 64,0,4"
+    weights = Weights(*_checked("router", numbers, 1, fix))
+    beside = _beside(weights.window, "", weights.sink)
     return RowMap(
-        name=f"router:{','.join(map(str, (k, *window)))}",
-        title=f"softmax of {k} routed keys{beside}",
+        name=f"router:{_written(numbers)}",
+        title=f"softmax of {weights.k} routed keys{beside}",
         weights=weights,
-        formula=f"e^s_j/Σ over all, of the {k} largest proxies{beside}",
+        formula=f"e^s_j/Σ over all, of the {weights.k} largest proxies{beside}",
         source="DeepSeek-AI (2025), DeepSeek-V3.2, sparse attention by an indexer",
         parameters=(GAMMA, RHO),
         drawn=Drawn("rows of scores N(0, γ²) and proxies of correlation ρ", lambda own: 2, read),
         with_number=router,
-        parse_number=parse_blocks,
+        parse_number=_parse_numbers,
         reads_top=weights.reads_top,
     )
 
@@ -128,15 +132,17 @@ class BlockWeights:
         blocks: how many blocks are read, ≥ 1.
         size: keys of a block, ≥ 1; the last block of a row has those that are left.
         last: how many blocks at the end of the row are read besides.
+        sink: a logit in the softmax of which no key is read.
     """
 
     blocks: int
     size: int
     last: int = 0
+    sink: float = -math.inf
 
     def __call__(self, scores: Any) -> Any:
         """The weights of rows of scores."""
-        return _shares(scores, self.kept(scores))
+        return _shares(scores, self.kept(scores), self.sink)
 
     def kept(self, scores: Any) -> Any:
         """Which keys are read."""
@@ -196,39 +202,58 @@ def tile_softmax(size: int) -> RowMap:
     )
 
 
-def parse_blocks(text: str, argument: str) -> tuple[int, ...]:
-    """Return the whole numbers that "8,64" writes.
+def _parse_numbers(text: str, argument: str) -> tuple[float, ...]:
+    """Return the numbers that "8,64" writes; what is whole is checked behind.
 
     Raises:
         InputError: it writes others.
     """
-    return tuple(parsing.parse_whole(part, argument) for part in text.split(","))
+    return tuple(parsing.parse_number(part, argument) for part in text.split(","))
 
 
-def _whole(name: str, numbers: Any, counts: tuple[int, int], fix: str) -> list[int]:
-    """Return a map's numbers, checked: whole ones ≥ 1, as many as one of the counts."""
+def _checked(name: str, numbers: Any, least: int, fix: str) -> list[Any]:
+    """Return a map's numbers: `least` whole ones ≥ 1, then those of what is read besides, a sink.
+
+    Raises:
+        InputError: too few, too many, or others.
+    """
     given = list(numbers) if isinstance(numbers, (tuple, list)) else [numbers]
-    if len(given) not in counts:
+    if not least <= len(given) <= least + 2:
         raise InputError(name, numbers, fix)
-    return [check_whole(name, each, 1) for each in given]
+    whole = [check_whole(name, x, i < least) for i, x in enumerate(given[: least + 1])]
+    logit = [check_number(name, b, fix, lambda b: abs(b) <= 1e30) for b in given[least + 1 :]]
+    return whole + logit  # of a sink, in float32 too
 
 
-def block_router(numbers: tuple[int, ...]) -> RowMap:
+def _written(numbers: Any) -> str:
+    """Return a map's numbers as its name has them."""
+    given = numbers if isinstance(numbers, (tuple, list)) else [numbers]
+    return ",".join(repr(float(x)).removesuffix(".0") for x in given)
+
+
+def _beside(last: int, of: str, sink: float) -> str:
+    """Return in words what is read, or takes weight, beside the keys that are chosen."""
+    words = [f"the last {last}{of}"] if last else []
+    words += [f"a sink of logit {sink:g}"] if sink > -math.inf else []
+    return " beside " + " and ".join(words) if words else ""
+
+
+def block_router(numbers: tuple[float, ...]) -> RowMap:
     """Softmax of the keys of some blocks, those of the largest mean score.
 
     Args:
         numbers: how many blocks are read, the keys of a block and, if there are any, the blocks at
-            the end that are read besides; whole numbers ≥ 1.
+            the end that are read besides, and the logit of a sink.
 
     Raises:
         InputError: other numbers.
     """
-    fix = "give blocks read and keys of a block, such as block-router:8,64"
-    blocks, size, *last = _whole("block-router", numbers, (2, 3), fix)
-    weights = BlockWeights(blocks, size, *last)
-    beside = f" beside the last {last[0]}" if last else ""
+    fix = "give blocks read, keys of a block, blocks besides and a sink's logit; or the first two"
+    weights = BlockWeights(*_checked("block-router", numbers, 2, fix))
+    blocks, size = weights.blocks, weights.size
+    beside = _beside(weights.last, " of them", weights.sink)
     return RowMap(
-        name=f"block-router:{','.join(map(str, (blocks, size, *last)))}",
+        name=f"block-router:{_written(numbers)}",
         title=f"softmax of {blocks} routed blocks of {size}{beside}",
         weights=weights,
         formula=f"e^s_j/Σ over all, of the {blocks} blocks of {size} with the largest mean score"
@@ -239,7 +264,7 @@ def block_router(numbers: tuple[int, ...]) -> RowMap:
             "rows of scores N(0, γ²) of correlation c in a block", lambda own: 2, ReadBlocks(size)
         ),
         with_number=block_router,
-        parse_number=parse_blocks,
+        parse_number=_parse_numbers,
         reads_top=weights.reads_top,
     )
 
