@@ -242,6 +242,18 @@ def test_points_are_drawn_alone_where_the_exact_law_is_refused():
     assert key(ax) == ["Monte Carlo ± 95 %"]
 
 
+def test_the_law_of_rows_is_drawn_where_their_limit_is_refused():
+    """Rows of n have an ESS where E a² is infinite and n_eff/n has no limit; the others have."""
+    heavy = Row("s**2", beta=0, gamma=1, scores=sparsity.StudentT(3))
+    with pytest.raises(InputError, match="infinite"):
+        chart(heavy, of="S", x="gamma", gamma=[1, 2])
+    made = chart({"heavy": heavy, "light": Row("exp", gamma=1)}, length=[4, 64])
+    (curve, light) = made.curves
+    assert curve.limit is None
+    assert light.limit is not None
+    np.testing.assert_allclose(curve.exact.theory, sparsity.exact(heavy, length=[4, 64]).value)
+
+
 def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_path, capsys):
     drawn = sampling.draw
 

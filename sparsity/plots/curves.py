@@ -206,8 +206,8 @@ def _theory(
         if limits or np.isnan(of_rows).all():
             of_long = _limit(request, quantity, moved, along)
             of_long = None if of_long is None else of_long[back]
-    except InputError:
-        if not len(places):
+    except InputError:  # as that of an infinite E a²: rows of n have a law all the same
+        if not len(places) and np.isnan(of_rows).all():
             raise
     if np.isnan(of_rows).all() and of_long is None and not len(places):
         n = "" if request.length is not None or x == LENGTH.name else " without a length"
