@@ -1,10 +1,12 @@
 """Sums of weights as they are, and the variance of ln p, against rows that NumPy draws."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import sparsity
-from sparsity import Alibi, Gate, InputError, Row, SinkLogit, Window, exact
+from sparsity import Alibi, Gate, InputError, Row, SinkLogit, Window, exact, quantities
 from sparsity.exact_law import engine
 
 N, ROWS = 5, 200_000
@@ -52,6 +54,22 @@ def test_a_sink_logit_is_beside_the_sum():
     assert abs(drawn.value - 9 * np.exp(0.5)) < 4.8 * drawn.stderr
 
 
+@pytest.mark.parametrize("steps", [(), (SinkLogit(1.0),)])
+@pytest.mark.parametrize("of", [x.name for x in quantities.ALL if x.linear])
+def test_what_is_linear_in_another_follows_it_in_short_rows(steps, of):
+    """Beside a sink logit n shares may have more entropy than ln n, and KL is below 0."""
+    image: Any = quantities.named(of).linear
+    for n in (1, 2, 3):
+        row = Row("exp", gamma=1.0, steps=steps)
+        value = float(exact(row, length=n, of=of))
+        assert value == pytest.approx(image(float(exact(row, length=n, of=image.of)), n), abs=1e-14)
+    p = 1 / (1 + np.exp(1 - np.random.default_rng(1).standard_normal(ROWS)))  # n = 1
+    if of == "kl_uniform" and steps:
+        drawn = p * np.log(p)
+        found = float(exact(row, length=1, of=of))
+        assert abs(found - drawn.mean()) < 4.8 * drawn.std() / ROWS**0.5
+
+
 def test_the_bias_at_which_weights_add_up_to_one():
     """As SigLIP and sigmoid attention choose theirs, −ln n: here less the spread's e^(γ²/2)."""
     gamma = 0.1  # at −104 spreads
@@ -86,7 +104,7 @@ def test_varentropy_is_the_variance_of_the_score_in_long_rows():
 
 
 def test_metrics_take_logarithms_of_weights():
-    assert sparsity.quantities.named("ESS") is sparsity.quantities.n_eff
+    assert quantities.named("ESS") is quantities.n_eff
     log_w = np.array([[-1e4, -1e4, -np.inf], [800.0, 801.0, 802.0]])
     w = np.array([[1.0, 1.0, 0.0], np.exp([-2.0, -1.0, 0.0])])
     for name in ("S", "n_eff", "entropy", "varentropy", "gini", "hoyer"):

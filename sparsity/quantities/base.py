@@ -294,7 +294,7 @@ class Linear:
         return [np.clip(image, least, most), p_row, relative]  # `value` is within its own ends
 
     def _ends(self, n: Any) -> np.ndarray:
-        ends = np.array([self.of.ends(m) for m in np.ravel(n).tolist()])
+        ends = np.array([self.of.ends(m, self.of.units) for m in np.ravel(n).tolist()])
         return np.moveaxis(ends.reshape(*np.shape(n), 2), -1, 0)
 
 
