@@ -12,8 +12,9 @@ from benchmarks.campaign import row_reference, rows
 from benchmarks.campaign.row_cells import Cell, draw, row_of
 from benchmarks.campaign.row_reference import KERNELS, Mean, tokens_of
 from benchmarks.campaign.rows import Verdict, ask, judge, reference, report
-from sparsity import Row, kernels
+from sparsity import Row, kernels, quantities
 from sparsity.exact_law import engine
+from sparsity.rows import steps
 
 CELLS, SEED = 20, 7
 SLOW = ("alibi", "rope", "decay")  # steps after which every token differs
@@ -101,6 +102,17 @@ def test_cells_are_always_the_same_and_come_back_from_their_text():
     assert all(isinstance(row_of(cell), Row) for cell in first)
     verdict = Verdict(first[0], "agreed", "", 1.0, 1e-12, 1.0, 1e-13, False, 0.1)
     assert Verdict.of_line(verdict.line).outcome == "agreed"
+
+
+def test_every_quantity_and_step_is_drawn():
+    """But recall of routers, and CoCA, whose law of scores the reference does not draw."""
+    cells = draw(1500, SEED)
+    asked = {cell.of.partition(":")[0] for cell in cells}
+    every = (*quantities.ALL, *quantities.FAMILIES, *quantities.OF_MAPS)
+    assert {x.name for x in every} - asked == {"recall"}
+    made = {name for cell in cells for name, _ in cell.steps}
+    laws = {cell.scores[0] for cell in cells if cell.scores}
+    assert {step.name for step in steps.ALL} - made - laws == {"coca"}
 
 
 def test_kernels_of_the_reference_are_those_of_the_library():

@@ -11,7 +11,17 @@ import math
 import numpy as np
 from scipy.stats import norm
 
-from benchmarks.campaign.row_reference import REACH, ROWS, Mean, _of, _panels, _ruled, spread
+from benchmarks.campaign.row_reference import (
+    REACH,
+    ROWS,
+    Mean,
+    _panels,
+    _ruled,
+    plain,
+    spread,
+    stepped,
+    value,
+)
 
 __all__ = ["by_nodes", "by_sampling"]
 
@@ -35,28 +45,38 @@ def _entmax(s: np.ndarray, alpha: float) -> np.ndarray:
     return a / a.sum(axis=-1, keepdims=True)
 
 
-def _weights(name: str, gamma: float, z: np.ndarray) -> np.ndarray:
-    """Weights of rows, given a normal number for each token."""
+def _largest(s: np.ndarray, k: int) -> np.ndarray:
+    """Whether a value is among the k largest of its row."""
+    k = min(k, s.shape[-1])
+    return s >= np.partition(s, -k, axis=-1)[..., -k, None]
+
+
+def _weights(name: str, own: dict[str, float], z: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Weights of rows, given two normal numbers for each token."""
+    gamma = own["gamma"]
     s = gamma * z
     family, _, number = name.partition(":")
     if family == "topk":
-        k = min(int(number), s.shape[-1])
-        least = np.partition(s, -k, axis=-1)[..., -k, None]
-        return _softmax(np.where(s >= least, s, -np.inf))
+        return _softmax(np.where(_largest(s, int(number)), s, -np.inf))
+    if family == "router":  # z is the proxy
+        s = gamma * (own["rho"] * z + math.sqrt(1 - own["rho"] ** 2) * other)
+        return _softmax(s) * _largest(z, int(number))
+    if family == "tile-softmax":
+        first = np.arange(z.shape[-1]) // int(number) * int(number)
+        return _softmax(gamma * (math.sqrt(own["within"]) * other[..., first]
+                                 + math.sqrt(1 - own["within"]) * z))  # fmt: skip
     return _entmax(s, {"sparsemax": 2.0, "entmax1.5": 1.5}[family])
 
 
 def _value(of: str, a: np.ndarray) -> np.ndarray:
-    """The quantity of weights that add up to 1."""
-    quantity, _, text = of.partition(":")
-    numbers = [float(x) for x in text.split(",")] if text else []
-    total, none = a.sum(axis=-1), np.zeros(a.shape[-1], bool)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _of(quantity, numbers, a, total, total, 0 * total, a.shape[-1], none)
+    """The quantity of weights as they are."""
+    with np.errstate(divide="ignore"):
+        return value(of, np.log(a), plain(a.shape[-1]))
 
 
-def _two(name: str, gamma: float, of: str, points: int) -> float:
+def _two(name: str, own: dict[str, float], of: str, points: int) -> float:
     """Rows of two: by the difference of their scores."""
+    gamma = own["gamma"]
     family = name.partition(":")[0]
     order = {"sparsemax": 2.0, "entmax1.5": 1.5}.get(family, 0.0)
     breaks = [0.0]
@@ -65,16 +85,16 @@ def _two(name: str, gamma: float, of: str, points: int) -> float:
     edges = _panels(-REACH, REACH, breaks, max(min(0.4, 2 / gamma), 0.06), 12)
     v, p = _ruled(edges, points)
     z = np.stack([v, -v], axis=-1) / math.sqrt(2)
-    return float(p * norm.pdf(v) @ _value(of, _weights(name, gamma, z)))
+    return float(p * norm.pdf(v) @ _value(of, _weights(name, own, z, z)))
 
 
 def by_nodes(name: str, own: dict[str, float], n: int, of: str) -> Mean | None:
     """The mean by brute force, of rows of one or two tokens."""
-    if n > 2:
+    if n > 2 or stepped(of) or name.startswith(("router", "tile-softmax")):
         return None
     if n == 1:
         return Mean(float(_value(of, np.ones((1, 1)))[0]), 0.0, False)
-    found = [_two(name, own["gamma"], of, points) for points in (5, 6, 8)]
+    found = [_two(name, own, of, points) for points in (5, 6, 8)]
     return Mean(found[-1], max(abs(x - found[-1]) for x in found[:-1]), False)
 
 
@@ -84,6 +104,6 @@ def by_sampling(name: str, own: dict[str, float], n: int, of: str, seed: int, ti
     rows, found = min(max(ROWS // (2 * n), 100), 40_000) * times, []
     step = max(1, 200_000 // n)
     for start in range(0, rows, step):
-        z = rng.standard_normal((min(step, rows - start), n))
-        found.append(_value(of, _weights(name, own["gamma"], z)))
-    return spread(np.concatenate(found), whole=of == "support")
+        z, other = rng.standard_normal((2, min(step, rows - start), n))
+        found.append(_value(of, _weights(name, own, z, other)))
+    return spread(np.concatenate(found), stepped(of))

@@ -9,21 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.campaign.row_reference import KERNELS
+from benchmarks.campaign.row_reference import KERNELS, PAIRS
 
 __all__ = ["Cell", "draw", "row_of"]
 
-QUANTITIES = ("n_eff", "S", "participation", "entropy", "power_sum", "hoyer")
-RANKS = ("max_weight", "gini", "top_k_mass")
+QUANTITIES = ("n_eff", "S", "participation", "entropy", "power_sum", "hoyer",
+              "kl_uniform", "varentropy", "abs_sum", "square_sum", "weight")  # fmt: skip
+RANKS = ("max_weight", "gini", "top_k_mass", "keys_for_mass",
+         "below", "mass_below", "tiles_below", "tiles_mass_below")  # fmt: skip
 RANKED = ("exp", "identity", "relu2", "relu", "power4", "abs")  # kernels with a law of ranks
 SINKS = ("sink_mass", "sink_mass_above")
+NEEDLES = ("needle_mass", "needle_signal", "needle_largest",
+           "needle_odds_above", "needle_snr_above", "needle_recall")  # fmt: skip
+OF_EXP = ("sink_mass_above", "needle_odds_above", "needle_snr_above", "needle_recall")
+NORMAL = ("needle_largest",)  # of normal scores alone
+OF_MODELS = ("chunk", "floor-log", "log-n", "yarn", "longrope", "scale-invariant", "soft-cap",
+             "gate")  # fmt: skip
+ALIKE = ("window", "chunk", "floor-log", "log-n", "yarn", "longrope", "length-bias", "gate",
+         "scalable-softmax")  # fmt: skip
 LONG = (4, 5, 8, 16, 40, 64, 100, 256, 1000, 4096)
 SAMPLE = (-1.5, -1.5, -0.5, -0.25, 0.0, 0.75, 0.8, 1.5, 2.5)
 OF_MAPS = {
     "sparsemax": ("S", "n_eff", "participation", "max_weight", "support", "hoyer"),
     "entmax1.5": ("S", "n_eff", "participation", "max_weight", "support"),
-    "topk": ("S", "n_eff", "participation", "entropy", "power_sum", "hoyer"),
-}
+    "topk": ("S", "n_eff", "participation", "entropy", "power_sum", "hoyer", "kl_uniform",
+             "varentropy", "support"),
+    "router": ("S", "n_eff", "participation", "abs_sum"),
+    "tile-softmax": ("below", "mass_below", "tiles_below", "tiles_mass_below"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,13 +107,30 @@ def _gamma(rng: np.random.Generator) -> float:
     return _digits(math.exp(rng.uniform(math.log(1e-2), math.log(30))))
 
 
-def _number(of: str, rng: np.random.Generator) -> str:
-    """A quantity with its number, where it takes one."""
+def _number(of: str, rng: np.random.Generator, n: int) -> str:
+    """A quantity with its numbers, where it takes any."""
+    ratio, rho = -_digits(math.exp(rng.uniform(-4, 3))), _digits(rng.uniform(-1, 1))
+    rho = rho if rng.random() < 0.8 else float(rng.choice([-1.0, 0.0, 0.99, 1.0]))
+    own = {
+        "weight": (int(rng.integers(1, n + 1)),),
+        "keys_for_mass": (_digits(rng.uniform(0.02, 0.98)),),
+        "below": (ratio,),
+        "mass_below": (ratio,),
+        "tiles_below": (ratio, int(rng.choice([1, 2, 3, 7, 16, 128]))),
+        "tiles_mass_below": (ratio, int(rng.choice([1, 2, 3, 7, 16, 128]))),
+        "overlap": (rho,),
+        "top_k_overlap": (int(rng.choice([1, 2, 3, 8, 40, 100])), rho),
+        "needle_odds_above": (_digits(math.exp(rng.uniform(-4, 3))),),
+        "needle_snr_above": (_digits(math.exp(rng.uniform(-4, 3))),),
+        "needle_recall": (int(rng.choice([2, 3, 16, 256])),),
+    }
+    if of in own:
+        return f"{of}:{','.join(map(str, own[of]))}"
     if of == "power_sum":
         orders = (0.5, 0.7, 0.9, 1.1, 1.5, 2, 3, 4.5, 7.5, 8)
         return f"{of}:{orders[rng.integers(len(orders))]}"
     if of == "top_k_mass":
-        return f"{of}:{(1, 2, 3, 4, 8)[rng.integers(5)]}"
+        return f"{of}:{(1, 2, 3, 4, 8, 64, 65, 300)[rng.integers(8)]}"
     return f"{of}:{_digits(rng.uniform(0.02, 0.95))}" if of == "sink_mass_above" else of
 
 
@@ -108,8 +138,8 @@ def _step(name: str, rng: np.random.Generator) -> tuple[str, Any]:
     own: dict[str, Any] = {
         "decay": lambda: (_digits(rng.uniform(0.3, 1.0)),),
         "alibi": lambda: (_digits(math.exp(rng.uniform(-7, 1))),),
-        "window": lambda: (int(rng.choice([1, 2, 3, 8, 64])),),
-        "scalable-softmax": lambda: (_digits(rng.uniform(0.1, 1.0)),),
+        "window": lambda: (int(rng.choice([1, 2, 3, 8, 64])), int(rng.choice([0, 0, 1, 4]))),
+        "scalable-softmax": lambda: (_digits(rng.uniform(0.1, 1.0)), float(rng.choice([0, 0.5]))),
         "length-bias": lambda: (_digits(rng.uniform(-1.5, 1.0)),),
         "sink-logit": lambda: (_digits(rng.uniform(-6, 12)),),
         "sink": lambda: (
@@ -127,7 +157,18 @@ def _step(name: str, rng: np.random.Generator) -> tuple[str, Any]:
             int(rng.choice([1, 2, 8, 100])),
             int(rng.integers(2)),
         ),
-        "log-n": lambda: (int(rng.choice([2, 4, 64])),),
+        "log-n": lambda: (int(rng.choice([2, 4, 64])), float(rng.choice([0.5, 1, 2]))),
+        "longrope": lambda: (_digits(math.exp(rng.uniform(0, 4))), int(rng.choice([64, 4096]))),
+        "soft-cap": lambda: (_digits(math.exp(rng.uniform(-1, 4))),),
+        "gate": lambda: (_digits(rng.uniform(0.05, 1)),),
+        "needle": lambda: (
+            _digits(rng.uniform(-4, 8)),
+            _digits(rng.choice([0.0, rng.uniform(0, 3)])),
+        ),
+        "needle-above": lambda: (
+            _digits(rng.uniform(-2, 8)),
+            _digits(rng.choice([0.0, rng.uniform(0, 3)])),
+        ),
         "yarn": lambda: (_digits(math.exp(rng.uniform(0, 4))),),
         "scale-invariant": lambda: (_digits(math.exp(rng.uniform(-1, 4))),),
     }
@@ -154,10 +195,20 @@ def _law(rng: np.random.Generator) -> tuple[str, Any] | None:
 def _mapped(rng: np.random.Generator, n: int, seed: int) -> Cell:
     family = str(rng.choice(list(OF_MAPS)))
     own, number = {"gamma": _gamma(rng)}, ""
-    if family == "topk":
+    if family in ("topk", "router"):
         number = f":{int(rng.choice([1, 2, 3, 8, 40]))}"
-    of = _number(str(rng.choice(OF_MAPS[family])), rng)
+    if family == "router":
+        own["rho"] = _digits(rng.uniform(0.3, 1)) if rng.random() < 0.8 else 1.0
+    of = _number(str(rng.choice(OF_MAPS[family])), rng, n)
+    if family == "tile-softmax":
+        size = int(of.partition(",")[2] or 1)
+        number = f":{size * int(rng.choice([1, 2, 4]))}"
+        own["within"] = _digits(rng.uniform(0, 0.95)) if rng.random() < 0.8 else 0.0
     return Cell(family + number, own, (), None, min(n, 1000), of, seed)
+
+
+def _steps(names: tuple[str, ...], most: int, rng: np.random.Generator) -> list[Any]:
+    return [_step(str(name), rng) for name in rng.choice(names, rng.integers(0, most))]
 
 
 def _one(rng: np.random.Generator, seed: int) -> Cell:
@@ -165,29 +216,33 @@ def _one(rng: np.random.Generator, seed: int) -> Cell:
     if rng.random() < 0.15:
         return _mapped(rng, n, seed)
     own = {"beta": _digits(rng.uniform(-10, 10)), "gamma": _gamma(rng)}
-    kind = rng.choice(["sums", "ranks", "sinks"], p=[0.75, 0.1, 0.15])
-    if kind == "ranks":
-        kernel, of = str(rng.choice(RANKED)), _number(str(rng.choice(RANKS)), rng)
-        return Cell(kernel, own, (), None, n, of, seed)
+    kinds = {"sums": QUANTITIES, "ranks": RANKS, "sinks": SINKS, "needles": NEEDLES, "pairs": PAIRS}
+    kind = str(rng.choice(list(kinds), p=[0.45, 0.2, 0.1, 0.15, 0.1]))
+    of = _number(str(rng.choice(kinds[kind])), rng, n)
+    name = of.partition(":")[0]
+    if kind in ("ranks", "pairs"):
+        kernel = "exp" if kind == "pairs" else str(rng.choice(RANKED))
+        return Cell(kernel, own, tuple(_steps(ALIKE, 3, rng)), None, n, of, seed)
     names = ["decay", "alibi", "window", "scalable-softmax", "length-bias", "sink-logit", "sink"]
     weights = [0.12, 0.12, 0.16, 0.1, 0.1, 0.25, 0.15]
     steps = [_step(str(name), rng) for name in rng.choice(names, rng.integers(0, 4), p=weights)]
     if rng.random() < 0.07:
         steps.insert(0, _step("rope", rng))
-    scores = None if kind == "sinks" and rng.random() < 0.5 else _law(rng)
+    scores = None if kind != "sums" and rng.random() < 0.5 else _law(rng)
     kernel = str(rng.choice(list(KERNELS)))
     if rng.random() < 0.35:
         kernel = "exp"
-    of = _number(str(rng.choice(QUANTITIES if kind == "sums" else SINKS)), rng)
     if kind == "sinks":
         steps.append(_step(str(rng.choice(["sink-logit", "sink"])), rng))
-        if of.startswith("sink_mass_above"):  # its law is of softmax with normal scores
-            kernel, scores = "exp", None
+    if kind == "needles":
+        marked = _step(str(rng.choice(["needle", "needle-above"])), rng)
+        steps.insert(rng.integers(len(steps) + 1), marked)
+    if name in OF_EXP:  # its law is of softmax with normal scores
+        kernel = "exp"
+    if name in OF_EXP + NORMAL:
+        scores = None
     if rng.random() < 0.35:
-        of_models = ("chunk", "floor-log", "log-n", "yarn", "scale-invariant")
-        steps.insert(rng.integers(len(steps) + 1), _step(str(rng.choice(of_models)), rng))
-    sinks = [i for i, (name, _) in enumerate(steps) if name == "sink"]
-    steps = [step for i, step in enumerate(steps) if i not in sinks[1:]]  # of one first token
+        steps.insert(rng.integers(len(steps) + 1), _step(str(rng.choice(OF_MODELS)), rng))
     return Cell(kernel, own, tuple(steps), scores, n, of, seed)
 
 

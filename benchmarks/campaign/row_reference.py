@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm, t
 
-__all__ = ["KERNELS", "Mean", "Tokens", "by_nodes", "by_sampling", "tokens_of", "value"]
+__all__ = ["KERNELS", "PAIRS", "Mean", "Tokens", "by_nodes", "by_sampling", "tokens_of", "value"]
 
 REACH = 13.0  # standard deviations: beyond them x^16 e^(−x²/2) has less than 1e-16 of its mass
 ROWS = 1_200_000  # tokens sampled in all
@@ -97,6 +97,10 @@ class Tokens(NamedTuple):
         log_w: logarithm of the factor on the weight, likewise.
         sink: whether it is a sink, likewise.
         units: logits of what stands in the denominator alone.
+        needle: whether it is the needle, [tokens].
+        token: its number, counted from the first, likewise.
+        gate: a factor on all weights.
+        cap: c of scores c·tanh(s/c).
     """
 
     n: int
@@ -105,6 +109,10 @@ class Tokens(NamedTuple):
     log_w: np.ndarray
     sink: np.ndarray
     units: list[float]
+    needle: np.ndarray
+    token: np.ndarray
+    gate: float = 1.0
+    cap: float = math.inf
 
 
 def _rope(query: Sequence[float], mean: Sequence[float], distance: np.ndarray) -> np.ndarray:
@@ -119,7 +127,9 @@ def _temperature(name: str, own: Sequence[float], n: int) -> float:
     if name == "floor-log":
         return 1 + own[0] * math.log(1 + (n - 1 + own[2]) // own[1])
     if name == "log-n":
-        return max(1.0, math.log(n) / math.log(own[0]))
+        return max(1.0, math.log(n) / math.log(own[0])) ** (own[1] if own[1:] else 1)
+    if name == "longrope":
+        return 1 + math.log(own[0]) / math.log(own[1])
     return (1 + 0.1 * math.log(own[0])) ** 2
 
 
@@ -128,7 +138,7 @@ def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: in
     d = np.arange(n, dtype=float)  # the distance to the query
     spread = 1.0 if any(name == "rope" for name, _ in steps) else gamma  # which that step sets
     b, g, log_w, sink = np.full(n, beta), np.full(n, spread), np.zeros(n), np.zeros(n, dtype=bool)
-    units, first = [], d == n - 1
+    units, needle, gate, cap = [], np.zeros(n, dtype=bool), 1.0, math.inf
     for name, own in steps:
         if name == "decay":
             log_w = log_w + d * math.log(own[0])
@@ -136,31 +146,44 @@ def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: in
         elif name == "alibi":
             b = b - own[0] * d
         elif name == "window":
-            log_w = np.where(d < own[0], log_w, -np.inf)
+            seen = (d < own[0]) | (d >= n - (own[1] if own[1:] else 0))
+            log_w = np.where(seen, log_w, -np.inf)
         elif name == "scalable-softmax":
-            b, g = own[0] * math.log(n) * b, own[0] * math.log(n) * g
+            c = own[0] * math.log(n) + (own[1] if own[1:] else 0)
+            b, g = c * b, c * g
         elif name == "length-bias":
             b = b + own[0] * math.log(n)
         elif name == "sink-logit":
             units.append(own[0])
-        elif name == "sink":
-            b, g = np.where(first, own[0], b), np.where(first, own[1], g)
-            log_w, sink = np.where(first, 0.0, log_w), sink | first
+        elif name in ("sink", "needle", "needle-above"):
+            if name == "sink":
+                here = d == n - 1 - sink.sum()
+                sink = sink | here
+            else:
+                here = needle = d == (own[2] if own[2:] else n // 2)
+            b = np.where(here, own[0] + (b if name == "needle-above" else 0), b)
+            g, log_w = np.where(here, own[1], g), np.where(here, 0.0, log_w)
+        elif name == "gate":
+            gate *= own[0]
+        elif name == "soft-cap":
+            cap = own[0]
         elif name == "chunk":
             log_w = np.where(d <= (n - 1) % own[0], log_w, -np.inf)
         elif name == "scale-invariant":
             square = 2 * np.log(d / own[0] + 1) + 1
             b, g = np.sqrt(square) * b + 1 - square, np.sqrt(square) * g
-        elif name in ("floor-log", "log-n", "yarn"):
+        elif name in ("floor-log", "log-n", "longrope", "yarn"):
             c = _temperature(name, own, n)
             b, g = c * b, c * g
         elif name == "rope":
-            b = np.where(sink, b, b + g * _rope(own[0], own[1], d))
-            g = np.where(sink, g, g * own[2] * math.hypot(*own[0]))
+            marked = sink | needle
+            b = np.where(marked, b, b + g * _rope(own[0], own[1], d))
+            g = np.where(marked, g, g * own[2] * math.hypot(*own[0]))
         else:
             raise ValueError(name)
-    seen = log_w > -np.inf
-    return Tokens(n, b[seen], g[seen], log_w[seen], sink[seen], units)
+    seen, token = log_w > -np.inf, n - d.astype(int)
+    b, g, log_w, sink = (x[seen] for x in (b, g, log_w, sink))
+    return Tokens(n, b, g, log_w, sink, units, needle[seen], token[seen], gate, cap)
 
 
 def _standard(kinds: Sequence[Sequence[float]]) -> np.ndarray:
@@ -211,12 +234,13 @@ def _ruled(edges: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nodes(
-    scores: tuple[str, Any] | None, breaks: Sequence[float], width: float, deep: int, points: int
-) -> tuple[np.ndarray, np.ndarray]:
+    scores: tuple[str, Any] | None, breaks: Sequence[float], width: float, deep: int, points: int,
+    reach: float = REACH,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Nodes of x and their probabilities; `breaks` are places of x that are no longer smooth."""
     name, own = scores or ("normal", ())
     if name == "normal":
-        low, high = -REACH, REACH
+        low, high = -reach, reach
         for at in breaks:  # beyond a far break, the density falls by e within 1/|at|
             far = abs(at) + 40 / max(abs(at), 1.0)
             low, high = (min(low, -far), high) if at < 0 else (low, max(high, far))
@@ -249,9 +273,14 @@ def _nodes(
             parts.append((np.array([mean]), np.array([share])))
             continue
         inner = [(at - mean) / deviation for at in breaks]
-        x, w = _nodes(None, inner, width, deep, points)
+        x, w = _nodes(None, inner, width, deep, points, reach)
         parts.append((mean + deviation * x, share * w))
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+def capped(s: np.ndarray, cap: float) -> np.ndarray:
+    """Scores under a soft cap."""
+    return cap * np.tanh(s / cap) if math.isfinite(cap) else s
 
 
 class Mean(NamedTuple):
@@ -268,32 +297,51 @@ class Mean(NamedTuple):
     sampled: bool
 
 
-CHANCE = "sink_mass_above"  # of a row 0 or 1: no rule of smooth functions finds its mean
-# Quantities in which sink logits stand.
-WITH_UNITS = ("participation", "entropy", "max_weight", "sink_mass", "top_k_mass", "power_sum",
-              "sink_mass_above", "square_sum", "abs_sum")  # fmt: skip
+# Of a row 0 or 1, or with steps: no rule of smooth functions finds their means.
+STEPPED = ("sink_mass_above", "needle_odds_above", "needle_snr_above", "needle_largest",
+           "below", "mass_below", "tiles_below", "tiles_mass_below",
+           "keys_for_mass", "support", "top_k_overlap")  # fmt: skip
+PAIRS = ("overlap", "top_k_overlap")
+# Quantities in which sink logits stand, and sums of weights as they are.
+WITH_UNITS = ("participation", "entropy", "kl_uniform", "max_weight", "sink_mass", "top_k_mass",
+              "power_sum", "sink_mass_above", "needle_mass", "weight",
+              "mass_below", "tiles_mass_below")  # fmt: skip
+SUMS = {"abs_sum": 1, "square_sum": 2}
 
 
-def value(
-    of: str, log_a: np.ndarray, n: int, sink: np.ndarray, units: Sequence[float]
-) -> np.ndarray:
+def stepped(of: str) -> bool:
+    """Whether a quantity jumps."""
+    return of.partition(":")[0] in STEPPED
+
+
+def value(of: str, log_a: np.ndarray, tokens: Tokens) -> np.ndarray:
     """The quantity of rows of log|a|, along the last axis; NaN of a row of zeros."""
     name, _, text = of.partition(":")
     own = [float(x) for x in text.split(",")] if text else []
-    beside = list(units) if name in WITH_UNITS else []
+    beside = tokens.units if name in WITH_UNITS else []
     top = np.maximum(log_a.max(axis=-1), max(beside, default=-np.inf))
     alive = top > -np.inf
     top = np.where(alive, top, 0.0)
     a = np.exp(log_a - top[..., None])
     unit = sum((np.exp(b - top) for b in beside), 0.0 * top)
-    l1 = a.sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = _of(name, own, a, l1, l1 + unit, unit, n, sink)
+        if name in SUMS:
+            power = SUMS[name]
+            found = (a**power).sum(axis=-1) * np.exp(power * (top + math.log(tokens.gate)))
+        else:
+            found = _of(name, own, a, a.sum(axis=-1) + unit, unit, tokens)
     return np.where(alive, found, np.nan)
 
 
-def _of(name: str, own: list[float], a: Any, l1: Any, total: Any, unit: Any, n: int, sink: Any):
-    l2 = (a * a).sum(axis=-1)
+def plain(n: int) -> Tokens:
+    """A row of n tokens that nothing sets apart."""
+    none = np.zeros(n, dtype=bool)
+    return Tokens(n, np.zeros(n), np.ones(n), np.zeros(n), none, [], none, np.arange(1, n + 1))
+
+
+def _of(name: str, own: list[float], a: Any, total: Any, unit: Any, tokens: Tokens) -> Any:
+    n, sink, needle = tokens.n, tokens.sink, tokens.needle
+    l1, l2 = a.sum(axis=-1), (a * a).sum(axis=-1)
     if name == "S":
         return l1 / np.sqrt(n * l2)
     if name == "n_eff":
@@ -310,33 +358,90 @@ def _of(name: str, own: list[float], a: Any, l1: Any, total: Any, unit: Any, n: 
         return ((a * sink).sum(axis=-1) + unit) / total
     if name == "sink_mass_above":
         return ((a * sink).sum(axis=-1) + unit > own[0] * total).astype(float)
+    if name.startswith("needle"):
+        one, others = (a * needle).sum(axis=-1), a * ~needle
+        if name == "needle_mass":
+            return one / total
+        if name == "needle_signal":
+            return one**2 / l2
+        if name == "needle_largest":
+            return (one >= a.max(axis=-1)).astype(float)
+        if name == "needle_odds_above":
+            return (one > own[0] * others.sum(axis=-1)).astype(float)
+        noise = np.sqrt((others**2).sum(axis=-1))
+        if name == "needle_snr_above":
+            return (one > own[0] * noise).astype(float)
+        z = np.linspace(-8.5, 8.5, 137)  # needle_recall
+        mean = np.sqrt(own[0]) * one / np.maximum(noise, 1e-15 * one)
+        chances = np.array([norm.pdf(x) * ndtr(x + mean) ** (own[0] - 1) for x in z])
+        return chances.sum(axis=0) * (z[1] - z[0])
+    if name == "weight":
+        return (a * (tokens.token == own[0])).sum(axis=-1) / total
     if name == "power_sum":
         return ((a / total[..., None]) ** own[0]).sum(axis=-1)
     if name == "top_k_mass":
         return np.sort(a, axis=-1)[..., -int(own[0]) :].sum(axis=-1) / total
+    if name == "keys_for_mass":
+        held = np.sort(a, axis=-1)[..., ::-1].cumsum(axis=-1)
+        return 1.0 + (held < own[0] * l1[..., None]).sum(axis=-1)
     if name == "gini":
         rank = 2 * np.arange(a.shape[-1]) - (a.shape[-1] - 1) + (n - a.shape[-1])
         return (np.sort(a, axis=-1) * rank).sum(axis=-1) / (n * l1)
+    if "below" in name:  # of all tokens, those out of sight weigh 0
+        size, full = int(own[1]) if own[1:] else 1, np.zeros((*a.shape[:-1], n))
+        full[..., tokens.token - 1] = a
+        starts = np.arange(0, n, size)
+        dropped = np.maximum.reduceat(full, starts, axis=-1) < (
+            math.exp(own[0]) * full.max(axis=-1, keepdims=True)
+        )
+        if "mass" in name:
+            return (np.add.reduceat(full, starts, axis=-1) * dropped).sum(axis=-1) / total
+        return dropped.mean(axis=-1)
+    # The largest p, near 1, keeps the digits of 1 − p.
+    first = a.argmax(axis=-1)[..., None]
+    largest = np.take_along_axis(a, first, axis=-1)[..., 0]
+    others = a.copy()
+    np.put_along_axis(others, first, 0.0, axis=-1)
+    rest = others.sum(axis=-1) + unit
+    p, log_largest = others / total[..., None], np.log1p(rest / largest)
+    logs = np.where(others > 0, np.log(np.where(p > 0, p, 1.0)), 0.0)
+    if name == "varentropy":  # about the largest: no mean that cancels
+        off = np.where(others > 0, logs + log_largest[..., None], 0.0)
+        mean = (p * off).sum(axis=-1)
+        return (p * (off - mean[..., None]) ** 2).sum(axis=-1) + largest / total * mean**2
+    entropy = np.where(largest > 0, largest / total * log_largest, 0.0) - (p * logs).sum(axis=-1)
     if name == "entropy":
-        first = a.argmax(axis=-1)[..., None]
-        largest = np.take_along_axis(a, first, axis=-1)[..., 0]
-        others = a.copy()
-        np.put_along_axis(others, first, 0.0, axis=-1)
-        rest = others.sum(axis=-1) + unit
-        own_part = largest / total * np.log1p(rest / largest)
-        p = others / total[..., None]
-        logs = np.where(others > 0, np.log(np.where(p > 0, p, 1.0)), 0.0)
-        return np.where(largest > 0, own_part, 0.0) - (p * logs).sum(axis=-1)
+        return entropy
+    if name == "kl_uniform":
+        return math.log(n) - entropy
     raise ValueError(name)
+
+
+def _of_pairs(name: str, own: list[float], x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What rows of log a have in common with the others of their pair."""
+    if name == "overlap":
+        p, q = (np.exp(v - v.max(axis=-1, keepdims=True)) for v in (x, y))
+        return (p * q).sum(axis=-1) / (p.sum(axis=-1) * q.sum(axis=-1))
+    k = min(int(own[0]), x.shape[-1])
+    both = np.ones(x.shape, dtype=bool)
+    for v in (x, y):
+        order, top = np.argsort(-v, axis=-1, kind="stable"), np.zeros(x.shape, dtype=bool)
+        np.put_along_axis(top, order[..., :k], True, axis=-1)
+        both &= top
+    return both.sum(axis=-1) / k
 
 
 def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
     """The mean by brute force over all scores; None where that takes too many rows."""
     log_f, kinks = KERNELS[kernel]
+    if math.isfinite(tokens.cap):
+        inside = [kink for kink in kinks if abs(kink) < tokens.cap]
+        kinks = [tokens.cap * math.atanh(kink / tokens.cap) for kink in inside]
     moving = int((tokens.gamma > 0).sum())
-    if moving > 3 or of.startswith(CHANCE):
+    if moving > 3 or stepped(of) or of.startswith("overlap"):
         return None
     steep = max(float(tokens.gamma.max(initial=0.0)), 1e-9)
+    reach = REACH + steep * SUMS.get(of, 0)  # where e^(ps) has its mass
     # Next to a zero of f a light unit is all there is, and at a pole is much of f².
     near = min(tokens.units, default=0.0) < -15 or kernel.startswith("1/abs")
     fine = max(min(0.4, 4 / steep), 0.12), 30 if near else 8
@@ -346,13 +451,13 @@ def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
         laws = []
         for beta, gamma, log_w in zip(tokens.beta, tokens.gamma, tokens.log_w, strict=True):
             if gamma == 0:
-                laws.append((log_w + log_f(np.array([beta])), np.ones(1)))
+                laws.append((log_w + log_f(capped(np.array([beta]), tokens.cap)), np.ones(1)))
                 continue
             breaks = [(kink - beta) / gamma for kink in kinks]
             if scores is None and any(abs(at) > 36 for at in breaks):
                 breaks = [at for at in breaks if abs(at) <= 36]
-            x, p = _nodes(scores, breaks, width, deep, points)
-            log_a = log_w + log_f(beta + gamma * x)
+            x, p = _nodes(scores, breaks, width, deep, points, reach)
+            log_a = log_w + log_f(capped(beta + gamma * x, tokens.cap))
             zero = log_a == -np.inf
             log_a, chance = np.append(log_a[~zero], -np.inf), p[zero].sum()
             laws.append((log_a, np.append(p[~zero], chance)))
@@ -377,7 +482,7 @@ def _tensor(laws: list[tuple[np.ndarray, np.ndarray]], tokens: Tokens, of: str) 
         own = first[start : start + step]
         rows = [np.repeat(own, beside.size), *(np.tile(x, len(own)) for x in rest)]
         p = np.multiply.outer(chance[start : start + step], beside).ravel()
-        q = value(of, np.stack(rows, axis=-1), tokens.n, tokens.sink, tokens.units)
+        q = value(of, np.stack(rows, axis=-1), tokens)
         alive = ~np.isnan(q)
         total += float(p[alive] @ q[alive])
         mass += float(p[alive].sum())
@@ -389,7 +494,7 @@ def spread(q: np.ndarray, whole: bool) -> Mean:
 
     Args:
         q: the quantity of each row.
-        whole: whether it is a whole number, such as 0 or 1.
+        whole: whether it jumps, as whole numbers do, such as 0 and 1.
     """
     q = q[~np.isnan(q)]
     if len(q) < 200:
@@ -398,7 +503,7 @@ def spread(q: np.ndarray, whole: bool) -> Mean:
     if not whole and off.max() > RARE * off.sum():  # a few rare rows make the mean
         return Mean(float(q.mean()), math.inf, True)
     # A sample that missed the rare rows does not know it: one row more, at the far end of it.
-    unseen = (1.0 if whole else q.max() - q.min()) / len(q)
+    unseen = max(float(whole), q.max() - q.min()) / len(q)
     return Mean(float(q.mean()), math.hypot(q.std() / math.sqrt(len(q)), unseen), True)
 
 
@@ -408,9 +513,17 @@ def by_sampling(kernel: str, scores: Any, tokens: Tokens, of: str, seed: int, ti
     rng = np.random.default_rng(seed)
     width = len(tokens.beta)
     rows = min(max(ROWS // width, 100), 40_000) * times
-    found, step = [], max(1, 400_000 // width)
+    name, _, text = of.partition(":")
+    own, found, step = text.split(",") if text else [], [], max(1, 400_000 // width)
     for start in range(0, rows, step):
-        x = drawn(scores, rng, (min(step, rows - start), width))
-        log_a = tokens.log_w + log_f(tokens.beta + tokens.gamma * x)
-        found.append(value(of, log_a, tokens.n, tokens.sink, tokens.units))
-    return spread(np.concatenate(found), of.startswith(CHANCE))
+        shape = min(step, rows - start), width
+        x = drawn(scores, rng, shape)
+        log_a = tokens.log_w + log_f(capped(tokens.beta + tokens.gamma * x, tokens.cap))
+        if name in PAIRS:
+            rho, *numbers = map(float, reversed(own))
+            x = rho * x + math.sqrt((1 - rho) * (1 + rho)) * drawn(scores, rng, shape)
+            other = tokens.log_w + log_f(capped(tokens.beta + tokens.gamma * x, tokens.cap))
+            found.append(_of_pairs(name, numbers, log_a, other))
+        else:
+            found.append(value(of, log_a, tokens))
+    return spread(np.concatenate(found), stepped(of))

@@ -42,7 +42,7 @@ ROUGH = 1e-5  # relative error of brute force from which a sample judges
 ROUNDING = 2e-13  # of the reference, relative; and absolute of what is 1 minus something
 FIRST, THRESHOLD = 4.0, 5.0  # standard errors: where a larger sample is drawn; where it convicts
 OUTCOMES = ("agreed", *FAILURES, "refused", "unjudged")
-NEAR_ZERO = ("hoyer", "gini")
+NEAR_ZERO = ("hoyer", "gini", "kl_uniform")
 
 
 class Verdict(NamedTuple):
