@@ -66,6 +66,9 @@ SINK = (sparsity.Decay(0.85), sparsity.Sink(3.0))
         (Row("taylor2", beta=3.4, gamma=0.013, steps=(sparsity.Alibi(0.2), ScaleInvariant(9.0))),
          256, "n_eff"),
         (Row("exp", gamma=0.5, steps=SINK), 4096, "sink_mass_above:0.7"),
+        (Row("gelu", gamma=0.5, steps=(ScaleInvariant(1.7),)), 1000, "abs_sum"),
+        (Row("silu", gamma=0.5, scores=sparsity.QKNorm(3), steps=(ScaleInvariant(1.7),)), 150,
+         "square_sum"),
     ],
 )  # fmt: skip
 def test_laws_of_thousands_of_tokens_that_share_nothing_are_counted(row, length, of):

@@ -26,7 +26,7 @@ import numpy as np
 from sparsity import kernels
 from sparsity.calls import public
 from sparsity.checks import check_number, check_whole
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
@@ -35,10 +35,13 @@ from sparsity.quantities import Quantity
 from sparsity.rows import classes
 from sparsity.rows.classes import ANY_LENGTH, Class, TokenClasses
 from sparsity.rows.row import Row
+from sparsity.rows.steps import QKNorm
 
 _SLOPE_RULES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
 _MOST_LOG = 709.0  # of a float64
 _DEGREE_0 = 1e-12  # of a product: below it is 0, and rounding of powers such as 1/p
+_MOST_LAWS = 400  # of 0.003 to 0.02 s each
+_AS_WIDE = 4  # times as long that keys on a sphere take besides
 _ORDER_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 
 
@@ -53,6 +56,12 @@ def log_sums(
         count: how often each group counts; None counts the tokens.
     """
     count, bounds = given.token if count is None else count, []
+    if given.classes[0][0].weight != kernels.exp.weight:
+        laws = [law for piece in classes.pieces(given.classes) for law in piece.laws]
+        wide = sum(isinstance(law[3], QKNorm) for law in laws)
+        if len(laws) + _AS_WIDE * wide > _MOST_LAWS:
+            fix = f"takes {len(laws)} quadratures, as tokens differ; shorten it or use estimate"
+            raise TooFine("length", given.n, fix)
 
     def logs(law: Class) -> np.ndarray:
         moments = np.array(log_moments(law[0], powers, *law[1:]))
