@@ -354,7 +354,9 @@ class Comparison:
 
     @property
     def z(self) -> float:
-        """Standard errors of the logarithm that the estimate lies above theory."""
+        """Standard errors of the logarithm, or of a value of 0, that it lies above theory."""
+        if not self.estimate.value:
+            return z_score(-float(np.ravel(self.theory.value)[0]), self.estimate.stderr)
         # In logs, where values that underflow still differ. The bound of theory joins as if it were
         # one more standard error: without it, a rounding error beside a tiny stderr would be
         # significant.

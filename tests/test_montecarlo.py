@@ -757,9 +757,23 @@ def test_a_chance_that_no_row_has_is_zero_up_to_an_end():
     assert (none.value, none.ci95[0], none.rel_stderr) == (0.0, 0.0, np.inf)
     assert none.ci95[1] == pytest.approx(1 - 0.025 ** (1 / none.samples))  # 3.7/N
     assert none.ci95[1] < none.anytime95[1] < 1e-3
-    assert "only the upper end" in str(none.warning)
+    assert "only its upper end" in str(none.warning)
     some = estimate(row, length=12, of="sink_mass_above:1e-14", max_samples=1e4)
     assert (some.value, some.warning) == (1.0, None)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("of", "n", "most"), [
+    ("entropy", 1, 0), ("varentropy", 1, 0), ("kl_uniform", 1, 0), ("gini", 1, 0), ("hoyer", 1, 0),
+    ("below:-2", 1, 0), ("tiles_mass_below:-1,64", 64, 0), ("tiles_below:-7,4", 8, 0.5),
+])  # fmt: skip
+def test_what_is_zero_in_all_rows_is_zero_up_to_an_end(of, n, most):
+    """Exactly 0 where no row can have any, as the exact law says it."""
+    none = estimate("exp", gamma=1.0, length=n, of=of, max_samples=1e4)
+    assert none.value == none.ci95[0] == 0.0
+    assert none.ci95[1] == pytest.approx(most * (1 - 0.025 ** (1 / none.samples)))
+    assert none.trusted == (most == 0)
+    assert -1 < none.beside(exact("exp", gamma=1.0, length=n, of=of)).z <= 0
 
 
 @pytest.mark.thorough

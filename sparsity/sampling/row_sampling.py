@@ -212,18 +212,19 @@ def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[flo
     return tuple(powers)
 
 
-def _without_a_hit(estimate: Estimate, rows: float) -> Estimate:
-    """Return the estimate of a chance that none of the rows that count has hit: 0, and its ends.
+def _all_zero(estimate: Estimate, rows: float, most: float) -> Estimate:
+    """Return the estimate of what is 0 in all rows that count, and `most` at most: 0, and its ends.
 
     Chances p beyond the upper end have (1 − p)^N < 0.025. Whenever it is stopped, they have less
     than 0.05 of ∫(1 − q)^N dq = 1/(N + 1), a mixture's likelihood.
     """
-    high, wide = (-math.expm1(math.log(x) / rows) for x in (0.025, 0.05 / (rows + 1)))
+    high, wide = (-math.expm1(math.log(x) / rows) * most for x in (0.025, 0.05 / (rows + 1)))
+    said = f"it is 0 in all of {rows:.0f} rows: only its upper end is known" if most else None
     return replace(
         estimate,
-        **{"value": 0.0, "log_value": -math.inf, "rel_stderr": math.inf, "stderr": 1 / rows},
+        **{"value": 0.0, "log_value": -math.inf, "rel_stderr": math.inf, "stderr": most / rows},
         **{"ci95": (0.0, high), "anytime95": (0.0, wide), "error_kind": ESTIMATED},
-        warning=f"none of {rows:.0f} rows has it: of the chance only the upper end is known",
+        warning=said,
     )
 
 
@@ -257,9 +258,11 @@ class DrawnRows(NamedTuple):
         estimate = conclude(self.done, powers, method=self.method, sampling=self.sampling)
         name = "S" if quantity is None else quantity.name
         means = self.done.batches[:, 0].mean(axis=0)
-        if quantity is not None and quantity.chance and not means[self.known.index(quantity)]:
+        if quantity is not None and not means[self.known.index(quantity)]:
             rows = estimate.samples * float(means[len(self.known) + quantity.units])
-            estimate = _without_a_hit(estimate, rows) if rows else estimate
+            most = 1.0 if quantity.chance else math.inf
+            most = float(quantity.ends(self.length)[1]) if quantity.has_law else most
+            estimate = _all_zero(estimate, rows, most) if rows and most < math.inf else estimate
         return replace(estimate, quantity=name, length=self.length)
 
 
