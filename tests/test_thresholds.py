@@ -215,7 +215,7 @@ def test_design_finds_the_threshold(row, of):
 
 
 def test_weights_of_0_lie_below_every_threshold():
-    with pytest.raises(InputError, match=r"within \(0\.5, .* 0\.5 at -80"):
+    with pytest.raises(InputError, match=r"from 0\.5 to .* to -80 "):
         sparsity.design(
             "relu2", gamma=1, length=64, of="below:-1", value=0.3, free="threshold", lengths=[]
         )

@@ -16,42 +16,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reach:
-    """The values of a quantity that a row of n can have.
+    """The values of a quantity that a row of n was seen to have.
 
     Args:
         low: the least.
         high: the most.
-        low_attained: whether `low` itself can be had; else it is only approached.
-        high_attained: the same of `high`.
-        reason: what sets the two, or where they were looked for.
+        reason: where they were looked for.
     """
 
     low: float
     high: float
-    low_attained: bool
-    high_attained: bool
     reason: str
 
-    def __contains__(self, value: float) -> bool:
-        above = value >= self.low if self.low_attained else value > self.low
-        return above and (value <= self.high if self.high_attained else value < self.high)
-
     def __str__(self) -> str:
-        left, right = "[" if self.low_attained else "(", "]" if self.high_attained else ")"
-        return f"{left}{self.low:.7g}, {self.high:.7g}{right}"
+        return f"from {self.low:.7g} to {self.high:.7g} {self.reason}"
 
 
 class Impossible(InputError):
-    """The wanted value is out of the row's reach; says what the reach is and what sets it."""
+    """The wanted value was not seen; says what was, and where it was looked for."""
 
     def __init__(self, row: Row, length: float, quantity: str, wanted: float, reach: Reach) -> None:
-        self.kernel, self.length, self.reach = row.kernel, length, reach
-        fix = (
-            f"impossible for {name_with_title(row.kernel)} in a row of {length:.0f} tokens, "
-            f"which can attend to {reach} of them: {reach.reason}"
-        )
-        if row.steps or quantity != "n_eff":
-            fix = f"impossible for {row} of {length:.0f} tokens, within {reach}: {reach.reason}"
+        self.reach = reach
+        where = f"{name_with_title(row.kernel)} in a row of {length:.0f} tokens"
+        fix = f"impossible for {where}, where it is {reach}"
         super().__init__(quantity, f"{wanted:.10g}", fix)
 
 
@@ -62,7 +49,7 @@ class Requirement:
     Args:
         length: n.
         value: the parameter; None where the wanted value is out of reach.
-        low: the least that the row can have at this length.
+        low: the least that was seen at this length.
         high: the most.
     """
 
@@ -86,11 +73,11 @@ class Design:
         check: the quantity by the exact law at this value.
         error_bound: bound on its relative error.
         p_nonzero: probability that a row is not all zero; the quantity is given that it is not.
-        reach: all that the row can have at this length.
+        reach: what was seen at this length, and where it was looked for.
         requirements: the parameter at other lengths, for the same value of the quantity.
         also: other values of the parameter that give the same.
-        looks: values of the parameter that were looked at, in the range that `reach.reason` names;
-            0 where the quantity is known to rise or fall in it.
+        looks: values of the parameter that were looked at, in the range that `reach.reason` names:
+            others may solve it between two of them.
     """
 
     row: Row
@@ -118,15 +105,9 @@ class Design:
 
     def _repr_html_(self) -> str:
         """Return a table of the parameter at this length and at others."""
-        rows = [
-            (one.length, "out of reach" if one.value is None else one.value, one.low, one.high)
-            for one in (
-                Requirement(self.length, self.value, self.reach.low, self.reach.high),
-                *self.requirements,
-            )
-        ]
-        head = ("n", self.parameter, f"least {self.quantity}", f"most {self.quantity}")
-        return html_table(head, rows, f"{self!r}.")
+        rows: list[tuple[Any, ...]] = [(self.length, self.value)]
+        rows += [(one.length, self._said(one)) for one in self.requirements]
+        return html_table(("n", self.parameter), rows, f"{self!r}.")
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return the parameter and the reach of the quantity at the other lengths."""
@@ -177,23 +158,24 @@ class Design:
             f"{self.kernel}: {name} = {self.wanted:.10g} {of} n = {self.length} tokens needs "
             f"{self.parameter} = {self.value:.12g}",
             f"check    {name} = {self.check:.12g} ± {self.error_bound:.0e} at {', '.join(given)}",
-            f"reach    {self.reach}: {self.reach.reason}",
+            f"reach    {name} {self.reach}",
         ]
         if self.parameter == "scale" and not any(hasattr(x, "scale") for x in self.row.steps):
             lines.insert(1, "scale    is that of a factor scale·ln n on all scores")
         if self.also:
             others = ", ".join(f"{value:.12g}" for value in self.also)
             lines.append(f"also     {self.parameter} = {others}")
-        if self.looks:
-            more = f"more solutions may lie where {name} turns between two of them"
-            lines.append(f"tried    {self.looks} values; {more}")
         if self.p_nonzero < 0.9995:
             lines.append(f"nonzero  only {self.p_nonzero:.4g} of the rows; {name} is of those")
         if self.requirements:
             lines += ["", f"{'n':>9}  {self.parameter}"]
-        for row in self.requirements:
-            short = f"impossible: {name} ≥ {row.low:.6g}"
-            if row.high <= self.wanted:
-                short = f"impossible: {name} ≤ {row.high:.6g}"
-            lines.append(f"{row.length:>9}  {short if row.value is None else f'{row.value:.8g}'}")
+        lines += [f"{one.length:>9}  {self._said(one)}" for one in self.requirements]
         return "\n".join(lines)
+
+    def _said(self, one: Requirement) -> str:
+        """Say what one length requires."""
+        if one.value is not None:
+            return f"{one.value:.8g}"
+        if one.high <= self.wanted:
+            return f"impossible: {self.quantity} ≤ {one.high:.6g}"
+        return f"impossible: {self.quantity} ≥ {one.low:.6g}"

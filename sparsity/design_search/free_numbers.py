@@ -26,7 +26,6 @@ from sparsity.rows.steps import (
     Decay,
     FloorLog,
     LogLength,
-    LongRope,
     ScalableSoftmax,
     ScaleInvariant,
     SinkLogit,
@@ -34,7 +33,7 @@ from sparsity.rows.steps import (
     Yarn,
 )
 
-GRID_POINTS = 33  # of the range; an exact law each
+GRID_POINTS = 17  # of the range; an exact law each
 
 
 @dataclass(frozen=True)
@@ -122,16 +121,28 @@ def _about_tokens(row: Row, n: int) -> tuple[float, float]:
     return centre - 40.0, centre + 40.0
 
 
-# Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹².
-GAMMA = FreeNumber("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
+def _spreads(row: Row, n: int) -> tuple[float, float]:
+    """Return the range of spreads; where f is a power only β/γ counts."""
+    if _is_power(row):
+        unit = max(1.0, abs(row.beta))
+        return math.log(1e-3 * unit), math.log(1e3 * unit)
+    # Of exp the largest weight is then most of all, at any length up to 10¹².
+    return math.log(1e-3), math.log(32)
+
+
+def _is_power(row: Row) -> bool:
+    return not isinstance(row.kernel, Kernel) or symmetry(row.kernel)[1] is not None
+
+
+GAMMA = FreeNumber("gamma", "gamma", None, math.exp, _spreads)
 
 
 def _biases(row: Row, n: int) -> tuple[float, float]:
     """Return the range of biases, in spreads."""
     # A bias of −30 spreads leaves no score above 0, and one of +1000 no difference between the
     # weights. Where f is no power the bias itself counts as well: sigmoid is e^(−30) at −30.
-    power = not isinstance(row.kernel, Kernel) or symmetry(row.kernel)[1] is not None
-    return -math.asinh(30 if power else max(30, 30 / row.gamma)), math.asinh(1e3)
+    least = 30 if _is_power(row) else max(30, 30 / row.gamma)
+    return -math.asinh(least), math.asinh(1e3)
 
 
 BETA = FreeNumber("beta", "beta", None, math.sinh, _biases)
@@ -144,9 +155,9 @@ SCALE = FreeNumber("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3,
 LOGIT = FreeNumber("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
 # The decay of the kernel `decayed`. At x = 40 it is 1.
 _DECAY_OF_KERNEL = replace(DECAY, step=None, ends=lambda row, n: (-20.0, 40.0))
-# Of temperatures. Models ship a slope of 0.1; one of 10 multiplies the scores by tens.
+# Of temperatures. Models ship a slope of 0.1. Yarn's counts on q and on k.
 FLOOR_SLOPE = FreeNumber("slope", "slope", FloorLog, math.exp, _log_range(1e-4, 10.0))
-YARN_SLOPE = FreeNumber("slope", "slope", Yarn, math.exp, _log_range(1e-4, 10.0))
+YARN_SLOPE = FreeNumber("slope", "slope", Yarn, math.exp, _log_range(1e-4, 2.0))
 TRAINED = FreeNumber(
     *("trained", "trained", LogLength, math.exp),
     ends=lambda row, n: (math.log(2), math.log(max(n, 2))),
@@ -181,10 +192,6 @@ THRESHOLD = _Threshold(
     *("threshold", "threshold", None, lambda x: -math.exp(x)),
     ends=lambda row, n: (math.log(1e-3), math.log(80.0)),
 )
-
-# What multiplies all scores of a row by a factor that rises in it.
-SHARPENING = (SCALE, FLOOR_SLOPE, YARN_SLOPE)
-ALIKE_TEMPERATURES = (FloorLog, LogLength, LongRope, ScalableSoftmax, Yarn)
 
 FREE_NUMBERS = (
     *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),

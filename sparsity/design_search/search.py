@@ -1,8 +1,7 @@
 """The search of `design`: the roots in the range of a free number.
 
     FreeNumber ──> a grid over its range ──> extremes between looks ──> each change of sign: brentq
-    known_trend ──> bisection on the same grid: one root, and a reach that is known beforehand
-    sink_logit  ──> the log odds of a sink's mass, without a grid
+    sink_logit ──> the log odds of a sink's mass, without a grid
 
 What turns twice between two looks is not found; the answer says how many looks there were, and over
 which range.
@@ -22,22 +21,14 @@ from scipy.optimize import brentq, minimize_scalar
 
 from sparsity.checks import check_number
 from sparsity.design_search.answer import Reach
-from sparsity.design_search.free_numbers import (
-    ALIKE_TEMPERATURES,
-    BETA,
-    GAMMA,
-    LOGIT,
-    SHARPENING,
-    THRESHOLD,
-    FreeNumber,
-)
+from sparsity.design_search.free_numbers import GAMMA, LOGIT, FreeNumber
 from sparsity.errors import InputError, TooRare
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
-from sparsity.kernels import Kernel, decayed, exp, identity, relu2
+from sparsity.kernels import Kernel, exp
 from sparsity.kernels.parameters import LENGTH, One, Several, names_parameters
 from sparsity.limit.long_rows import log_sums
-from sparsity.quantities import Quantity, n_eff, sink_mass
+from sparsity.quantities import Quantity, sink_mass
 from sparsity.rows.classes import classed
 from sparsity.rows.row import OfRows, Row, row_of
 from sparsity.rows.steps import SinkLogit
@@ -47,27 +38,10 @@ _LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of fl
 _ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are rounding
 # How far from where a sink begins to matter its logit is looked for: e^(−1e4) is 0 in float64.
 _FARTHEST_LOGIT = 1e4
-# Whether a quantity rises (+1) or falls (−1) as softmax gets sharper. A larger γ raises every
-# p_j = e^(γx_j)/Σ to the same power > 1, up to the sum: the new p majorizes the old one, in every
-# row. S, n_eff and entropy are Schur-concave, and the others Schur-convex (Marshall & Olkin).
-BY_SHARPNESS = {
-    **{"S": -1, "n_eff": -1, "entropy": -1, "participation": 1, "max_weight": 1, "gini": 1},
-    **{"hoyer": 1, "top_k_mass": 1},  # of a family all
-}
-
-
-class Trend(NamedTuple):
-    """How a quantity is known to go with a free number, and all that it can be.
-
-    Args:
-        sign: +1 where it rises, −1 where it falls.
-        reach: what it can be, on and off the grid.
-        ends: the range of x that is looked at.
-    """
-
-    sign: int
-    reach: Reach
-    ends: tuple[float, float]
+# What only rises, or only falls, as softmax gets sharper. A larger γ raises every p_j = e^(γx_j)/Σ
+# to the same power > 1, up to the sum: the new p majorizes the old one, in every row, and these are
+# Schur-concave or Schur-convex (Marshall & Olkin).
+MONOTONE = ("S", "n_eff", "entropy", "participation", "max_weight", "gini", "hoyer", "top_k_mass")
 
 
 class Solutions(NamedTuple):
@@ -76,83 +50,12 @@ class Solutions(NamedTuple):
     Args:
         values: the numbers that give the wanted value, ascending.
         reach: what the quantity can be.
-        looks: how many numbers were looked at; 0 where the quantity is known to rise or fall.
+        looks: how many numbers were looked at; 0 where no grid is needed.
     """
 
     values: tuple[float, ...]
     reach: Reach
     looks: int
-
-
-def sharpness(quantity: Quantity) -> int:
-    """Return 1 for what rises as softmax gets sharper, −1 for what falls, 0 where neither."""
-    return BY_SHARPNESS.get(quantity.name.partition(":")[0], 0)
-
-
-def known_trend(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend | None:
-    """Return how the quantity goes with what is free; None where it may turn."""
-    kernel, ends = row.kernel, free.ends(row, n)
-    if free is THRESHOLD:
-        highest = free.asked(quantity, free.number(ends[0]))
-        top = float(exact(row, length=n, of=highest).value)
-        bottom = 0.0
-        with contextlib.suppress(InputError):  # not resolved: as good as 0; weights of 0 lie below
-            lowest = free.asked(quantity, free.number(ends[1]))
-            bottom = float(exact(row, length=n, of=lowest).value)
-        why = f"{bottom:.6g} at {free.number(ends[1]):.3g}, {top:.6g} at {free.number(ends[0]):.3g}"
-        return Trend(-1, Reach(bottom, top, False, True, why), ends)
-    if kernel is exp and free in SHARPENING and sharpness(quantity):
-        return _trend_of_temperature(row, free, quantity, n)
-    if row.steps or not isinstance(kernel, Kernel):
-        return None
-    if kernel is exp and free is GAMMA and sharpness(quantity):
-        sign = sharpness(quantity)
-        least, most = quantity.ends(n)
-        uniform, one_hot = (least, most)[::sign]
-        why = f"{one_hot:.6g} for γ → ∞, {uniform:.6g} for γ → 0"
-        return Trend(sign, Reach(least, most, False, False, why), ends)
-    if quantity is not n_eff:
-        return None
-    if kernel is decayed:
-        why = "1 for λ → 0, all of them at λ = 1"
-        return Trend(1, Reach(1.0, n, False, True, why), ends)
-    if kernel not in (relu2, identity) or free not in (BETA, GAMMA):
-        return None
-    # A power of the score is homogeneous: γ is a factor on every weight, and only β/γ counts.
-    centre = float(exact(kernel, length=n, gamma=1.0, beta=0.0).value)
-    floor = f"S ≥ √(2/π) whatever the bias, a floor of {centre:.7g} tokens (2n/π in long rows)"
-    if free is BETA:
-        if kernel is identity:
-            return Trend(1, Reach(centre, n, True, False, floor), (0.0, ends[1]))
-        why = "1 for β/γ → −∞, all of them for β/γ → ∞"
-        return Trend(1, Reach(1.0, n, False, False, why), ends)
-    if row.beta == 0:  # it does not depend on γ at all
-        return None
-    about = math.log(abs(row.beta))
-    ends = about - math.log(1e3), about + math.log(1e3)
-    if kernel is relu2 and row.beta < 0:
-        why = f"1 for γ → 0, with this bias at most {centre:.7g} tokens, for γ → ∞"
-        return Trend(1, Reach(1.0, centre, False, False, why), ends)
-    why = floor if kernel is identity else f"without a negative bias a floor of {centre:.7g} tokens"
-    return Trend(-1, Reach(centre, n, False, False, why), ends)
-
-
-def _trend_of_temperature(row: Row, free: FreeNumber, quantity: Quantity, n: int) -> Trend | None:
-    """Return how the quantity goes with the slope or the scale of a temperature.
-
-    The far end of its range is a row of one token, whose law takes seconds: it is not looked at.
-    """
-    ends = free.ends(row, n)
-    low, high = (free.set_in(row, free.value(row, x)) for x in ends)
-    factors = [low.tokens(n).gamma[0], high.tokens(n).gamma[0]]
-    alike = all(isinstance(step, ALIKE_TEMPERATURES) for step in row.steps)
-    if not alike or factors[0] == factors[1]:  # a FloorLog changes nothing in short rows
-        return None
-    sign, (least, most) = sharpness(quantity), quantity.ends(n)
-    start, one_hot = float(exact(low, length=n, of=quantity).value), most if sign > 0 else least
-    why = f"{one_hot:.6g} for {free.name} → ∞, {start:.6g} at {free.value(row, ends[0]):.3g}"
-    bottom, top = sorted((start, one_hot))
-    return Trend(sign, Reach(bottom, top, sign > 0, sign < 0, why), ends)
 
 
 def solve_lengths(
@@ -178,29 +81,30 @@ def solve_lengths(
     """
     if free is LOGIT and quantity is sink_mass:
         return [_solve_sink_mass(free.without(row), n, wanted) for n in lengths]
+    in_softmax = row.kernel is exp and free is GAMMA and not row.steps
+    one_root = in_softmax and quantity.name.partition(":")[0] in MONOTONE
+    ranges = {n: free.ends(row, n) for n in lengths}
     solved: dict[int, Solutions] = {}
-    trends = {n: known_trend(row, free, quantity, n) for n in lengths}
-    ranges = {n: trend.ends if trend else free.ends(row, n) for n, trend in trends.items()}
     for ends in dict.fromkeys(ranges.values()):  # lengths of one range are looked at together
         together = [n for n, range_ in ranges.items() if range_ == ends]
-        looks = _Looks(row, free, quantity, together, free.grid(ends).tolist(), progress)
+        search = _Search(row, free, quantity, wanted, together, free.grid(ends).tolist(), progress)
         for n in together:
-            trend = trends[n]
-            search = _Search(looks, n, wanted)
-            solved[n] = search.by_grid() if trend is None else search.by_trend(trend)
+            search.bisect_grid(n) if one_root else search.look_at_grid(n)
+            solved[n] = search.solutions(n)
     return [solved[n] for n in lengths]
 
 
-class _Looks:
-    """The logarithm of a quantity at values of a free number, on the grid for all lengths at once.
+class _Search:
+    """The search over one range of a free number.
 
     Args:
         row: the row.
-        free: what is free in it.
+        free: the free number.
         quantity: the quantity.
+        wanted: its wanted value.
         lengths: all n.
-        grid: the values of x that are looked at.
-        progress: told how many looks were taken, and how many the grid has at least.
+        grid: the values of x that are looked at, each for all lengths at once.
+        progress: told how many looks were taken, and how many there are at least.
     """
 
     def __init__(
@@ -208,105 +112,82 @@ class _Looks:
         row: Row,
         free: FreeNumber,
         quantity: Quantity,
+        wanted: float,
         lengths: Sequence[int],
         grid: list[float],
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.row, self.free, self.quantity, self.lengths = row, free, quantity, lengths
-        self.grid, self.progress, self.taken = grid, progress, 0
-        self.refusals: dict[int, InputError] = {}  # the first of each length
-        self._on_grid: dict[float, dict[int, float]] = {}
+        self.row, self.free, self.quantity = row, free, quantity
+        self.lengths, self.grid = lengths, grid
+        self.log_wanted, self.progress, self.taken = math.log(wanted), progress, 0
+        # length -> x -> the logarithm of the quantity less the wanted one; NaN where there is no
+        # law, of which `refusals` has the first of each length
+        self.seen: dict[int, dict[float, float]] = {n: {} for n in lengths}
+        self.refusals: dict[int, InputError] = {}
 
-    def value(self, x: float) -> float:
-        """Return the free number at x."""
-        return self.free.value(self.row, x)
+    def excess(self, n: int, x: float) -> float:
+        """Return the logarithm of the quantity less the wanted one; NaN where there is no law."""
+        if x not in self.seen[n]:
+            self._look(x, self.lengths if x in self.grid else [n])
+        return self.seen[n][x]
 
-    def log_at(self, x: float, n: int) -> float:
-        """Return the logarithm at one length; NaN where there is no law."""
-        if x not in self.grid:
-            return self._logs(x, [n])[0]
-        if x not in self._on_grid:
-            logs = self._logs(x, self.lengths)
-            self._on_grid[x] = dict(zip(self.lengths, logs, strict=True))
-        return self._on_grid[x][n]
-
-    def _logs(self, x: float, lengths: Sequence[int]) -> list[float]:
-        # One call for all lengths, which share the transforms of a token: they cost little more
-        # than one. Rows too rare to have a mean count as about 0.
-        value = self.value(x)
+    def _look(self, x: float, lengths: Sequence[int]) -> None:
+        """Look at all lengths at once: they share the transforms of a token."""
+        value = self.free.value(self.row, x)
         row, quantity = self.free.set_in(self.row, value), self.free.asked(self.quantity, value)
         if self.progress is not None:
             self.progress(self.taken, max(self.taken, len(self.grid)))
             self.taken += 1
         try:
             law = exact(row, length=np.array(lengths), of=quantity)
-            return np.maximum(law.log_value, _LOG_OF_NOTHING).tolist()
+            logs = np.maximum(law.log_value, _LOG_OF_NOTHING).tolist()
         except InputError as error:
             if len(lengths) > 1:  # of one of them; each then speaks for itself
-                return [self._logs(x, [n])[0] for n in lengths]
+                for n in lengths:
+                    self._look(x, [n])
+                return
             self.refusals.setdefault(lengths[0], error)
-            return [_LOG_OF_NOTHING if isinstance(error, TooRare) else math.nan]
+            # Rows too rare to have a mean count as about 0.
+            logs = [_LOG_OF_NOTHING if isinstance(error, TooRare) else math.nan]
+        for n, log in zip(lengths, logs, strict=True):
+            self.seen[n][x] = log - self.log_wanted
 
-
-class _Search:
-    """The search at one length.
-
-    Args:
-        looks: the quantity.
-        n: the length.
-        wanted: the wanted value.
-    """
-
-    def __init__(self, looks: _Looks, n: int, wanted: float) -> None:
-        self.looks, self.n, self.wanted, self.log_wanted = looks, n, wanted, math.log(wanted)
-        self.seen: dict[float, float] = {}  # x -> the logarithm less the wanted one
-
-    def excess(self, x: float) -> float:
-        """Return the logarithm less the wanted one; NaN where there is no law."""
-        if x not in self.seen:
-            self.seen[x] = self.looks.log_at(x, self.n) - self.log_wanted
-        return self.seen[x]
-
-    def by_trend(self, trend: Trend) -> Solutions:
-        """Solve by one root, in the cell of the grid that bisection finds."""
-        reach, grid = trend.reach, self.looks.grid
-        if self.wanted not in reach:
-            return Solutions((), reach, 0)
-        if self.wanted in (reach.low, reach.high):  # which is attained, at an end of the grid
-            end = grid[0 if (self.wanted == reach.low) == (trend.sign > 0) else -1]
-            return Solutions((self.looks.value(end),), reach, 0)
-        low, high = 0, len(grid) - 1
+    def bisect_grid(self, n: int) -> None:
+        """Look at the grid about the one root of a quantity that does not turn."""
+        low, high = 0, len(self.grid) - 1
+        below = self.excess(n, self.grid[low]) < 0
         while high - low > 1:
             middle = (low + high) // 2
+            off = self.excess(n, self.grid[middle])
             # What is not resolved, NaN, lies at the upper end.
-            below = trend.sign * self.excess(grid[middle]) < 0
-            low, high = (middle, high) if below else (low, middle)
-        for x in grid[low], grid[high]:  # the ends, which bisection did not look at
-            self.excess(x)
-        return Solutions(self._roots(), reach, 0)
+            left = math.isfinite(off) and (off < 0) == below
+            low, high = (middle, high) if left else (low, middle)
+        self.excess(n, self.grid[high])  # the end, which bisection does not look at
 
-    def by_grid(self) -> Solutions:
-        """Solve between all looks, with further ones where the grid shows an extreme."""
-        for x in self.looks.grid:
-            self.excess(x)
-        if not self._known():
-            raise self.looks.refusals[self.n]
-        if not self.looks.free.whole:  # whole numbers are few enough for bisection
-            self._look_at_extremes()
-        known = self._known()
-        first, last = self.looks.value(min(known)), self.looks.value(max(known))
-        why = f"for {self.looks.free.name} from {first:.3g} to {last:.3g}"
+    def look_at_grid(self, n: int) -> None:
+        """Look at the whole grid, and further where it shows an extreme."""
+        for x in self.grid:
+            self.excess(n, x)
+        if not self.free.whole:  # whole numbers are few enough for bisection
+            self._look_at_extremes(n)
+
+    def solutions(self, n: int) -> Solutions:
+        """Solve between all looks."""
+        known = self._known(n)
+        if not known:
+            raise self.refusals[n]
+        first, last = (self.free.value(self.row, end(known)) for end in (min, max))
         low, high = (math.exp(end(known.values()) + self.log_wanted) for end in (min, max))
-        reach = Reach(low, high, True, True, f"{why} ({len(known)} values tried)")
-        return Solutions(self._roots(), reach, len(known))
+        why = f"for {self.free.name} from {first:.3g} to {last:.3g} ({len(known)} values tried)"
+        return Solutions(self._roots(n), Reach(low, high, why), len(known))
 
-    def _known(self) -> dict[float, float]:
+    def _known(self, n: int) -> dict[float, float]:
         """Return what was seen where there is a law, ascending in x."""
-        return {x: self.seen[x] for x in sorted(self.seen) if math.isfinite(self.seen[x])}
+        return {x: log for x, log in sorted(self.seen[n].items()) if math.isfinite(log)}
 
-    def _look_at_extremes(self) -> None:
+    def _look_at_extremes(self, n: int) -> None:
         """Look where two crossings may hide: at a minimum above what is wanted, a maximum below."""
-        known = list(self._known().items())
+        known = list(self._known(n).items())
         for (left, y), (_, here), (right, z) in zip(known, known[1:], known[2:], strict=False):
             sign = math.copysign(1.0, here)
             nearest, farthest = sorted((sign * y, sign * z))
@@ -314,26 +195,22 @@ class _Search:
                 continue
 
             def height(x: float, sign: float = sign) -> float:
-                off = sign * self.excess(float(x))
+                off = sign * self.excess(n, float(x))
                 return off if math.isfinite(off) else math.inf
 
             # Every look is kept in `seen`: the result of the search itself is not needed.
             options = {"maxiter": _LOOKS_AT_AN_EXTREME}
             minimize_scalar(height, bounds=(left, right), method="bounded", options=options)
 
-    def _roots(self) -> tuple[float, ...]:
+    def _roots(self, n: int) -> tuple[float, ...]:
         """Return the numbers that give the wanted value: those between two looks of other sign."""
-        roots, known = set(), list(self._known().items())
-        between = _nearest_whole if self.looks.free.whole else _root
-        for (low, y), (high, z) in itertools.pairwise(known):
-            hits = [x for x, off in ((low, y), (high, z)) if abs(off) <= _ROUNDING_OF_LOG]
-            if len(hits) == 2:  # a plateau at the wanted value: nothing is to be solved
-                continue
-            if hits:
-                roots.update(hits)
-            elif (y > 0) != (z > 0):
-                roots.add(between(self.excess, low, high))
-        return tuple(self.looks.value(x) for x in sorted(roots) if math.isfinite(x))
+        known = self._known(n)
+        roots = {x for x, off in known.items() if abs(off) <= _ROUNDING_OF_LOG}
+        between = _nearest_whole if self.free.whole else _root
+        for (low, y), (high, z) in itertools.pairwise(known.items()):
+            if not roots & {low, high} and (y > 0) != (z > 0):
+                roots.add(between(functools.partial(self.excess, n), low, high))
+        return tuple(self.free.value(self.row, x) for x in sorted(roots) if math.isfinite(x))
 
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
@@ -368,7 +245,7 @@ def _solve_sink_mass(row: Row, n: int, wanted: float) -> Solutions:
     with contextlib.suppress(InputError):  # no other sink
         taken = float(exact(row, length=n, of=sink_mass).value)
     low = 1 - float(exact(row, length=n).p_nonzero) * (1 - taken)
-    reach = Reach(low, 1.0, False, False, "for logit from −∞ to ∞")
+    reach = Reach(low, 1.0, "for logit from −∞ to ∞")
     try:
         return Solutions((float(sink_logit(wanted, row, length=n)),), reach, 0)
     except InputError as error:

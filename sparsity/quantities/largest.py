@@ -59,24 +59,22 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
         return _held_of_many(k, n, log_rest)
     if k == 1:  # P(N ≥ 1) = 1 − (1 − q)^n
         return -np.expm1(n * log_rest)
-    q = -np.expm1(log_rest)
-    mean, odds = n * q, np.minimum(np.expm1(-np.maximum(log_rest, -40.0)), 1e15)
+    mean = -n * np.expm1(log_rest)
     # E max(N − k, 0) is below meanᵏ/(k + 1)! of the mean: less than rounding up to here. Most of a
     # table lies there, far up where hardly a weight is.
     rare = min(math.exp((math.lgamma(k + 2) - 53 * math.log(2)) / k), 1.0)
-    held = np.where(mean < rare, mean, float(k))
+    held = np.minimum(mean, float(k))
     # Of a mean up to 0.01, terms from the tenth on add less than 0.01⁹/9! of the first. Up to 1,
     # those beyond 22 add less than 1/22! of it.
     last = k + 10 * math.sqrt(k) + 40  # beyond it, N < k has less than e^−50
     for low, high, terms in ((rare, 1e-2, 9), (max(rare, 1e-2), 1.0, 22), (1.0, last, k)):
         here = (mean >= low) & (mean < high)
-        if not here.any():
-            continue
-        x = odds[here]
-        p, sums = np.exp(n * log_rest[here]), np.zeros(x.shape)
+        log = log_rest[here]
+        odds = np.minimum(np.expm1(-np.maximum(log, -40.0)), 1e15)
+        p, sums = np.exp(n * log), np.zeros(log.shape)
         for i in range(terms):
             sums += p * (k - i if low == 1.0 else min(i, k))
-            p *= x * ((n - i) / (i + 1))
+            p *= odds * ((n - i) / (i + 1))
         held[here] = k - sums if low == 1.0 else sums
     return held
 
