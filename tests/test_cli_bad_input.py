@@ -186,15 +186,6 @@ def test_no_warning_is_printed_at_the_extremes(command, line):
     assert err == "" if code == 0 else one_line(err)
 
 
-def test_the_list_of_bad_input_is_complete():
-    lines = [line for line, _ in BAD]
-    assert len(lines) == len(set(lines)) >= 100
-    commands = {line.split()[0] for line in lines}
-    assert commands >= {
-        "eval", "estimate", "derive", "verify", "claims", "sweep", "reproduce",
-    }  # fmt: skip
-
-
 def test_no_command_is_bad_input_of_one_short_line(command):
     code, out, err = command()
     assert (code, out) == (2, "")

@@ -25,15 +25,12 @@ def test_sweep_writes_a_labelled_netcdf_file(command, place):
         assert data.S.dims == ("beta", "gamma")
         np.testing.assert_allclose(data.beta, [-2, 0, 1.5], rtol=0)
         np.testing.assert_allclose(data.gamma, np.geomspace(0.1, 10, 5), rtol=1e-15)
-        checked = 0
         for beta in data.beta.values:
             for gamma in data.gamma.values:
                 known = sparsity.evaluate("relu2", beta=beta, gamma=gamma)
                 cell = data.sel(beta=beta, gamma=gamma)
                 assert float(cell.S) == pytest.approx(float(known.S), rel=1e-14)
                 assert float(cell.log_S) == pytest.approx(float(known.log_S), rel=1e-14)
-                checked += 1
-        assert checked == 15
 
 
 @pytest.mark.parametrize(

@@ -274,10 +274,6 @@ def test_planted_error_is_rejected(name, drawn):
     assert any(cell.verdict == "disagree" for cell in planted), planted
 
 
-def test_there_are_a_dozen_planted_errors_and_more():
-    assert len(PLANTED) >= 12
-
-
 @pytest.mark.thorough
 def test_a_relative_error_of_2e_3_is_seen_in_every_scalar_cell(drawn):
     cells = [*SCALAR_RELU2, *SCALAR_IDENTITY, *SCALAR_EXP, *DECAYED]

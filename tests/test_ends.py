@@ -129,7 +129,7 @@ def test_ends_that_forget_a_sink_logit_are_found_out(of, logit):
 @pytest.mark.parametrize("of", [*OF, *RANKS])
 def test_rows_of_any_weights_lie_between_the_ends(of):
     """Rows from one-hot to uniform, with what is beside the tokens from next to nothing on."""
-    rng, rows = np.random.default_rng(5), 0
+    rng = np.random.default_rng(5)
     quantity = quantities.named(of)
     for n, unit in itertools.product((1, 2, 3, 7), (False, True)):
         spread = rng.choice([1e-6, 0.3, 3.0, 300.0], (400, 1))
@@ -141,8 +141,6 @@ def test_rows_of_any_weights_lie_between_the_ends(of):
             least, most = quantity.ends(n, unit)
             assert np.all(found >= least - 1e-12)
             assert np.all(found <= most + 1e-12)
-            rows += len(found)
-    assert rows == 4 * 9 * 400
 
 
 def test_a_value_is_moved_within_its_bound_and_refused_outside():

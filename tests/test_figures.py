@@ -438,18 +438,15 @@ def test_the_design_figure_gives_what_it_says(data):
     figure, series = ALL[NAMES.index("design")], data["design"]
     assert len(series) == 8
     spread, scale, bias, decay, noise, floor, *_ = series
-    cells = 0
     for i in range(0, len(spread.x), 4):
         n = spread.x[i]
         for curve, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
             where = {"gamma": curve.theory[i]} if sign == 1 else {"beta": -curve.theory[i]}
             law = exact(kernel, length=n, **{"gamma": 1.0, **where})
             assert law.value == pytest.approx(8, rel=1e-6)
-            cells += 1
         limit = evaluate("nonnegative", ratio=noise.theory[i], dim=1, query="one-hot").S
         assert n * limit**2 == pytest.approx(8)
         assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
-    assert cells == 10
     assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
     assert np.all(floor.theory > 0.63 * floor.x)
     upto = scale.theory[scale.x <= 1e4]

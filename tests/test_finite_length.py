@@ -67,14 +67,11 @@ def test_half_the_step_agrees(monkeypatch):
     monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
     forget()
     monkeypatch.setattr(nodes, "VARIATION", 1.1)
-    cells = 0
     for (name, beta, gamma), old in zip(CURVES, coarse, strict=True):
         new = exact(name, length=LENGTHS, beta=beta, gamma=gamma)
         error = np.abs(new.value / old.value - 1)
         assert np.all(error <= old.error_bound + new.error_bound)
-        cells += len(error)
     forget()
-    assert cells >= 300
 
 
 NEAR = [  # the farthest from a law with nodes of its own that a law may be

@@ -69,11 +69,8 @@ def _differ(cell, length):
 
 @pytest.mark.thorough
 def test_rows_are_added_up_from_their_normals():
-    ran = 0
     for cell, length in itertools.product(CELLS, LENGTHS):
         assert not _differ(cell, length), (cell, length)
-        ran += 1
-    assert ran == len(CELLS) * len(LENGTHS)
 
 
 @pytest.mark.thorough

@@ -37,14 +37,12 @@ def test_other_orders_have_no_law():
 
 @pytest.mark.parametrize("alpha", [1.01, 1.25, 1.9])
 def test_entmax_of_any_order_by_bisection(alpha):
-    kernel, power, ran = kernels.named(f"entmax:{alpha}"), 1 / (alpha - 1), 0
+    kernel, power = kernels.named(f"entmax:{alpha}"), 1 / (alpha - 1)
     for n in (1, 2, 5, 40, 300):
         s = rows(n)
         x = (alpha - 1) * s
         tau = bisected(lambda t, x=x: (np.maximum(x - t, 0) ** power).sum(-1, keepdims=True) - 1, x)
         assert_allclose(kernel.weights(s), np.maximum(x - tau, 0) ** power, atol=3e-12)
-        ran += 1
-    assert ran == 5
     a = np.exp(s - s.max(-1, keepdims=True))
     away = np.abs(kernel.weights(s) - a / a.sum(-1, keepdims=True)).max()
     assert (away < 0.05) == (alpha == 1.01)  # softmax in the limit α → 1, and far from it beyond

@@ -109,9 +109,8 @@ def test_all_that_can_be_asked():
         (lambda: measure(queries=q, keys=k, of="top_k_mass:0"), "at least 1"),
         (lambda: measure(np.tri(9)[None], of="skew"), "weights alone do not have"),
     ):
-        with pytest.raises(InputError, match=says) as refused:
+        with pytest.raises(InputError, match=says):
             work()
-        assert "\n" not in str(refused.value)
 
 
 @pytest.mark.thorough

@@ -293,7 +293,6 @@ def test_additive_masks_hide_with_any_low_number():
     seen = np.tri(T, dtype=bool) & ~np.tri(T, k=-9, dtype=bool)
     seen[11] = False
     expected = measure(queries=q.astype(float), keys=k.astype(float), mask=seen)
-    tried = 0
     for low, kind in (
         (-np.inf, np.float64), (-1e4, np.float32), (np.finfo(np.float16).min, np.float16),
     ):  # fmt: skip
@@ -301,8 +300,6 @@ def test_additive_masks_hide_with_any_low_number():
         got = measure(queries=q, keys=k, mask=hidden)
         assert np.array_equal(got.length, expected.length)
         xarray.testing.assert_allclose(got.drop_attrs(), expected.drop_attrs(), atol=1e-4)
-        tried += 1
-    assert tried == 3
     slopes = 0.5 * np.arange(T) - 4000.0  # ALiBi, up to a constant of the row
     same = measure(queries=q, keys=k, mask=np.broadcast_to(slopes, (T, T)))
     assert np.array_equal(same.length[0, 0], np.arange(1, T + 1))
@@ -516,7 +513,6 @@ def test_bad_arrays_are_refused():
     for work, says in cases:
         with pytest.raises(InputError, match=says):
             work()
-    assert len(cases) == 28
 
 
 def worst(data, logits, seen, sink):

@@ -69,7 +69,6 @@ OF = ("hoyer", "S")
     "places", [ROWS[:1], pytest.param(ROWS, marks=pytest.mark.slow)], ids=["few", "all"]
 )
 def test_sampled_rows_hold_the_laws_and_reject_wrong_ones(places):
-    ran, rejected = 0, 0
     for kernel, beta, gamma in places:
         row = Row(kernel, beta=beta, gamma=gamma)
         drawn = draw_rows(row, 16, Sampling(2e-3, seed=6, dtype=np.float32), "hoyer", also=OF)
@@ -77,12 +76,9 @@ def test_sampled_rows_hold_the_laws_and_reject_wrong_ones(places):
             law, found = sparsity.exact(row, length=16, of=of), drawn.estimate(of)
             assert found.quantity == of
             assert abs(found.log_value - law.log_value) < 4.5 * found.rel_stderr
-            ran += 1
             # The factor of n left out, or put in where it does not belong.
             other = sparsity.exact(row, length=16, of=OF[of == OF[0]])
             assert abs(found.log_value - other.log_value) > 4.5 * found.rel_stderr
-            rejected += 1
-    assert ran == rejected == 2 * len(places)
 
 
 def test_a_planted_wrong_image_is_rejected():

@@ -29,14 +29,11 @@ def both(rows):
 @pytest.mark.parametrize("measured", [both, jax.jit(both)], ids=["numpy", "jax"])
 @pytest.mark.parametrize("scale", [1.0, -2.5, 2.0**-900, 1e300])
 def test_exact_rows_at_every_scale(measured, scale):
-    checked = 0
     found = measured([np.array(row, dtype=np.float64) * scale for row, _, _ in ROWS])
     for (row, l1_square, l2_square), (tokens, S) in zip(ROWS, found, strict=True):
         n_eff = l1_square / l2_square
         assert float(tokens) == pytest.approx(n_eff, rel=8 * EPS)
         assert float(S) == pytest.approx((n_eff / len(row)) ** 0.5, rel=8 * EPS)
-        checked += 1
-    assert checked == len(ROWS)
 
 
 def test_the_gate_tells_wrong_metrics_apart():
@@ -129,7 +126,7 @@ def test_all_zero_rows_have_no_sparsity():
 
 @pytest.mark.parametrize("of", [metric.S, gini, entropy])
 def test_every_type_of_numbers_has_the_value_of_double_precision(of):
-    rng, checked, single = np.random.default_rng(0), 0, (np.float16, jnp.bfloat16, np.float32)
+    rng, single = np.random.default_rng(0), (np.float16, jnp.bfloat16, np.float32)
     row = rng.integers(1, 128, (2, 300))
     signed = np.where(rng.random(row.shape) < 0.5, -row, row)
     signed[0, :2] = -128
@@ -151,8 +148,6 @@ def test_every_type_of_numbers_has_the_value_of_double_precision(of):
             assert found.dtype in (np.float32, np.float64)
             double = found.dtype == np.float64 and kind not in single
             np.testing.assert_allclose(found, true, rtol=1e-12 if double else 1e-5)
-            checked += 1
-    assert checked == 16
     if of is metric.S:  # as it was: |−128| is −128 in eight bits
         wrong = np.abs(signed.astype(np.int8))
         wrong = wrong / wrong.max(-1, keepdims=True)
@@ -173,7 +168,6 @@ def test_what_is_no_row_is_refused(of):
             of(bad)
     with pytest.raises(InputError, match="axis"):
         of([1.0, 2.0], axis=1)
-    assert len(BAD) == 9
 
 
 @pytest.mark.thorough

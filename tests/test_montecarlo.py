@@ -178,7 +178,7 @@ def test_a_wrong_table_costs_draws_and_no_bias(monkeypatch):
     is the control variate's known mean, and must be seen.
     """
     right = estimators.proposals.build
-    truth, cells = float(evaluate(exp, gamma=2.0).log_S), 0
+    truth = float(evaluate(exp, gamma=2.0).log_S)
     parameters = {"beta": 0.0, "gamma": 2.0}
     for mass, elsewhere in ((1.1, 2.0), (0.5, 2.0), (1.0, 1.9), (1.2, 2.2)):
 
@@ -191,8 +191,6 @@ def test_a_wrong_table_costs_draws_and_no_bias(monkeypatch):
         assert found.warning is None
         assert found.rel_stderr <= 3e-4
         assert abs(z_score(found, truth)) < LIMIT
-        cells += 1
-    assert cells == 4
 
     def no_density(kernel, given):
         table = right(kernel, given)
@@ -238,7 +236,6 @@ def test_an_error_bar_holds_where_the_table_may_be_deceived(name):
             assert found.rel_stderr <= 1e-3
             assert abs(z_score(found, truth)) < LIMIT
     assert trusted >= 5
-    assert len(DECEITFUL) == 8
 
 
 @pytest.mark.parametrize(

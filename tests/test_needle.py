@@ -116,7 +116,7 @@ def test_rows_without_a_needle_are_refused():
 def test_three_keys_by_brute_force(kernel):
     """Sums over the others' scores, Gauss-Legendre on pieces between which nothing bends."""
     m, gamma = 2.0, 0.8
-    row, cells = Row(kernel, beta=0.3, gamma=gamma, steps=(Needle(m),)), 0
+    row = Row(kernel, beta=0.3, gamma=gamma, steps=(Needle(m),))
     needle = float(weights(kernel, m))
     bends = {"exp": [m], "relu2": [0.0, m], "identity": [-m, 0.0, m]}[kernel]
     edges = np.unique([*np.linspace(0.3 - 9 * gamma, 0.3 + 9 * gamma, 41), *bends])
@@ -130,8 +130,6 @@ def test_three_keys_by_brute_force(kernel):
         found = exact(row, length=3, of=of)
         assert float(found.value) == pytest.approx(float((values * mass).sum()), rel=1e-9)
         assert found.error_bound < 1e-9
-        cells += 1
-    assert cells == 3
 
 
 def test_chances_of_two_keys():
@@ -233,7 +231,7 @@ def test_recall_against_mpmath():
 
 def test_snr_is_odds_times_the_root_of_n_eff():
     """Row by row, and its negative control: n_eff of all keys in the place of the others'."""
-    rng, rows = np.random.default_rng(3), 0
+    rng = np.random.default_rng(3)
     for kernel in ("exp", "relu2", "identity"):
         others = weights(kernel, rng.normal(size=(50, 40)))
         needle = weights(kernel, rng.normal(5, 1, size=50))
@@ -242,8 +240,6 @@ def test_snr_is_odds_times_the_root_of_n_eff():
         np.testing.assert_allclose(snr, odds * np.sqrt(sparsity.n_eff(others)), rtol=1e-13)
         every = np.concatenate([others, needle[:, None]], -1)
         assert np.abs(odds * np.sqrt(sparsity.n_eff(every)) / snr - 1).max() > 0.1
-        rows += len(others)
-    assert rows == 150
 
 
 def test_limits():

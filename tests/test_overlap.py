@@ -100,7 +100,6 @@ def test_a_million_drawn_rows(n):
                 a, b = np.exp(gamma * x), np.exp(gamma * y)
                 drawn = (a * b).sum(-1) / (a.sum(-1) * b.sum(-1))
             sums[i] += drawn.sum(), (drawn**2).sum()
-    assert len(SETTINGS) == 24
     for (_, gamma, rho, k), (total, squares) in zip(settings, sums, strict=True):
         mean = total / rows
         error = math.sqrt((squares / rows - mean**2) / rows)
@@ -219,9 +218,8 @@ def test_metrics_of_two_rows():
     ],
 )
 def test_what_has_no_pairs_says_so(ask, says):
-    with pytest.raises(InputError, match=says) as refused:
+    with pytest.raises(InputError, match=says):
         ask()
-    assert "\n" not in str(refused.value)
 
 
 def test_an_overlap_that_is_below_the_ends_of_its_rules_is_refused():

@@ -184,7 +184,7 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
             "n_eff_without_sinks", "S_without_sinks", "sinks_mass", "gamma_without_sinks",
             "n_eff_without_sink_key", "gamma_without_sink_key",
             "rank_exact", "rank_limit_without_sinks", "S_exact", "residual_exact")  # fmt: skip
-    of, compared = ("gini", "top_k_mass:3", "participation", "skew"), 0
+    of = ("gini", "top_k_mass:3", "participation", "skew")
     for start, count in ((T - 25, 25), (6, 25)):
         text = slice(start, start + count)
         for unit in (None, UNITS):
@@ -196,8 +196,6 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
                 x = data[name].values
                 x = x[..., text] if {"row", "key"} & set(data[name].dims) else x
                 assert_allclose(x, alone[name].values, rtol=1e-9, atol=1e-12, err_msg=name)
-                compared += 1
-    assert compared == 4 * (len(same) + len(of))
 
 
 @pytest.mark.thorough
@@ -205,7 +203,7 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     """As it is set apart in a text alone: also from weights, on JAX arrays, and in few rows."""
     q, k = vectors(seed=5)
     places = PLACES["packed and padded"]
-    segments, compared = numbered(places), 0
+    segments = numbered(places)
     s = q @ np.repeat(k, 2, axis=0).swapaxes(-1, -2) / np.sqrt(DIM)
     mask = visible(segments)
     weights = np.where(mask, np.exp(s), 0.0)
@@ -225,12 +223,9 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
         alone = measure(queries=q[:, text], keys=k[:, text], of="skew")
         for name in (*names, "skew_without_sink_key"):
             assert_allclose(packed[name].values[..., text], alone[name].values, rtol=1e-8)
-            compared += 1
         for name in names[:3]:
             for data in (plain, tensors):
                 assert_allclose(data[name].values[..., text], alone[name].values, rtol=1e-8)
-                compared += 1
-    assert compared == 2 * (7 + 6)
     first = packed.sink_mass.values[0][:, segments > 0].mean(-1)
     assert_allclose(packed.importance.values[0, :, 0], first)
 
@@ -240,7 +235,7 @@ def test_heads_with_masks_of_their_own_are_what_each_is_alone():
     q, k = vectors(seed=11)
     i, j = np.mgrid[:T, :T]
     masks = np.stack([j <= i, (j <= i) & (i - j < 5), (j <= i) & (j < 25), (j <= i) & (j >= 6)])
-    of, compared = ("gini", "skew", "participation"), 0
+    of = ("gini", "skew", "participation")
     data = measure(queries=q, keys=k, mask=masks, of=of, sink_logits=UNITS)
     for head, mask in enumerate(masks):
         own = {"queries": q[[head]], "keys": k[[head // 2]], "sink_logits": UNITS[head]}
@@ -248,15 +243,13 @@ def test_heads_with_masks_of_their_own_are_what_each_is_alone():
         for name in alone.data_vars:
             found, want = data[name].values[:, head], alone[name].values[:, 0]
             assert_allclose(found, want, rtol=1e-8, atol=1e-12, err_msg=str(name))
-            compared += 1
-    assert compared == 4 * len(data.data_vars)
 
 
 @pytest.mark.thorough
 def test_sampled_rows_are_those_of_the_text_alone():
     """By `log` of padded batches, in a compiled step; and what the whole row's would be differs."""
     q, k = vectors(lead=(2,), seed=7)
-    places, compared = [(T - 11, 11), (4, 11)], 0
+    places = [(T - 11, 11), (4, 11)]
     segments = np.stack([numbered([place]) for place in places])
     seen = jax.jit(lambda q, k, x: monitor(q, k, rows=6, segments=x))(q, k, segments)
     for i, (start, count) in enumerate(places):
@@ -264,12 +257,10 @@ def test_sampled_rows_are_those_of_the_text_alone():
         told = log({name: x[i] for name, x in seen.items()})
         alone = log(monitor(q[i][:, text], k[i][:, text], rows=6))
         assert told == pytest.approx(alone, rel=1e-9)
-        compared += len(alone)
     unsampled = log(monitor(q[0], k[0], rows=6))
     assert unsampled["all/n_eff"] != pytest.approx(
         log({n: x[0] for n, x in seen.items()})["all/n_eff"], rel=1e-2
     )
-    assert compared == 2 * 11 * (HEADS + 2)
     text = np.arange(300) >= np.arange(300)[:, None]  # of 300 … 1 tokens, on the right
     for count in (5, 16):
         for own, found in enumerate(np.asarray(spaced_each(text, count))):
@@ -393,7 +384,6 @@ def test_bad_segments_are_refused():
     for work, says in cases:
         with pytest.raises(InputError, match=says):
             work()
-    assert len(cases) == 14
 
 
 def test_what_padding_holds_is_not_looked_at():

@@ -57,7 +57,7 @@ CASES = [
 @pytest.mark.filterwarnings("ignore:flex_attention called", "ignore::DeprecationWarning")
 @pytest.mark.parametrize(("kind", "implementation"), CASES)
 def test_a_padded_text_is_what_it_is_alone(kind, implementation):
-    torch, compared = library("torch"), 0
+    torch = library("torch")
     model = build(kind, implementation)
     for starts in ([T - N, T - N], [0, 0]):
         texts, given = padded(starts)
@@ -79,8 +79,6 @@ def test_a_padded_text_is_what_it_is_alone(kind, implementation):
                         outside = np.delete(found, range(start, start + N), axis=1)
                         nothing = outside == 0 if name == "length" else np.isnan(outside)
                         assert nothing.all(), name
-                        compared += 1
-    assert compared == (1 if kind == "bert" else 2) * 2 * 2 * len(NAMES)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -102,7 +100,7 @@ def test_the_log_of_a_padded_text_is_that_of_the_text(implementation, start):
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_packed_texts_are_what_they_are_alone(implementation):
-    torch, compared = library("torch"), 0
+    torch = library("torch")
     model, texts = build("llama", implementation), [text(n, n) for n in (7, 1, 13)]
     places = torch.cat([torch.arange(x.shape[1]) for x in texts])[None]
     batch, start = read(model, torch.cat(texts, 1), position_ids=places, use_cache=False), 0
@@ -111,9 +109,7 @@ def test_packed_texts_are_what_they_are_alone(implementation):
         for layer, alone in read(model, own).items():
             for name in NAMES:
                 assert_allclose(batch[layer][name][:, start:stop], alone[name], **LOOSE)
-                compared += 1
         start = stop
-    assert compared == 3 * 2 * len(NAMES)
 
 
 @pytest.mark.filterwarnings("ignore:`past_key_values`:FutureWarning")
@@ -121,7 +117,7 @@ def test_packed_texts_are_what_they_are_alone(implementation):
 def test_a_step_with_a_cache_is_the_row_of_the_whole_text(kind):
     """Also of a window, whose cache has dropped the first tokens, and of left padding."""
     torch = library("torch")
-    model, compared = build(kind, "sdpa"), 0
+    model = build(kind, "sdpa")
     texts, given = padded([T - N, T - N])
     ids, mask = given["input_ids"], given["attention_mask"]
     places = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -136,8 +132,6 @@ def test_a_step_with_a_cache_is_the_row_of_the_whole_text(kind):
         for layer, alone in read(model, own).items():
             for name in NAMES:
                 assert_allclose(step[layer][name][:, i], alone[name][:, -1], **LOOSE, err_msg=name)
-                compared += 1
-    assert compared == 2 * 2 * len(NAMES)
 
 
 def hidden(seen, kind):
@@ -154,7 +148,7 @@ def hidden(seen, kind):
 @pytest.mark.parametrize("kind", ["bool", "-inf", "-1e4", "lowest", "half"])
 @pytest.mark.parametrize("causal", [True, False])
 def test_masks_of_every_kind_and_shape(kind, causal):
-    torch, compared = library("torch"), 0
+    torch = library("torch")
     torch.manual_seed(0)
     q, k = torch.randn(2, 4, T, 8).double(), torch.randn(2, 2, T, 8).double()
     unit = torch.tensor([-1.0, 0.0, 1.0, 2.0])
@@ -178,11 +172,9 @@ def test_masks_of_every_kind_and_shape(kind, causal):
                     got = found[name][..., text] if rows is None else found[name]
                     assert_allclose(got, alone[name], rtol=1e-9, atol=1e-12, err_msg=name)
                     assert rows or (found["length"].sum() == alone["length"].sum())
-                    compared += 1
             low = torch_penalty(q, k, low=6.0, rows=None, causal=causal, mask=hidden(seen, kind))
             own = torch_penalty(q[..., text, :], k[..., text, :], low=6.0, rows=None, causal=causal)
             assert low == pytest.approx(float(own), rel=1e-9)
-    assert compared == 3 * 3 * 2 * len(NAMES)
 
 
 def test_what_is_no_padding_is_not_left_out():

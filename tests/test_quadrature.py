@@ -134,7 +134,7 @@ def test_positions_need_no_geometric_weight():
 
 
 def test_nonnegative():
-    kernel, cells = kernels.nonnegative, 0
+    kernel = kernels.nonnegative
     ratios, dims = np.array([1e-6, 1e-3, 0.3, 1, 40, 1e6])[:, None], np.array([1, 2, 7, 512, 10**6])
     for query in ("uniform", "one-hot", "half-normal"):
         given = kernel.bind({"ratio": ratios, "dim": dims, "query": query})
@@ -146,8 +146,6 @@ def test_nonnegative():
         assert np.max(bound) < 1e-12
         swapped = -np.log1p((ratios / norm) ** 2) / 2
         assert query == "one-hot" or np.all(np.abs(value - swapped)[1:, 1:] > 1e-7)
-        cells += value.size
-    assert cells == 90
 
 
 USER = {

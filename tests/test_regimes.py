@@ -48,7 +48,6 @@ def test_crossover_as_printed():
 
 
 def test_annealed_laws_where_they_hold_and_where_not():
-    cells = 0
     for n in (1e6, 1e9, 1e12):
         for gamma in (0.1, 0.5, 1.0):
             correction = 20 * np.exp(5 * gamma**2) / n  # of order 1/n, with its growth in γ
@@ -58,11 +57,9 @@ def test_annealed_laws_where_they_hold_and_where_not():
             )
             assert tokens / annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
             assert y2 / annealed_participation(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
-            cells += 1
         beyond = 1.2 * np.sqrt(np.log(n))
         assert n_eff(n, beyond) > 10 * annealed_n_eff(n, beyond)
         assert participation(n, beyond) < annealed_participation(n, beyond) / 1.5
-    assert cells == 9
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.9])
@@ -115,15 +112,12 @@ def test_where_the_limit_holds():
     assert reach[4] == pytest.approx(1.40086, abs=5e-6)
     assert np.all(reach >= 0.5 * np.sqrt(np.log(n)))
     assert np.all(reach[3:] < np.sqrt(np.log(n[3:]) / 2))
-    cells = 0
     for m, gamma in zip(n[1:], reach[1:], strict=True):
         for factor, holds in ((0.3, True), (0.7, True), (0.99, True), (1.01, False), (2, False)):
             spread = factor * gamma
             error = exact("exp", length=m, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
             assert error > 0
             assert (error < 0.1) == holds
-            cells += 1
-    assert cells == 30
     for tolerance in (1e-9, 1e-6, 1e-3):  # γ²/(2n) + … is the error of a narrow row
         spread = limit_reach(1000, tolerance)
         error = exact("exp", length=1000, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1

@@ -185,13 +185,11 @@ def test_steps_and_scores_beside_a_kernel_are_those_of_its_row() -> None:
         ),
         "sweep": lambda row, **own: sparsity.sweep(row, length=32, **own).n_eff.item(),
     }
-    cells = 0
     for name, ask in instruments.items():
         for kernel, own, beside in BESIDE:
             row = Row(kernel, **own, **beside)
             assert ask(kernel, **own, **beside) == ask(row), (name, kernel)
             assert ask(row) != ask(Row(kernel, **own)), "the steps change the answer"
-            cells += 1
         with pytest.raises(InputError, match="steps"):
             ask("exp", gamma=1, steps=3)
         with pytest.raises(InputError, match="scores"):
@@ -199,7 +197,6 @@ def test_steps_and_scores_beside_a_kernel_are_those_of_its_row() -> None:
         if name != "sweep":
             with pytest.raises(InputError, match="its own parameters"):
                 ask(row, steps=(Alibi(0.05),))
-    assert cells == 4 * len(BESIDE)
     # What a step brings along is the row's in a sweep, too; no steps at all change nothing.
     for brings in (Empirical(np.linspace(-2, 3, 50)), Rope(QUERY, MEAN, 0.5)):
         found = sparsity.sweep("exp", steps=(brings,), length=64, of="n_eff")

@@ -256,7 +256,7 @@ def test_half_the_step_agrees(length, rows, monkeypatch):
 
 @pytest.mark.thorough
 def test_sampled_rows_of_every_step():
-    cells, rows = 0, by_turns()
+    rows = by_turns()
     for row in rows:
         found, tokens = sampled(row, SHORT, 50_000), row.tokens(SHORT)
         quantities = ["n_eff", "participation"]
@@ -265,8 +265,6 @@ def test_sampled_rows_of_every_step():
         for of in quantities:
             mean, error = found[of]
             assert abs(mean - law_of(row, SHORT, of).value) < 4.5 * error, (row, of)
-            cells += 1
-    assert cells == 2 * len(rows) + 3
 
 
 def test_limit_form():

@@ -55,7 +55,6 @@ def test_what_has_no_port_is_refused_by_name(kernel, why, tmp_path):
     with pytest.raises(InputError, match=why) as refused:
         browser.save(tmp_path / "a.html", browser.Start([kernels.named(kernel)]))
     assert refused.value.argument == "kernel"
-    assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,13 +87,10 @@ def test_files_are_replaced_whole_or_refused(tmp_path):
     path.write_text("old")
     assert browser.save(path, browser.Start()) == path
     assert path.read_text("utf-8").startswith("<!DOCTYPE html>")
-    refusals = 0
     for bad in (tmp_path, tmp_path / "a.txt", tmp_path / "none" / "a.html", 3):
         with pytest.raises(InputError) as refused:
             browser.save(bad, browser.Start())
         assert refused.value.argument == "out"
-        refusals += 1
-    assert refusals == 4
     assert [each.name for each in tmp_path.iterdir()] == ["a.html"]
 
 
@@ -119,7 +115,6 @@ def test_the_panel_gives_what_it_shows():
     start = as_page(state)
     assert (start.x, start.y, start.values["beta"]) == ("length", "n_eff", -1.5)
     assert {kernel.name for kernel in start.shown} == {"relu2", "exp"}
-    refusals = 0
     for shown, given, argument in (
         (["exp"], {"rows": "alibi"}, "rows"),
         (["exp"], {"y": "entropy"}, "y"),
@@ -130,8 +125,6 @@ def test_the_panel_gives_what_it_shows():
         with pytest.raises(InputError) as refused:
             browser.html(as_page(opened(*shown, **given)))
         assert refused.value.argument == argument
-        refusals += 1
-    assert refusals == 5
 
 
 def test_explore_saves(tmp_path):
@@ -148,7 +141,6 @@ def test_the_prompt_writes_a_page_or_says_why_not(command, tmp_path):
     assert (code, err) == (0, "")
     assert json.loads(said)["kernels"] == ["exp"]
     out.unlink()
-    refusals = 0
     for more, name in (
         (["--montecarlo"], "montecarlo"),
         (["--step", "alibi:0.1"], "step"),
@@ -162,8 +154,6 @@ def test_the_prompt_writes_a_page_or_says_why_not(command, tmp_path):
         assert err.startswith(f"sparsity: {name} = ")
         assert err.count("\n") == 1
         assert not out.exists()
-        refusals += 1
-    assert refusals == 6
 
 
 def test_a_page_of_a_weight_without_a_mean_is_written(command, tmp_path):

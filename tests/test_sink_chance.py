@@ -60,14 +60,11 @@ def test_two_tokens(gamma, logit, share):
 
 def test_far_tails_keep_their_digits():
     """P(e^(γε) < c) of one token six and twelve standard deviations out."""
-    ran = 0
     for gamma in (0.3, 2.0, 5.0):
         for z in (-6.0, -12.0):
             group = sink_chance.Others(*(np.array([x]) for x in (0.0, gamma, 1.0)))
             value, error = sink_chance.below(group, gamma * z)
             assert abs(value / ndtr(z) - 1) <= error / value <= 1e-8
-            ran += 1
-    assert ran == 6
 
 
 ROWS = (
@@ -146,9 +143,8 @@ def test_planted_errors_are_rejected(monkeypatch):
     ids=str,
 )
 def test_what_has_no_law_says_so(row, length, says):
-    with pytest.raises(InputError, match=says) as refused:
+    with pytest.raises(InputError, match=says):
         chance(row, length)
-    assert "\n" not in str(refused.value)
 
 
 def test_weights_beyond_float64():

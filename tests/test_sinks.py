@@ -126,25 +126,20 @@ def test_bad_arrays_are_refused(array, words):
     with pytest.raises(InputError, match=words) as caught:
         importance(array)
     assert caught.value.argument == "attention"
-    assert "\n" not in str(caught.value)
     assert str(np.shape(array)) in str(caught.value)
 
 
 def test_bad_arguments_are_refused():
     a = attention(1, 2, 2)
-    count = 0
     epsilons: tuple[Any, ...] = (0, 1, -0.3, 1.5, float("nan"), "x")
     for epsilon in epsilons:
         with pytest.raises(InputError, match=r"epsilon = .*\(0, 1\)"):
             sink_rate(a, epsilon)
-        count += 1
     with pytest.raises(InputError, match="epsilon"):
         sink_rate(a, np.array([0.1, 0.2]))  # type: ignore[arg-type]
     keys: tuple[Any, ...] = (-1, 8, 1.5, True, "0")
     for key in keys:
         with pytest.raises(InputError, match="from 0 to 7"):
             sink_rate(a, 0.3, key)
-        count += 1
     with pytest.raises(InputError, match="layers, heads"):
         sink_rate(a[0, 0])
-    assert count == 11

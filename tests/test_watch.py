@@ -630,9 +630,8 @@ def test_watches_over_each_other_again_and_not_at_all():
             pass
     assert one.log()
     for act in (Watch(model).log, Watch(model).read):
-        with pytest.raises(InputError, match="with Watch") as refused:
+        with pytest.raises(InputError, match="with Watch"):
             act()
-        assert "\n" not in str(refused.value)
     with lines() as said, Watch(model) as watch:
         assert watch.log() == {} == watch.log()
     assert len(said) == 1
