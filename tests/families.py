@@ -1,6 +1,5 @@
 """Every family of text models in `transformers`, tiny and random, measured against its own weights.
 
-`python tests/families.py` prints a row for each family and the totals; names as arguments choose.
 `models()` yields the models themselves, for other tests.
 """
 
@@ -12,7 +11,6 @@ import io
 import logging
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -320,18 +318,3 @@ def judge(name: str, model, ids) -> tuple[str, str]:
     off = distance(data, weights)
     narrow = float(data.S.min())
     return ("equal" if off < TOLERANCE else "wrong"), f"{off:.1e}, least S {narrow:.2f}"
-
-
-def main(chosen: list[str]) -> None:
-    """Print the table."""
-    totals = Counter()
-    kind = "sdpa" if "--sdpa" in chosen else "eager"
-    for name, model, ids in models([x for x in chosen if x != "--sdpa"] or None, kind):
-        verdict, why = judge(name, model, ids)
-        totals[verdict] += 1
-        print(f"{name:28} {verdict:10} {' '.join(why.split())[:200]}", flush=True)
-    print(dict(totals))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,11 +1,9 @@
 """Formulas at random over the grammar of typed kernels, and what asking for them must give."""
 
-import collections
 import contextlib
 import functools
 import random
 import signal
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -195,25 +193,3 @@ def examine(cell: Asked, derive: bool = True) -> list[str]:
 
 
 FINE = {f"{x} {y}" for x in ("evaluate", "exact", "derive") for y in ("found", "refused", "agrees")}
-
-
-def main(seeds):
-    counts = collections.Counter()
-    for seed in seeds:
-        start = time.process_time()
-        cell = asked(seed)
-        said = examine(cell)
-        took = time.process_time() - start
-        counts.update(x if x in FINE else x.split()[0] + " WRONG" for x in said)
-        for each in said:
-            if each not in FINE:
-                print(seed, cell, each[:300], f"{took:.1f} s", flush=True)
-        if took > 9:
-            print(seed, cell, said, f"slow {took:.1f}", flush=True)
-    print(dict(counts))
-
-
-if __name__ == "__main__":
-    import sys
-
-    main(range(int(sys.argv[1]), int(sys.argv[2])))

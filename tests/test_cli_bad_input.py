@@ -14,10 +14,7 @@ BAD = [  # (command line, what the line on stderr must say)
     # β and γ
     *((f"eval exp --gamma {value}", ["gamma", value, shown])
       for value, shown in (("-1", "> 0"), ("0", "> 0"), ("nan", "finite"), ("abc", "number"))),
-    ("estimate relu2 --beta 0 --gamma inf", ["gamma", "inf", "finite"]),
-    ("eval relu2 --beta nan --gamma 1", ["beta", "nan", "finite"]),
     ("eval relu2 --beta 1e400 --gamma 1", ["beta", "1e400", "finite"]),
-    ("eval relu2 --beta 0 --gamma=-1 --json", ["gamma", "-1", "> 0"]),
     # an unknown kernel
     *((f"{verb} relv2 {rest}", ["kernel", "relv2", "did you mean relu2?"])
       for verb, rest in (("eval", "--gamma 1"), ("derive", ""), ("estimate", "--gamma 1"),
@@ -25,9 +22,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("eval sparsify --gamma 1", ["kernel", "sparsify", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
     ("design nope --length 100 --sink-mass 0.5 --gamma 1", ["kernel", "nope"]),
-    ("design --length 100 --sink-mass 0.5", ["gamma is missing"]),
     ("design --length 1000 --gamma 1 --sink-mass 1", ["mass = 1", "between 0 and 1"]),
-    ("exact exp --gamma 1 --length 8 --step scale-invariant:1e-320", ["1e-320", ">= 1e-290"]),
     # λ
     ("eval decayed --decay 1.5 --length 10", ["decay", "1.5", "(0, 1]"]),
     # n
@@ -37,24 +32,16 @@ BAD = [  # (command line, what the line on stderr must say)
     ("eval exp --gamma 1 --length 2e300", ["length", "2e300", "at most 2^53"]),
     # d, σ̃/μ̃ and the query family
     ("eval nonnegative --ratio 1 --dim 2.5 --query uniform", ["dim", "2.5", "whole"]),
-    ("estimate relu2 --beta 0 --gamma 1 --dim 0", ["dim", "0", ">= 1"]),
-    ("eval nonnegative --ratio 0 --dim 4 --query uniform", ["ratio", "0", "> 0"]),
     ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform"]),
     # missing where it matters
     ("sweep relu2 --beta 1 --out x.nc", ["gamma", "missing", "relu2 needs"]),
     ("eval exp", ["gamma", "missing"]),
-    ("eval nonnegative --ratio 1 --dim 4", ["query", "missing"]),
-    ("eval nonnegative --ratio 1 --query uniform", ["dim", "missing"]),
-    ("eval nonnegative --dim 4 --query uniform", ["ratio", "missing"]),
-    ("eval decayed --decay 0.5", ["length", "missing"]),
-    ("eval decayed --length 5", ["decay", "missing"]),
     ("eval", ["KERNEL"]),
     ("sweep exp --gamma 1", ["--out"]),
     # an option that the kernel does not take
     ("eval nonnegative --ratio 1 --dim 4 --query uniform --beta 3",
      ["beta", "3", "does not take it", "nonnegative"]),
     ("eval exp --gamma 1 --decay 0.25", ["decay = 0.25", "give length as well"]),
-    ("eval exp --gamma 1 --decay 1.5 --length 8", ["decay = 1.5", "(0, 1]"]),
     ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
     ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
     ("eval exp --gamma 1 --temperature 3", ["--temperature"]),
@@ -63,33 +50,20 @@ BAD = [  # (command line, what the line on stderr must say)
       for verb in ("eval", "exact", "estimate", "sweep --out x.nc", "design --n-eff 3")),
     ("exact exp --gamma 1 --length 8 --step alibi:1,2", ["step", "write alibi:SLOPE, such as"]),
     ("exact exp --gamma 1 --length 8 --step alibi:x", ["step = x", "alibi:NUMBER"]),
-    ("exact exp --gamma 1 --length 8 --step alibi:-1", ["slope", "-1"]),
-    ("exact exp --gamma 1 --length 8 --step window:2.5", ["size", "2.5"]),
-    ("exact decayed --decay 0.5 --length 8 --step alibi:1", ["steps", "no scores"]),
     ("sweep exp --gamma 1 --length 8 --of nef --out x.nc", ["of", "nef", "did you mean n_eff?"]),
-    ("exact exp --gamma 1 --length 8 --of sink_mass", ["no sink"]),
     ("estimate exp --gamma 1 --of n_eff", ["length", "missing", "rows of n"]),
     ("eval exp --gamma 1 --step window:4", ["length", "missing"]),
-    ("exact exp --gamma 1", ["length", "missing"]),
     ("exact exp --gamma 1 --length 8,x", ["length = x", "number"]),
     ("exact exp --gamma 1 --length 8 --dim 4", ["dim = 4", "same in every dimension"]),
-    ("exact nonnegative --ratio 1 --dim 4 --query uniform --length 8", ["length", "not take it"]),
     ("design exp --length 8 --n-eff 3 --free xyz", ["free", "xyz", "choose one of"]),
-    ("design exp --length 8 --n-eff 3 --free slope", ["free", "slope", "0 steps"]),
     ("design decayed --length 8 --n-eff 3 --step alibi:1", ["step", "alibi:1", "no scores"]),
     ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff, S", "give one quantity"]),
     ("design exp --length 8 --of S", ["value", "missing"]),
     # a malformed grid
     *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
       for grid, shown in (
-          ("1:2", "start:stop:count"), ("1:2:3:4:5", "start:stop:count"), ("1:2:x", "whole number"),
-          ("1:2:0", "whole number"), ("1:2:-4", "whole number"), ("1:2:2.5", "whole number"),
-          ("1:2:3:lin", "log"), ("0:2:3:log", "> 0"), ("-1:2:3:log", "> 0"), ("1,,2", "empty"),
-          ("1,x", "not a number"), ("a:2:3", "not a number"), ("1:nan:3", "not finite"),
-          ("1:2:99999999999", "1000000"), (":::", ""))),
+          ("1:2", "start:stop:count"), ("1:2:3:lin", "log"), ("1,x", "not a number"), (":::", ""))),
     ("sweep relu2 --beta 0 --gamma -1,1 --out x.nc", ["gamma = -1", "> 0"]),
-    ("sweep relu2 --beta 0 --gamma -1:1:3 --out x.nc", ["gamma = -1", "> 0"]),
-    ("sweep decayed --decay 0.5 --length 1,2.5 --out x.nc", ["length", "2.5", "whole"]),
     ("sweep nonnegative --ratio 1 --dim 4 --query uniform,dense --out x.nc", ["query", "dense"]),
     (f"sweep relu2 --beta 0:1:{10**4} --gamma 1:2:{10**4} --out x.nc", ["1000000"]),
     # numbers that only Python reads
@@ -100,39 +74,28 @@ BAD = [  # (command line, what the line on stderr must say)
                          ("n_eff", "design --length 100 --n-eff {}"),
                          ("rel_error", "estimate exp --gamma 1 --rel-error {}"))),
     *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
-      for grid, shown in (("1_0", "not a number"), ("1,٣", "not a number"),
-                          ("1:２:3", "not a number"), ("1:2:٣", "whole number"),
-                          ("1:2:1_0", "whole number"))),
+      for grid, shown in (("1,٣", "not a number"), ("1:2:1_0", "whole number"))),
     # what is beyond float64 is one line, and no warning besides
     *((f"estimate {rest}", [shown]) for rest, shown in (
         ("exp --gamma 1e200", "weight = exp(s)"),
-        ("exp --gamma 1e200 --length 8", "weight = exp(s)"),
         ("exp --gamma 1e200 --dim 8", "gamma = 1e+200"),
-        ("identity --beta 1e300 --gamma 1e-300", "beta = 1e+300"),
         ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
     ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
-    ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
     # the suffix says what is written
     *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc, .zarr or .csv"])
       for name in ("x", "x.h5", "x.nc.txt")),
     # the settings of sampling and of output
     ("derive exp --format html", ["format", "html", "'text', 'latex'"]),
     ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
-    ("estimate exp --gamma 1 --seed -1", ["seed", "-1", "0 to"]),
-    ("estimate exp --gamma 1 --rel-error 0", ["rel_error", "0", "between 0 and 1"]),
     ("estimate exp --gamma 1 --rel-error x", ["rel_error", "x", "number"]),
-    ("estimate exp --gamma 1 --max-samples nan", ["max_samples", "nan"]),
-    ("estimate exp --gamma 1 --dtype int8", ["dtype", "int8", "float64"]),
     ("estimate exp --gamma 1 --method magic", ["method", "magic", "stratified"]),
     ("estimate exp --gamma 1 --decay 0.5", ["decay", "0.5", "length"]),
     ("verify --seed x", ["seed", "x", "whole"]),
     ("verify exp relu2 --gamma 1", ["gamma", "1", "one kernel"]),
     ("verify --step window:4", ["step", "window:4", "one kernel"]),
-    ("verify exp --gamma 1 --detectable 2", ["detectable", "2", "between 0 and 1"]),
     ("claims --seed x", ["seed", "x", "whole"]),
     # an unwritable place: below a regular file, as permissions do not stop root
     ("sweep exp --gamma 1 --out {file}/x.nc", ["out", "{file}/x.nc", "choose another place"]),
-    ("sweep exp --gamma 1 --out {file}/a/x.nc", ["out", "choose another place"]),
     ("sweep exp --gamma 1 --out missing/x.nc", ["out", "missing/x.nc", "choose another place"]),
     ("sweep exp --gamma 1 --out .", ["out", "folder"]),
     ("reproduce --out {file}", ["out", "{file}", "choose another place"]),

@@ -67,14 +67,8 @@ ASKED = [  # (arguments, what is shown, words of the definition, method of theor
     ("nonnegative --ratio 1 --dim 4 --query uniform", "S", "features", "closed form", 1.25**-0.5),
     ("identity --beta 0.5 --gamma 1 --length 64", "E S_n", "a_j = f(s_j), f = s,", "exact law",
      None),
-    pytest.param("identity --beta 0 --gamma 1 --length 2 --dim 3", "E S_n", "‖a‖₁/(√n‖a‖₂)",
-                 "exact law", 4 / math.pi / 2**0.5, marks=pytest.mark.slow),
     ("relu2 --beta 0 --gamma 1 --length 64 --decay 0.5", "E S_n", "λ^(n−j) f(s_j)",
      "exact law", None),
-    pytest.param("identity --beta 0 --gamma 1 --length 2", "E S_n", "a_j = f(s_j), f = s,",
-                 "exact law", 4 / math.pi / 2**0.5, marks=pytest.mark.slow),
-    pytest.param("relu2 --beta 0 --gamma 1 --length 1 --decay 0.5", "E S_n", "λ^(n−j) f(s_j)",
-                 "exact law", 1.0, marks=pytest.mark.slow),
     ("relu2 --beta -1 --gamma 1 --length 64", "E S_n", "not all zero", "exact law", None),
 ]  # fmt: skip
 
@@ -110,13 +104,9 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
 
 
 BOTH = ["exp --gamma 1", "relu2 --beta -1 --gamma 1", "identity --beta 0.5 --gamma 1"]
-STEPS_TOO = [  # the command treats a window alike under every kernel
-    pytest.param(f"{line} --step window:50", marks=[] if "relu2" in line else pytest.mark.slow)
-    for line in BOTH
-]
 
 
-@pytest.mark.parametrize("arguments", [*BOTH, *STEPS_TOO])
+@pytest.mark.parametrize("arguments", [*BOTH, f"{BOTH[1]} --step window:50"])
 def test_no_two_commands_give_two_numbers_one_name(command, printed, arguments):
     """The limit S is not what `estimate` samples at a length: both show E S_n, and agree on it."""
     line = [*arguments.split(), "--length", TOKENS]
@@ -150,10 +140,7 @@ LIKE_OTHERS = (
 )
 
 
-@pytest.mark.parametrize(
-    "of",
-    [pytest.param(of, marks=pytest.mark.slow) if of in LIKE_OTHERS else of for of in LAWS],
-)
+@pytest.mark.parametrize("of", [of for of in LAWS if of not in LIKE_OTHERS])
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, printed, of):
     _, typed = stepped(of)
     line = ["relu2", "--beta", 0.5, "--gamma", 1, *typed, "--length", TOKENS, "--of", of]

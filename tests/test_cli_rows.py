@@ -10,7 +10,7 @@ import sympy
 from command_line import LAWS, QUANTITIES, STEPS, answer, stepped
 
 import sparsity
-from sparsity import Alibi, FloorLog, Row, ScalableSoftmax, SinkLogit, Window, kernels, quantities
+from sparsity import Alibi, Row, ScalableSoftmax, SinkLogit, Window, kernels, quantities
 from sparsity.cli import cli
 from sparsity.rows import steps
 from sparsity.rows.steps import parse
@@ -69,30 +69,18 @@ def test_a_decay_is_the_step_decay(command):
     ("line", "steps", "name"),
     [
         ("exp --gamma 2 --step alibi:0.1 --free slope --n-eff 8", (Alibi,), "slope"),
-        pytest.param("exp --gamma 2 --step window:9 --n-eff 3", (Window,), "gamma",
-                     marks=pytest.mark.slow),  # γ is free by default below as well
         ("relu2 --gamma 1 --step window:50 --free beta --n-eff 3", (Window,), "beta"),
         (
             "exp --gamma 2 --step sink-logit:0 --free logit --of sink_mass --value 0.3",
             (SinkLogit,),
             "logit",
         ),
-        pytest.param("exp --gamma 2 --step floor-log:0.1,64 --free slope --n-eff 8", (FloorLog,),
-                     "slope", marks=pytest.mark.slow),
         pytest.param("exp --gamma 2 --step temperature:ssmax --free scale --n-eff 8",
                      (ScalableSoftmax,), "scale", marks=pytest.mark.thorough),
-        pytest.param("exp --step window:100 --of S --value 0.2", (Window,), "gamma",
-                     marks=pytest.mark.slow),
-        pytest.param("exp --gamma 2 --step alibi:0.1 --free slope --of participation --value 0.2",
-                     (Alibi,), "slope", marks=pytest.mark.slow),  # a slope, and --of, as above
     ],
 )  # fmt: skip
 def test_design_of_a_row(printed, line, steps, name):
-    words = ["design", *line.split(), "--length", 1000]
-    if name == "gamma" and "--gamma" in words:  # what is free is not held
-        at = words.index("--gamma")
-        del words[at : at + 2]
-    found, text = printed(*words)
+    found, text = printed("design", *line.split(), "--length", 1000)
     assert found["parameter"] == name
     row = Row(found["kernel"], steps=tuple(map(parse, found["steps"])), **found["parameters"])
     assert tuple(map(type, row.steps)) == steps

@@ -44,11 +44,8 @@ def test_random_points():
 
 @pytest.mark.parametrize(
     ("name", "points"),
-    [
-        ("exp", 12), ("relu2", 72), ("identity", 72), ("decayed", 54),
-        pytest.param("nonnegative", 63, marks=pytest.mark.slow),  # seconds in sums of 10⁶ balls
-    ],
-)  # fmt: skip
+    [("exp", 12), ("relu2", 72), ("identity", 72), ("decayed", 54)],
+)
 def test_corners(name, points):
     judged_corners(name, points, list(accuracy.corners(name)))
 

@@ -121,15 +121,11 @@ def test_summary_counts(run):
 KEYS = [whole_keys(relu2, 1.0, 2.0, 2)]
 
 
-def moments(z: float, Phi: Callable[[float], Any] = norm.cdf) -> tuple[float, float, float]:
-    """The truncated moments 2, 3, 4 of relu² at γ = 1, written out for planting errors in."""
+def moments(z: float, Phi: Callable[[float], Any] = norm.cdf) -> tuple[float, float]:
+    """The truncated moments 2 and 4 of relu² at γ = 1, written out for planting errors in."""
     phi = float(norm.pdf(z))
     P = float(Phi(z))
-    return (
-        (z**2 + 1) * P + z * phi,
-        (z**3 + 3 * z) * P + (z**2 + 2) * phi,
-        (z**4 + 6 * z**2 + 3) * P + z * (z**2 + 5) * phi,
-    )
+    return ((z**2 + 1) * P + z * phi, (z**4 + 6 * z**2 + 3) * P + z * (z**2 + 5) * phi)
 
 
 def of_z(cell: Question) -> float:
@@ -137,29 +133,19 @@ def of_z(cell: Question) -> float:
 
 
 def lost_root(cell: Question) -> float:
-    m2, _, m4 = moments(of_z(cell))
+    m2, m4 = moments(of_z(cell))
     return math.log(m2 / m4)
 
 
-def m3_for_m4(cell: Question) -> float:
-    m2, m3, _ = moments(of_z(cell))
-    return math.log(m2 / math.sqrt(m3))
-
-
 def reflected_cdf(cell: Question) -> float:
-    m2, _, m4 = moments(of_z(cell), lambda z: norm.cdf(-z))
+    m2, m4 = moments(of_z(cell), lambda z: norm.cdf(-z))
     return math.log(abs(m2) / math.sqrt(abs(m4)))
 
 
-def two_for_root_two(cell: Question) -> float:
-    m2, _, m4 = moments(of_z(cell), lambda z: (1 + erf(z / 2)) / 2)
-    return math.log(abs(m2) / math.sqrt(abs(m4)))
-
-
-def identity_with(erf_argument: float, prefactor: float = 2 / math.pi):
+def identity_with(erf_argument: float):
     def wrong(cell: Question) -> float:
         z = of_z(cell)
-        top = math.sqrt(prefactor) * math.exp(-z * z / 2) + z * float(erf(z * erf_argument))
+        top = math.sqrt(2 / math.pi) * math.exp(-z * z / 2) + z * float(erf(z * erf_argument))
         return math.log(top / math.hypot(z, 1))
 
     return wrong
@@ -170,10 +156,10 @@ def unsigned_mean_lost(cell: Question) -> float:
     return math.log(abs(z) / math.hypot(z, 1))
 
 
-def decayed_with(numerator_power: float, plus: float = 1.0):
+def decayed_with(numerator_power: float):
     def wrong(cell: Question) -> float:
         x, n = cell.parameters["decay"], cell.parameters["length"]
-        top = (1 - x ** (numerator_power * n)) * (1 + plus * x)
+        top = (1 - x ** (numerator_power * n)) * (1 + x)
         return math.log(top / (n * (1 - x) * (1 + x**n))) / 2
 
     return wrong
@@ -205,28 +191,19 @@ def rows_off_by_one(cell: Question) -> float:
 
 PLANTED = {
     "relu2: lost square root": (SCALAR_RELU2, lost_root),
-    "relu2: m3 for m4": (SCALAR_RELU2, m3_for_m4),
     "relu2: Phi(-z) for Phi(z)": (SCALAR_RELU2, reflected_cdf),
-    "relu2: 2 for sqrt 2 in erf": (SCALAR_RELU2, two_for_root_two),
     "relu2: gamma squared for gamma, whole keys": (
         KEYS,
         lambda c: float(evaluate(relu2, beta=c.parameters["beta"], gamma=4.0).log_S),
     ),
     "identity: erf(z) for erf(z / sqrt 2)": (SCALAR_IDENTITY, identity_with(1.0)),
-    "identity: lost 2 under sqrt(2 / pi)": (
-        SCALAR_IDENTITY,
-        identity_with(math.sqrt(0.5), 1 / math.pi),
-    ),
     "identity: signed mean, |a| lost": (SCALAR_IDENTITY, unsigned_mean_lost),
     "exp: -gamma^2 for -gamma^2 / 2": (SCALAR_EXP, lambda c: -(c.parameters["gamma"] ** 2)),
-    "exp: beta not cancelled": (SCALAR_EXP, lambda c: c.theory() - c.parameters["beta"]),
     "decayed: lambda^(2n) for lambda^n": (DECAYED, decayed_with(2.0)),
-    "decayed: 1 for 1 + lambda": (DECAYED, decayed_with(1.0, 0.0)),
     "nonnegative: the two norms of q swapped": (
         FEATURES,
         nonnegative_with(lambda ratio, rho: (ratio / rho) ** 2),
     ),
-    "nonnegative: sigma for sigma^2": (FEATURES, nonnegative_with(lambda r, rho: r * rho**2)),
     "nonnegative: rho for rho^2": (FEATURES, nonnegative_with(lambda r, rho: r**2 * rho)),
     "rows: the limit law at finite n": (ROWS, rows_as_limit),
     "rows: n - 1 for n": (ROWS, rows_off_by_one),
@@ -240,7 +217,7 @@ PLANTED = {
 def test_the_written_out_moments_are_right_where_nothing_is_planted():
     """Else a planted error might be rejected for a slip of its own."""
     for cell in SCALAR_RELU2:
-        m2, _, m4 = moments(of_z(cell))
+        m2, m4 = moments(of_z(cell))
         assert math.log(m2 / math.sqrt(m4)) == pytest.approx(cell.theory(), abs=1e-12)
     for cell in SCALAR_IDENTITY:
         assert identity_with(math.sqrt(0.5))(cell) == pytest.approx(cell.theory(), abs=1e-12)

@@ -20,7 +20,6 @@ from sparsity import (
     Rope,
     Row,
     ScaleInvariant,
-    SinkLogit,
     SoftCap,
     Yarn,
     exact,
@@ -41,73 +40,12 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def of_row(
-    others: Callable[[int], float] = lambda n: n - 1,
-    alone: Callable[[int], float] = lambda n: n - 1,
-    pair: Callable[[int], float] = lambda n: n - 2,
-) -> Callable[[Any], float]:
-    """Log n_eff of an i.i.d. row of exp: ∫ [n m2 φ^alone + n·others·m1² φ^pair] dt."""
-
-    def law(cell: Question) -> float:
-        gamma, n = cell.row.gamma, cell.parameters["length"]
-        x = np.exp(_U[:, None] + 2 * gamma * _NODES)
-        phi, m1, m2 = (f @ _WEIGHTS for f in (np.exp(-x), np.sqrt(x) * np.exp(-x), x * np.exp(-x)))
-        body = n * m2 * phi ** alone(n) + n * others(n) * m1**2 * phi ** pair(n)
-        return math.log(body.sum() * 0.1)
-
-    return law
-
-
-def participation_of(
-    power_of_t: int = 1, alone: Callable[[int], float] = lambda n: n - 1
-) -> Callable[[Any], float]:
-    """Log E Y₂ of an i.i.d. row of exp: n ∫ t^power E[a² e^(−ta)] φ^alone dt."""
-
-    def law(cell: Question) -> float:
-        a, n = np.exp(cell.row.gamma * _NODES), cell.parameters["length"]
-        t = np.exp(_U)
-        e = np.exp(-t[:, None] * a)
-        body = n * t ** (power_of_t + 1) * (e @ (_WEIGHTS * a * a)) * (e @ _WEIGHTS) ** alone(n)
-        return math.log(body.sum() * 0.1)
-
-    return law
-
-
-def sink_of(
-    tokens: Callable[[int], float] = lambda n: n, in_sum: float = 1.0
-) -> Callable[[Any], float]:
-    """Log of the mass of a unit e^b: ∫ e^b e^(−in_sum·te^b) φ^tokens dt."""
-
-    def law(cell: Question) -> float:
-        (unit,) = cell.row.steps
-        assert isinstance(unit, SinkLogit)
-        t, b = np.exp(_U), math.exp(unit.logit)
-        phi = np.exp(-t[:, None] * np.exp(cell.row.gamma * _NODES)) @ _WEIGHTS
-        body = t * b * np.exp(-in_sum * t * b) * phi ** tokens(cell.parameters["length"])
-        return math.log(body.sum() * 0.1)
-
-    return law
-
-
-def sink_of_means(cell: Question) -> float:
-    """E e^b/(e^b + Σa) taken for e^b/(e^b + E Σa)."""
-    (unit,) = cell.row.steps
-    assert isinstance(unit, SinkLogit)
-    return -math.log1p(cell.parameters["length"] * math.exp(cell.row.gamma**2 / 2 - unit.logit))
-
-
 def _step(cell: Question) -> Any:
     (step,) = cell.row.steps
     return step
 
 
-ROW = [of_rows(Row(exp, gamma=0.5), 8)]
 PARTICIPATION = [of_rows(Row(exp, gamma=0.5), 8, "participation")]
-MASS = [
-    c for c in cells_of_steps()
-    if c.quantity == "sink_mass" and c.kernel is exp
-    and [type(s) for s in c.row.steps] == [SinkLogit]
-]  # fmt: skip
 ROPE = [c for c in ROTARY_CELLS if isinstance(_step(c), Rope)]
 COCA = [c for c in ROTARY_CELLS if isinstance(_step(c), Coca) and _step(c).slack_at is None]
 
@@ -225,20 +163,6 @@ def by_nodes(cell: Question) -> float:
 
 # cells, the honest law, the planted one, and how many of the cells must reject it
 PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
-    "row: n for n − 1": (ROW, of_row(), of_row(others=lambda n: n), 1),
-    "row: φ^n for φ^(n−1)": (ROW, of_row(), of_row(alone=lambda n: n), 1),
-    "row: φ^(n−1) for φ^(n−2)": (ROW, of_row(), of_row(pair=lambda n: n - 1), 1),
-    "Y₂: a lost t": (PARTICIPATION, participation_of(), participation_of(0), 1),
-    "Y₂: φ^n for φ^(n−1)": (
-        PARTICIPATION,
-        participation_of(),
-        participation_of(alone=lambda n: n),
-        1,
-    ),
-    "sink: φ^(n−1) for φ^n": (MASS, sink_of(), sink_of(lambda n: n - 1), 2),
-    "sink: a token itself": (MASS, sink_of(), sink_of(lambda n: n + 1), 2),
-    "sink: not in its own sum": (MASS, sink_of(), sink_of(in_sum=0.0), 2),
-    "sink: ratio of means": (MASS, sink_of(), sink_of_means, 2),
     "temperatures: offset, base, square, bias": (
         RULES,
         of_factors(written_out),
@@ -269,7 +193,6 @@ def test_the_grid_holds_every_cell_of_rows_and_positions():
     assert len(grid) == 236
     assert len(ROPE) == 1
     assert len(COCA) == 1
-    assert len(MASS) == 2
     only = reference_grid(("relu2",))
     assert {cell.kernel.name for cell in only} == {"relu2"}
     assert {cell.instruments[1] for cell in only} == {

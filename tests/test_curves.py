@@ -68,6 +68,8 @@ def test_whole_numbers_of_a_range_are_rounded_once_but_lists_are_not():
         ("0:1", "start:stop:count"),
         ("0:1:0", "from 1 to 1000000"),
         ("0:1:2.5", "whole number"),
+        ("0:1:-4", "whole number"),
+        ("1:nan:3", "is not finite"),
         ("0:1:" + "9" * 400, "from 1 to 1000000"),
         ("0:1:5:log", "must be > 0"),
         ("1:2:5:lin", "only be log"),

@@ -73,8 +73,7 @@ def _cells():
 
 
 @pytest.mark.parametrize(
-    "every",
-    [pytest.param(12, marks=pytest.mark.thorough), pytest.param(1, marks=pytest.mark.slow)],
+    "every", [pytest.param(12, marks=pytest.mark.thorough), pytest.param(1, marks=pytest.mark.slow)]
 )
 def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_force_has_them(
     every, monkeypatch

@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 import sparsity
 from sparsity import Alibi, Decay, InputError, Row
@@ -76,29 +75,10 @@ def test_every_extreme_ends_in_a_number_or_a_line():
     assert _scan(CELLS, 6) > 200
 
 
-def _normal(points: int = 401, far: float = 9.0) -> tuple[np.ndarray, np.ndarray]:
-    z = np.linspace(-far, far, points)
-    return z, np.exp(-z * z / 2) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
-
-
 @pytest.mark.parametrize("gamma", [1e99])
 def test_spreads_out_of_reach_are_blamed(gamma):
     with pytest.raises(InputError, match="gamma = "):
         sparsity.exact("topk:8", length=64, gamma=gamma)
-
-
-@pytest.mark.slow
-def test_topk_is_softmax_of_the_largest():
-    """With k = n − 1 of n = 3 the two largest scores: by brute force over three."""
-    z, share = _normal()
-    gap = np.linspace(0.0, 1.0, 3201)  # of the two largest: e^(−30) beyond
-    # P(gap in dd) = 6 ∫ φ(x) φ(x − d) Φ(x − d) dx dd: three orders of three tokens, twice.
-    below = stats.norm.pdf(z - gap[:, None]) * stats.norm.cdf(z - gap[:, None])
-    density = 6 * below @ share
-    p = 1 / (1 + np.exp(-30.0 * gap))
-    true = 1 + integrate.simpson((1 / (p * p + (1 - p) ** 2) - 1) * density, x=gap)
-    found = sparsity.exact("topk:2", length=3, gamma=30.0)
-    assert float(found.value) == pytest.approx(true, rel=1e-9)
 
 
 ROWS = [
@@ -125,12 +105,3 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     true = sparsity.exact(asked, length=n, of=of)
     assert float(found.value) == pytest.approx(float(true.value), rel=1e-12)
     assert float(found.error_bound) < 1e-10
-
-
-@pytest.mark.slow
-def test_steep_alibi_takes_seconds():
-    start = time.process_time()
-    row = Row("softplus", beta=0.0, gamma=1.0, steps=(Alibi(0.5),))
-    short, long = sparsity.exact(row, length=[150, 4096]).value
-    assert time.process_time() - start < 2 * SECONDS
-    assert long == pytest.approx(short, rel=1e-12)

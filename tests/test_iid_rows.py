@@ -10,15 +10,14 @@ import pytest
 import sympy
 
 import sparsity
-from sparsity import Decay, Row, kernels, metric, quantities
+from sparsity import kernels, metric, quantities
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.symbols import s
 from sparsity.quantities import RowSums
-from sparsity.sampling import Sampling, devices, iid_rows
+from sparsity.sampling import devices, iid_rows
 from sparsity.sampling.batches import batch_size, collect
 from sparsity.sampling.iid_rows import MOST_TOKENS, IidRowSampler
 from sparsity.sampling.random_numbers import IMPL, normal
-from sparsity.sampling.row_sampling import draw_rows
 
 QUICK = tuple(q for q in quantities.ALL if not (q.needs or q.whole))  # functions of sums alone
 LENGTHS = (1, 3, MOST_TOKENS)
@@ -116,15 +115,3 @@ def test_a_quantity_of_a_users_own_may_want_the_length_as_a_number():
 def test_types_are_never_promoted_silently():
     with jax.numpy_dtype_promotion("strict"):
         sparsity.estimate("exp", gamma=1.0, length=50, rel_error=0.1)
-
-
-@pytest.mark.slow
-def test_rows_at_the_longest_and_one_more_say_the_same():
-    row = Row("relu2", beta=-1.0, gamma=1.0, steps=(Decay(0.999),))
-    sampling = Sampling(5e-3, seed=3)
-    one, other = (
-        draw_rows(row, n, sampling).estimate("n_eff") for n in (MOST_TOKENS, MOST_TOKENS + 1)
-    )
-    assert one.method == other.method == "rows"
-    error = np.hypot(one.rel_stderr, other.rel_stderr)
-    assert abs(one.log_value - other.log_value) < 4.5 * error

@@ -68,10 +68,7 @@ def mean(f, points=()):
 
 @pytest.mark.parametrize(
     ("kernel", "f", "cut"),
-    [
-        ("relu2", lambda s: max(s, 0.0) ** 2, (-0.375,)),
-        ("sigmoid", expit, ()),
-    ],
+    [("relu2", lambda s: max(s, 0.0) ** 2, (-0.375,)), ("sigmoid", expit, ())],
 )
 def test_rising_weights_by_integrals(kernel, f, cut):
     beta, gamma = 0.3, 0.8
@@ -91,10 +88,7 @@ def test_rising_weights_by_integrals(kernel, f, cut):
 LONG = 10**8
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    ["exp", "relu2"],
-)
+@pytest.mark.parametrize("kernel", ["exp", "relu2"])
 def test_exact_laws_of_long_rows_tend_to_them(kernel):
     """The exact laws at n = 10⁸ share neither their integrals nor their rule."""
     given = {"beta": 0.3, "gamma": 0.8}

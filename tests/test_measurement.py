@@ -273,11 +273,7 @@ def test_rows_that_give_nothing_are_left_out_of_sinks():
     seen[[7, 20]] = False
     epsilon = float(np.median(expected))
     assert np.mean(expected > epsilon) == 0.5
-    for data in (
-        measure(zeros),
-        measure(zeros, mask=seen),
-        measure(queries=q, keys=k, mask=seen),
-    ):
+    for data in (measure(zeros), measure(zeros, mask=seen), measure(queries=q, keys=k, mask=seen)):
         np.testing.assert_allclose(data.importance[0, :, 0], expected, rtol=1e-5)
         assert sink_rate(data, T, epsilon) == 0.5
         assert np.isfinite(data.top_importance).all()

@@ -5,11 +5,8 @@ import gc
 import importlib
 import itertools
 import pkgutil
-import resource
-import sys
 import tracemalloc
 
-import jax
 import numpy as np
 import pytest
 import sympy
@@ -19,7 +16,6 @@ import sparsity
 from sparsity import score_kernel
 from sparsity.exact_law.transforms import shared_nodes
 from sparsity.sampling import devices
-from sparsity.xla import LLVM_FOR_ONE_CALL
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
@@ -71,10 +67,8 @@ def _formula(i):
 
 
 _CALLS = {
-    "evaluate": lambda i: sparsity.evaluate(_formula(i), beta=0.1, gamma=1.0),
     "spread": lambda i: sparsity.evaluate("sigmoid", beta=0.1, gamma=1 + i / 1000),
     "exact": lambda i: sparsity.exact(_formula(i), length=4, beta=0.0, gamma=1.0),
-    "order": lambda i: sparsity.exact("exp", length=4, gamma=0.5, of=f"power_sum:{1.5 + i / 1000}"),
     "score_kernel": lambda i: score_kernel(f"of {i}", sympy.exp(i * sympy.Symbol("s"))),
 }
 
@@ -132,7 +126,6 @@ def _growth(call, older, count=8, first=1):
     [
         "spread",
         *(pytest.param(x, marks=pytest.mark.thorough) for x in ("exact", "score_kernel")),
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("evaluate", "order")),
     ],
 )
 def test_nothing_remains_of_a_call(name, older):
@@ -164,35 +157,6 @@ def test_families_of_many_nodes_are_not_all_kept():
     assert cache.get(kernel, 0.5, 1.0, None, 1, False) is cache.get(
         kernel, 0.5, 1.0, None, 1, False
     )
-
-
-def _megabytes():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
-
-
-def _grown(compiled):
-    """Megabytes that 8 programs with a constant of 8 MB each leave."""
-
-    def picked(place, number):
-        return jax.numpy.asarray(np.full(2_000_000, number, np.float32))[place]
-
-    before = 0.0
-    for number in range(12):
-        if number == 4:
-            before = _megabytes()
-        picked_here = compiled(picked, LLVM_FOR_ONE_CALL, number=float(number))
-        assert picked_here(place=number) == number
-    gc.collect()
-    return _megabytes() - before
-
-
-@pytest.mark.slow  # how much the process gives back depends on settings of malloc and JAX's cache
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_programs_that_are_dropped_give_their_memory_back():
-    plain = devices.jitted.__wrapped__
-    assert _grown(functools.lru_cache(maxsize=2)(plain)) < 30
-    assert _grown(functools.cache(plain)) > 60
 
 
 @pytest.mark.thorough

@@ -246,13 +246,7 @@ def _transposed(layers):
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        _without_residual,
-        _without_a_head,
-        _without_norms,
-        _without_later_layers,
-        _transposed,
-    ],
+    [_without_residual, _without_a_head, _without_norms, _without_later_layers, _transposed],
 )
 def test_wrong_bounds_are_violated(wrong):
     over, count = violations(SMALL, 11, wrong)
@@ -264,9 +258,7 @@ def test_a_wrong_lipschitz_constant_is_violated():
     """Small tokens, where tanh has slope one, and maps that are multiples of the identity."""
     layers = Layers(*map(np.asarray, draw(replace(SMALL, branch=0.5), 2)))
     layers = layers._replace(
-        maps=np.tile(np.eye(5), (3, 1, 1)),
-        values=0.01 * layers.values,
-        tokens=1e-3 * layers.tokens,
+        maps=np.tile(np.eye(5), (3, 1, 1)), values=0.01 * layers.values, tokens=1e-3 * layers.tokens
     )
     reach = norms(jacobian(layers))
     assert np.all(reach <= bound_of(layers, 2.0) * (1 + 1e-9))
@@ -391,13 +383,6 @@ def shaped(stack, heads=2):
     return replace(stack, length=12, dim=24, depth=3, heads=heads, common=0.25)
 
 
-@pytest.mark.slow
-def test_stacks_drawn_at_random_obey_the_law():
-    z = np.concatenate([z_scores(shaped(x), mixing_law.average(shaped(x))) for x in LAWS])
-    assert z.size == 6 * 4 * 4
-    assert np.abs(z).max() < stats.t.isf(1e-4 / z.size / 2, 399)
-
-
 @pytest.mark.parametrize("wrong", ["strength", "mass", "gamma", "value"])
 def test_a_wrong_law_is_rejected(wrong):
     stack = shaped(Stack(sink=LayerSink(mass=0.5, value=0.5)))
@@ -486,10 +471,6 @@ def _loose_sinks(stack, seed):
     return HONEST.draw(replace(stack, sink=sink), seed)
 
 
-def _anti_causal(layers: Layers):
-    return HONEST.jacobian(layers).transpose(1, 0, 2, 3)
-
-
 def _half_bound(*arguments):
     return HONEST.bound(*arguments) / 2
 
@@ -506,37 +487,10 @@ PLANTED = [
         "refuted",
         replace(HONEST, draw=lambda x, seed: HONEST.draw(replace(x, sink=None), seed)),
     ),
-    (
-        "sinks-mix-less",
-        "refuted",
-        replace(HONEST, average=lambda x: mixing_law.average(replace(x, strength=1.2))),
-    ),
     ("longer-context", "refuted", replace(HONEST, sink_logit=lambda m, n, g: 5.0)),
-    ("longer-context", "refuted", replace(HONEST, sink_mass=lambda b, n, g: 0.5)),
-    (
-        "longer-context",
-        "refuted",
-        replace(
-            HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=LayerSink(mass=0.8)))
-        ),
-    ),
-    ("longer-context", "refuted", replace(HONEST, sink_logit=lambda m, n, g: n**0.5)),
-    (
-        "longer-context",
-        "refuted",
-        replace(HONEST, sink_logit=lambda m, n, g: math.log(n) + g * g / 2 - 1 / n),
-    ),
-    ("longer-context", "refuted", replace(HONEST, sink_mass=lambda b, n, g: 0.04 * n**-0.25)),
     ("rank-collapse", "refuted", replace(HONEST, collapse=_no_mean)),
     ("over-squashing", "refuted", replace(HONEST, bound=_half_bound)),
-    ("over-squashing", "confirmed", replace(HONEST, bound=lambda *a: 5 * HONEST.bound(*a))),
-    ("over-squashing", "refuted", replace(HONEST, jacobian=_anti_causal)),
     ("no-op", "refuted", replace(HONEST, draw=_loose_sinks)),
-    (
-        "larger-models",
-        "refuted",
-        replace(HONEST, published=(("a", 8, 78.0), ("b", 70, 73.0), ("c", 405, 46.0))),
-    ),
     ("larger-models", "refuted", replace(HONEST, importance=lambda a: importance(a) * 0)),
 ]
 
@@ -546,16 +500,7 @@ def test_every_claim_has_a_planted_world():
     assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
 
 
-def by_turns(worlds):
-    """The first world of each claim; the others are slow."""
-    keys = [key for key, *_ in worlds]
-    return [
-        pytest.param(*world, marks=[pytest.mark.slow] * (world[0] in keys[:i]))
-        for i, world in enumerate(worlds)
-    ]
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize(("key", "wrong", "routes"), by_turns(PLANTED))
+@pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)
 def test_a_planted_wrong_world_changes_the_verdict(key, wrong, routes):
     assert CLAIM[key].record(routes)["verdict"] == wrong

@@ -131,10 +131,7 @@ def penalised(of):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "of",
-    [pytest.param(x, marks=[pytest.mark.slow] * (x in ("gamma", "max_logit"))) for x in BOUNDS],
-)
+@pytest.mark.parametrize("of", BOUNDS)
 def test_the_gradient_of_the_penalty_is_that_of_finite_differences(of):
     at, run, rng = few(), penalised(of), np.random.default_rng(5)
     slopes, wrong = jax.device_get(run(*at, 20)[1]), 0

@@ -148,32 +148,16 @@ def test_chances_of_two_keys():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spread", [3.0, pytest.param(100.0, marks=pytest.mark.slow)])
-def test_recall_of_a_random_needle(spread):
+def test_recall_of_a_random_needle():
     """Of two keys the SNR is e^(m − s), and m − s is normal with the spreads of both."""
-    gamma = 0.7
+    gamma, spread = 0.7, 3.0
     row = Row("exp", gamma=gamma, steps=(Needle(1.0, spread),))
     both = math.hypot(gamma, spread)
-    x = np.linspace(1 - 9 * both, 1 + 9 * both, 8001 if spread < 10 else 30_001)
+    x = np.linspace(1 - 9 * both, 1 + 9 * both, 8001)
     wanted = float(recall(np.exp(np.minimum(x, 50)), 8) @ norm.pdf(x, 1, both)) * (x[1] - x[0])
     found = exact(row, length=2, of="needle_recall:8")
     assert found.error_bound < 1e-7
     assert float(found) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
-
-
-@pytest.mark.slow
-def test_recall_of_a_random_needle_is_the_mean_over_its_score():
-    def of(score, spread=0.0):
-        row = Row("exp", gamma=0.7, steps=(Needle(score, spread),))
-        return exact(row, length=9, of="needle_recall:8")
-
-    nodes, weight = np.polynomial.hermite_e.hermegauss(7)  # which are off by 1.4e-8 here
-    fixed = np.array([float(of(2.0 + 0.25 * y)) for y in nodes.tolist()])
-    wanted = float(fixed @ weight) / weight.sum()
-    found = of(2.0, 0.25)
-    assert found.error_bound < 1e-7
-    assert float(found) == pytest.approx(wanted, rel=1e-7 + float(found.error_bound))
-    assert abs(float(of(2.0)) / wanted - 1) > 0.005  # a needle of fixed score has another
 
 
 def test_recall_among_many_tokens_that_differ_is_refused_at_once():

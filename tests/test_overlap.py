@@ -10,8 +10,6 @@ from scipy.special import ndtr
 
 import sparsity
 from sparsity import InputError, Row, metric
-from sparsity.crosscheck.reference_grid import reference_grid
-from sparsity.crosscheck.verify import check
 from sparsity.exact_law.overlap import mean_product
 
 RHOS = (-1.0, -0.6, 0.0, 0.3, 0.9, 0.99, 1.0)
@@ -90,7 +88,7 @@ def test_a_million_drawn_rows(n):
     rng, sums = np.random.default_rng(n), np.zeros((len(settings), 2))
     rows, parts = 10**6, 50
     for _ in range(parts):
-        x, other = rng.standard_normal((2, rows // parts, n))
+        x, other = rng.standard_normal((2, rows // parts, n), np.float32)
         for i, (_, gamma, rho, k) in enumerate(settings):
             y = rho * x + math.sqrt(1 - rho**2) * other
             if k:
@@ -110,8 +108,7 @@ def test_a_million_drawn_rows(n):
 
 
 @pytest.mark.parametrize(
-    ("gamma", "n"),
-    [(0.5, 7), (1.5, 64), pytest.param(3.0, 4096, marks=pytest.mark.thorough)],
+    ("gamma", "n"), [(0.5, 7), (1.5, 64), pytest.param(3.0, 4096, marks=pytest.mark.thorough)]
 )
 def test_both_grow_with_the_correlation_between_their_ends(gamma, n):
     values = [exact(f"overlap:{rho}", n, gamma).value for rho in RHOS]
@@ -163,12 +160,12 @@ def test_windows_temperatures_and_equal_weights():
 @pytest.mark.thorough
 @pytest.mark.parametrize("of", ["overlap:0.6", "top_k_overlap:3,0.6"])
 def test_rows_are_drawn_by_the_definition(of):
-    """With and without steps; under another kernel a set of few weights may be smaller than k."""
-    for row in (Row("exp", gamma=1.2), Row("exp", gamma=1.2, steps=(sparsity.Window(12),))):
-        drawn = sparsity.estimate(row, length=24, of=of, rel_error=4e-3, seed=5)
-        law = sparsity.exact(row, length=24, of=of)
-        assert abs(drawn.value - law.value) < 4.5 * drawn.stderr
-        assert abs(drawn.value - 1.04 * law.value) > 4.5 * drawn.stderr
+    """With steps: of rows without any the committed cross-check has both, and would see 0.2 %."""
+    row = Row("exp", gamma=1.2, steps=(sparsity.Window(12),))
+    drawn = sparsity.estimate(row, length=24, of=of, rel_error=4e-3, seed=5)
+    law = sparsity.exact(row, length=24, of=of)
+    assert abs(drawn.value - law.value) < 4.5 * drawn.stderr
+    assert abs(drawn.value - 1.04 * law.value) > 4.5 * drawn.stderr
     alibi = Row("exp", gamma=1.2, steps=(sparsity.Alibi(0.3),))
     drawn = sparsity.estimate(alibi, length=24, of=of, rel_error=1e-2)
     x, other = np.random.default_rng(3).standard_normal((2, 40_000, 24))
@@ -229,15 +226,3 @@ def test_an_overlap_that_is_below_the_ends_of_its_rules_is_refused():
     value, error = mean_product(3.0, 3.0, -1.0, np.array([1024]))
     assert error[0] < 1e-6
     assert value[0] < 3e-7
-
-
-@pytest.mark.thorough
-def test_the_cross_check_holds_both_and_sees_one_percent():
-    cells = [cell for cell in reference_grid(("exp",)) if "overlap" in cell.quantity]
-    judged = check(cells, seed=2, dtype=np.float32)
-    assert [cell.verdict for cell in judged] == ["agree"] * 2
-    drawn = {id(cell): x.estimate for cell, x in zip(cells, judged, strict=True)}
-    planted = check(
-        cells, theory=lambda cell: cell.theory() + 0.01, sample=lambda cell, _: drawn[id(cell)]
-    )
-    assert [cell.verdict for cell in planted] == ["disagree"] * 2

@@ -12,16 +12,7 @@ from sparsity.attention.torch import rows as tensors
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
 T, N = 40, 13
-NAMES = (
-    "length",
-    "n_eff",
-    "entropy",
-    "beta",
-    "gamma",
-    "gamma_ratio",
-    "max_logit",
-    "sink_mass",
-)
+NAMES = ("length", "n_eff", "entropy", "beta", "gamma", "gamma_ratio", "max_logit", "sink_mass")
 LOOSE = dict(rtol=2e-5, atol=2e-5)  # models in single precision, whose sums run in another order
 
 

@@ -192,10 +192,7 @@ def measured():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("of", "law"),
-    [("n_eff", True), ("entropy", False)],
-)
+@pytest.mark.parametrize(("of", "law"), [("n_eff", True), ("entropy", False)])
 def test_what_was_measured_is_drawn_as_measured(of, law):
     data = measured()
     ax = sparsity.plot(data, "row", of=of, head=1, ax=Figure().add_subplot())
@@ -379,8 +376,7 @@ def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
 
 
 @pytest.mark.parametrize(
-    ("gamma", "length", "scale"),
-    [(4, [1, 100, 10_000], "linear"), (3.5, [1, 100, 10_000], "log")],
+    ("gamma", "length", "scale"), [(4, [1, 100, 10_000], "linear"), (3.5, [1, 100, 10_000], "log")]
 )
 def test_the_key_names_the_limit_where_it_is_in_sight(gamma, length, scale):
     assert "limit of long rows" in key(sparsity.plot("exp", gamma=1, length=length))
@@ -439,8 +435,7 @@ def test_the_command_overwrites_its_own_table_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "argument"),
-    [(("--x", "title"), "x"), (("--gamma", "2", "--length", "5"), "along")],
+    ("given", "argument"), [(("--x", "title"), "x"), (("--gamma", "2", "--length", "5"), "along")]
 )
 def test_the_command_refuses_an_axis_that_is_none_or_is_given_twice(given, argument, tmp_path):
     with pytest.raises(InputError) as caught:
@@ -769,29 +764,13 @@ def test_the_panel_of_features_keeps_its_own_dimension():
     assert curve.exact.theory[0] < curve.exact.theory[1]
 
 
-# --- long rows -----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_point_at_131072_tokens_has_its_error_bar():
-    made = chart("exp", gamma=2, length=[1024, 131072], montecarlo=[131072])
-    exact = made.curves[0].exact
-    assert list(exact.sampled) == [False, True]
-    assert not exact.doubted.any()
-    assert abs(exact.estimate - exact.theory)[1] < 5 * exact.stderr[1]
-    ax = Figure().add_subplot()
-    made.draw(ax)
-    assert "Monte Carlo ± 95 %" in key(ax)
-    assert ax.get_xlim()[1] > 131072  # the frame does not cut it
-
-
 def test_importing_sparsity_loads_no_matplotlib():
     code = "import sys, sparsity; print(sorted({'matplotlib', 'jax', 'pandas'} & {*sys.modules}))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_chart_of_theory_alone_never_loads_jax(tmp_path):
     drawn = [f"sparsity.plot({what}, gamma=2, length=[4, 64])" for what in ("'exp'", "'s + 2'")]
     lines = [f"{line}; print('jax' in sys.modules)" for line in (*drawn, "import jax")]

@@ -1,6 +1,5 @@
 """Quadrature of the definition: within its own bound of the truth, and the bound not vacuous."""
 
-import functools
 import itertools
 import math
 
@@ -11,7 +10,6 @@ import sympy
 
 from sparsity import InputError, evaluate, kernels, score_kernel
 from sparsity.kernels import queries
-from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.symbols import s
 from sparsity.limit import quadrature
 
@@ -48,7 +46,6 @@ def _excess(name, z, gamma, exact=_exact):
     return error, float(bound)
 
 
-CELLS = list(itertools.product(("exp", "relu2", "identity"), Z, GAMMA))
 # Each z and γ with one kernel, each kernel with every z and every γ; the corners with all.
 TURNS = [
     (name, Z[i], GAMMA[j])
@@ -58,23 +55,17 @@ TURNS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("cells", "least"),
-    [
-        pytest.param(TURNS, 96, marks=pytest.mark.thorough),
-        pytest.param(CELLS, 280, marks=pytest.mark.slow),
-    ],
-)
-def test_score_kernels_over_the_whole_domain(cells, least):
+@pytest.mark.thorough
+def test_score_kernels_over_the_whole_domain():
     """Within the bound alone: no further tolerance."""
     ordinary = []
-    for name, z, gamma in cells:
+    for name, z, gamma in TURNS:
         error, bound = _excess(name, z, gamma)
         assert error <= bound, (name, z, gamma, error, bound)
         assert bound < 1e-6 or abs(_exact(name, z * gamma, gamma)) > 1e11 * bound
         if abs(z) <= 40 and gamma <= 30:
             ordinary.append(bound)
-    assert len(ordinary) >= least // 2
+    assert len(ordinary) >= 48
     assert np.median(ordinary) < 1e-12
     assert max(ordinary) < 1e-10
 
@@ -175,27 +166,7 @@ def _of_bumps(floor, height, powers, beta, gamma):
 BUMPS = {"bump": (0, 1), "hidden bump": ("0.1", 10**6)}
 
 
-def _references(kernel, powers, beta, gamma, pieces):
-    """Log E|f|^p by mpmath at 30 digits, cut at the kinks and at `pieces` (scores)."""
-    f = sympy.lambdify([s], kernel.weight, "mpmath")
-    with mpmath.workdps(36):
-        b, c = mpmath.mpf(beta), mpmath.mpf(gamma)
-        cuts = {mpmath.mpf(x) for x in (-30, -8, -3, 0, 3, 8, 30)}
-        cuts |= {t for t in ((mpmath.mpf(x) - b) / c for x in pieces) if abs(t) < 30}
-
-        @functools.cache  # the nodes of all powers are the same
-        def at(t):
-            return abs(f(b + c * t)), mpmath.npdf(t)
-
-        def integrand(t, p):
-            size, density = at(t)
-            return size**p * density
-
-        return [mpmath.log(mpmath.quad(lambda t, p=p: integrand(t, p), sorted(cuts)))
-                for p in powers]  # fmt: skip
-
-
-# Log E|f| and log E f² at SCORES by `_references`, to 25 digits; `slow` computes them again.
+# Log E|f| and log E f² at SCORES by mpmath's tanh-sinh rule, cut at every kink, to 25 digits.
 SCORES = ((0.3, 1.0), (-2.5, 0.5), (3.0, 2.0))
 REFERENCES = {
     "cube": (
@@ -219,16 +190,6 @@ REFERENCES = {
         ("0.514116820211243120630747", "1.136943880724971309476612"),
     ),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REFERENCES)
-def test_stored_references(name):
-    kernel = score_kernel(name, USER[name])
-    pieces = {*definition(kernel).roots, -4.0, -1.0, 1.0, 4.0}
-    for (beta, gamma), stored in zip(SCORES, REFERENCES[name], strict=True):
-        found = _references(kernel, (1, 2), beta, gamma, pieces)
-        assert tuple(mpmath.nstr(x, 25) for x in found) == stored
 
 
 @pytest.mark.parametrize("name", USER)

@@ -132,8 +132,8 @@ def test_what_has_no_law_here_says_so(row, length, says):
         law(row, length=length)
 
 
-@pytest.mark.parametrize("length", [16, pytest.param(4096, marks=pytest.mark.slow)])
-def test_design_round_trip(length):
+def test_design_round_trip():
+    length = 16
     found = sparsity.design("exp", length=length, max_weight=0.5, free="gamma", lengths=())
     assert_allclose(law(length=length, gamma=found.value).value, 0.5, rtol=1e-9)
 
@@ -180,14 +180,7 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta):
     assert tops[-1] == 1
 
 
-@pytest.mark.parametrize(
-    ("of", "places"),
-    [
-        ("top_k_mass:8", PLACES[:1]),
-        ("gini", PLACES[1:2]),
-        pytest.param("gini", PLACES[2:3], marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("of", "places"), [("top_k_mass:8", PLACES[:1]), ("gini", PLACES[1:2])])
 def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
     asked = [{"kernel": k, "length": n, "beta": b, "gamma": g, "of": of} for k, b, g, n in places]
     found = [sparsity.exact(**each) for each in asked]
@@ -206,31 +199,6 @@ def drawn_rows(row, length, to, seed):
     return draw_rows(
         row, length, Sampling(to, seed=seed, dtype=np.float32), SAMPLED[0], also=SAMPLED
     )
-
-
-def hold(row, length, to, seed):
-    """How many exact laws hold for the same rows."""
-    drawn, ran = drawn_rows(row, length, to, seed), 0
-    for of in SAMPLED:
-        estimate, found = drawn.estimate(of), sparsity.exact(row, length=length, of=of)
-        assert estimate.quantity == of
-        goals = {"max_weight": to, "power_sum:3": 4e-3 if length < 64 else 2e-2}
-        assert estimate.rel_stderr < goals.get(of, max(to, 2e-3)) * 1.05, of
-        off = abs(estimate.log_value - found.log_value)
-        assert off < 4.5 * math.hypot(estimate.rel_stderr, 3e-7)
-        ran += 1
-    return ran
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kernel", "beta", "gamma", "length"),
-    [
-        pytest.param("exp", 0.0, 2.0, 16, marks=pytest.mark.slow), ("identity", 2.0, 0.5, 16),
-    ],
-)  # fmt: skip
-def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
-    assert hold(Row(kernel, beta=beta, gamma=gamma), length, 1e-3, 7) == 5
 
 
 @pytest.mark.thorough
@@ -448,10 +416,7 @@ def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, b
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "of",
-    ["gini", *(pytest.param(x, marks=pytest.mark.slow) for x in ("max_weight", "top_k_mass:3"))],
-)
+@pytest.mark.parametrize("of", ["gini"])
 def test_what_a_window_leaves_is_the_law_of_the_shorter_row(of):
     """Tokens out of sight weigh 0: the Gini coefficient counts them, as `metric.gini` does."""
     shorter = sparsity.exact("relu2", beta=-1.0, gamma=1.0, length=8, of=of)

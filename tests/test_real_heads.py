@@ -1,16 +1,13 @@
 """The study of a real model: laws of heads, parts of scores, verdicts that follow the numbers."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
 import xarray
 from scipy.special import ndtri
 
-from experiments import real_model
-from experiments.real_heads import __main__ as study
-from experiments.real_heads import heads, parts, rows
+from experiments.real_heads import heads
 from experiments.real_heads.constants import HeadRows, fit_kappa, log_law_held_back
 from experiments.real_heads.heads import WHOLE, Fits
 from experiments.real_heads.parts import (
@@ -19,7 +16,6 @@ from experiments.real_heads.parts import (
 )
 from experiments.real_heads.rows import Fit, Law, Rows, judge
 from sparsity import InputError, measure
-from sparsity.attention.measurement import SHAPE
 
 
 def heads_of_known_kappa(texts=4, rows=60, seed=3):
@@ -272,59 +268,3 @@ def test_the_verdict_on_sinks_is_that_of_its_statement():
         assert found["sinks-against-context"] == verdict, (mass, logit)
     for none in (sinks_of(kept, (5.0, 5.0, 5.0), (5.0, 5.0, 5.0)), sinks_of((), (), ())):
         assert verdicts(judge(rows_of(**none)))["sinks-against-context"] == "refuted"
-
-
-@functools.cache
-def gaussian_heads(tail=False, length=256):
-    """A layer of logits drawn one by one, of a spread that differs from row to row."""
-    rng = np.random.default_rng(11)
-    gamma = rng.uniform(0.5, 4, size=(8, length, 1))
-    draws = rng.normal(size=(8, length, length))
-    if tail:  # of the same variance, with heavy tails
-        draws = rng.standard_t(3, size=draws.shape) / np.sqrt(3)
-    s = gamma * draws
-    s[..., 0] += 6
-    q = np.broadcast_to(np.eye(length), s.shape)
-    data = measure(queries=q, keys=s.swapaxes(1, 2), scale=1.0, of=SHAPE)
-    return Rows.of(data.expand_dims("text"))
-
-
-@pytest.mark.slow
-def test_gaussian_rows_confirm_the_exact_law_and_others_do_not():
-    assert judge(gaussian_heads())[0].verdict == "confirmed"
-    heavy = judge(gaussian_heads(tail=True))[0]
-    assert any("scatter" in x.statement and not x.holds for x in heavy.findings)
-
-
-# --- models of transformers ----------------------------------------------------------------------
-
-TEXTS = ("types", "formatstrings", "debugger")
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_the_laws_hold_on_a_real_model():
-    """SmolLM2, on three texts; what it shows on twelve stands in benchmarks/results."""
-    model = real_model.open_model(real_model.SMOLLM2)
-    texts = {name: real_model.text_of(name) for name in TEXTS}
-    data = rows.measure_texts(model, texts)
-    claims = judge(Rows.of(data))
-    assert verdicts(claims)["real-rows-follow-the-exact-law"] == "refined"
-    assert verdicts(claims)["spread-against-length"] == "refuted"
-    late, laws = study.laws_of(data)
-    exact, _, fitted = (Law.of(late.S, law) for law in laws.values())
-    assert 0.98 < fitted.ratio < 1.02
-    assert fitted.rank > 0.95 > 0.8 > exact.rank
-    assert fitted.within > 0.85 > 0.6 > exact.within
-    taken = heads.Evidence.of(parts.measure_heads(model, texts, every=3))
-    page = study.page_of(data, taken, [*claims, *heads.judge(taken)])
-    assert f"| and κ of each head, from all other texts | {fitted.ratio:.3f}" in page
-    assert study.draw(late.S, laws).startswith(b"\x89PNG")
-    assert verdicts(heads.judge(taken)) == {
-        "largest-logit": "refined",  # a constant is needed
-        "upper-tail": "confirmed",
-        "recency": "refined",  # by these layers and texts; one has a second sink
-        "content": "confirmed",
-        "dependence": "confirmed",
-        "between-freezings": "confirmed",
-    }

@@ -56,12 +56,6 @@ def data(folder, files, tmp_path_factory):
     return measured(folder, files[1], tmp_path_factory.mktemp("plain"))
 
 
-@pytest.fixture(scope="module")
-def begun(folder, files, tmp_path_factory):
-    """The texts after the token that begins a text."""
-    return measured(folder, files[1], tmp_path_factory.mktemp("bos"), bos=True)
-
-
 def test_rows_are_those_of_the_weights_that_the_model_returns(opened, files, data):
     torch, (model, tokenizer) = library("torch"), opened
     ids = tokenizer.encode(files[1][0].read_text("utf-8"))[:TOKENS]
@@ -79,21 +73,6 @@ def test_numbers_are_split_into_digits(opened):
     assert len(tokenizer.encode("2001-2023")) == 9
     chat = tokenizer.encode("<|im_start|>user\nhi<|im_end|>")
     assert (len(chat), chat[0], chat[-1]) == (5, 1, 2)
-
-
-@pytest.mark.slow
-def test_real_rows_and_the_laws(data, begun):
-    rates = []
-    for found in (data, begun, data.sel(text=begun.text)):
-        rows = found.sel(row=slice(TOKENS // 2 + 1, None))
-        limit = float(np.exp(rows.residual_limit_without_sink_key.median()))
-        exact = float(np.exp(rows.residual_exact_without_sink_key.median()))
-        assert limit > 2
-        assert 0.7 < exact < 1.2
-        rates.append((found.importance > 0.3).mean(("text", "bos", "layer", "head")).values)
-        assert len(rates[-1]) == 4
-        assert np.all(np.diff(rates[-1]) < 0)
-    assert np.all(rates[1] > rates[2])  # of the same texts, with the token that begins one
 
 
 def test_a_sink_need_not_be_the_first_token(data):

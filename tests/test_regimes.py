@@ -51,10 +51,7 @@ def test_annealed_laws_where_they_hold_and_where_not():
     for n in (1e6, 1e9, 1e12):
         for gamma in (0.1, 0.5, 1.0):
             correction = 20 * np.exp(5 * gamma**2) / n  # of order 1/n, with its growth in γ
-            tokens, y2 = (
-                n_eff(n, gamma),
-                participation(n, gamma),
-            )
+            tokens, y2 = (n_eff(n, gamma), participation(n, gamma))
             assert tokens / annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
             assert y2 / annealed_participation(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
         beyond = 1.2 * np.sqrt(np.log(n))

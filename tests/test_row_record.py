@@ -41,10 +41,7 @@ ROWS = [  # two ways of writing each
         Row("nonnegative", ratio=2, dim=8, query="uniform"),
         Row("nonnegative", query="uniform", ratio=2.0, dim=8.0),
     ),
-    (
-        Row("exp", gamma=2, steps=MIXED),
-        Row("exp", gamma=2, steps=MIXED[:3]).then(*MIXED[3:]),
-    ),
+    (Row("exp", gamma=2, steps=MIXED), Row("exp", gamma=2, steps=MIXED[:3]).then(*MIXED[3:])),
     (
         Row("exp", steps=(Rope(QUERY, MEAN, 0.3),)),
         Row("exp", steps=[Rope(np.array(QUERY), tuple(MEAN), 0.3)]),

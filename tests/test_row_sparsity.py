@@ -71,13 +71,11 @@ def test_curves(row, monkeypatch):
 
 KERNELS, STEPS = tuple(WEIGHT), range(len(every_row("exp")))
 BY_TURNS = [every_row(KERNELS[(i + 1) % 3])[i] for i in STEPS]  # every step, each with one kernel
-EVERY = [row for name in WEIGHT for row in every_row(name)]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("rows", [BY_TURNS, pytest.param(EVERY, marks=pytest.mark.slow)])
-def test_half_the_step_agrees(rows, monkeypatch):
-    cells = [(row, LENGTHS) for row in CURVES] + [(row, 12) for row in rows]
+def test_half_the_step_agrees(monkeypatch):
+    cells = [(row, LENGTHS) for row in CURVES] + [(row, 12) for row in BY_TURNS]
     old = [as_it_is(row, None if length is LENGTHS else length) for row, length in cells]
     monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
     monkeypatch.setattr(token_sums, "GRID_STEP", 0.05)

@@ -21,8 +21,6 @@ from experiments.rules import (
     longer,
     needle,
     outputs,
-    routers,
-    temperature,
     trained,
 )
 from experiments.rules.first_passage import sample_capacity
@@ -226,23 +224,6 @@ def test_capacities_by_their_forms():
             sparsity.needle_capacity("exp", **bad)
     with pytest.raises(InputError, match="depend on the whole row"):
         sparsity.needle_capacity("sparsemax", dim=4)
-
-
-@pytest.mark.slow
-def test_the_factors_that_keep_n_eff():
-    """Five factors of γ₀ = 3 and the ends of 2 and 4, computed apart to 1e-3."""
-    found = [temperature.asked_factor(HONEST, 3.0, r) for r in (4, 16, 32, 64, 128)]
-    assert found == pytest.approx([1.1517, 1.2905, 1.3559, 1.4191, 1.4802], abs=1e-4)
-    for gamma, first, last in ((2.0, 1.2214, 1.6895), (4.0, 1.1249, 1.3971)):
-        ends = [temperature.asked_factor(HONEST, gamma, r) for r in (4, 128)]
-        assert ends == pytest.approx([first, last], abs=1e-4)
-
-
-@pytest.mark.slow
-def test_a_wrong_signal_to_noise_is_rejected(monkeypatch):
-    """Without the 2 of the difference of two means."""
-    monkeypatch.setattr(routers, "snr", lambda d, B, margin, m: m * margin * math.sqrt(d / B))
-    assert CLAIM["flashmoba-snr"].record(HONEST)["verdict"] == "refuted"
 
 
 # --- trained models and a real one ----------------------------------------------------------------

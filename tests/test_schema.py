@@ -125,7 +125,8 @@ LINES = [
     "exact exp --gamma 2 --length 8,9 --step alibi:0.1", "estimate exp --gamma 1 --rel-error 0.1",
     "estimate exp --gamma 1 --length 4 --of entropy --rel-error 0.1",
     "design --length 64 --n-eff 8", "design --length 64 --sink-mass 0.5 --gamma 1",
-    "verify exp --gamma 1 --length 4", "plot exp --gamma 1 --along 1:64:5 --out f.svg",
+    "verify exp --gamma 1 --length 4 --detectable 0.01",
+    "plot exp --gamma 1 --along 1:64:5 --out f.svg",
     "sweep exp --gamma 1,2 --out f.csv", "describe config.json --lengths 8",
 ]  # fmt: skip
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -28,7 +28,6 @@ from sparsity import (
     evaluate,
     exact,
     sampling,
-    verify,
 )
 from sparsity.cli.request import read_request
 from sparsity.kernels import identity
@@ -164,21 +163,6 @@ def test_limits_against_direct_integrals():
             assert abs(wrong.log_S - wanted) > 1e-3
 
 
-@pytest.mark.slow
-def test_bounded_scores_are_those_of_a_sphere_in_three_dimensions():
-    """Archimedes: one entry of a random direction in R³ is uniform."""
-    for name in WEIGHTS:
-        for beta, gamma in ((-0.5, 2.0),):
-            one = Row(name, beta=beta, gamma=gamma, scores=Uniform())
-            two = Row(name, beta=beta, gamma=gamma, steps=(QKNorm(3),))
-            assert evaluate(one).log_S == pytest.approx(evaluate(two).log_S, abs=1e-13)
-            for of in ("n_eff", "participation"):
-                first, second = (exact(row, length=[2, 40], of=of) for row in (one, two))
-                assert first.value == pytest.approx(second.value, rel=1e-12)
-            four = Row(name, beta=beta, gamma=gamma, steps=(QKNorm(4),))
-            assert abs(exact(four, length=40).value / exact(one, length=40).value - 1) > 1e-5
-
-
 def two_valued(n, q, weights):
     """n_eff and participation of rows of two weights, by the binomial sum over how many are which.
 
@@ -279,15 +263,6 @@ def test_exact_laws_against_rows():
     assert planted > 6  # the Gaussian law is seen to be wrong for each
 
 
-@pytest.mark.slow
-def test_tokens_that_differ_against_rows():
-    """ALiBi: every token a law of its own."""
-    worst, cells, planted = against_rows(6, (Alibi(0.1),), (Uniform(),))
-    assert cells == 12
-    assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
-    assert planted > 6
-
-
 @pytest.mark.thorough
 def test_tokens_out_of_reach_of_bounded_scores():
     """ALiBi takes relu² below zero at every score: five tokens of twelve are left."""
@@ -305,19 +280,6 @@ def test_tokens_out_of_reach_of_bounded_scores():
 
 
 # The instruments against each other.
-
-
-@pytest.mark.slow
-def test_the_instruments_agree_on_every_law_and_kernel():
-    for law in (*LAWS.values(), StudentT(20), StudentT(5)):
-        for name, beta, gamma in (("exp", 0.0, 0.4), ("relu2", 1.5, 0.4), ("identity", 2.0, 0.5)):
-            row = Row(name, beta=beta, gamma=gamma, scores=law)
-            if law == StudentT(5) and name == "exp":
-                with pytest.raises(InputError, match="is infinite"):
-                    verify(row, length=8)
-                continue
-            found = verify(row, length=8, seed=2, detectable=3e-3)
-            assert found.agree, found.text()
 
 
 def test_estimates_say_where_heavy_tails_end_them():

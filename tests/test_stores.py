@@ -277,8 +277,8 @@ def test_a_full_disk_is_one_line_and_a_later_run_goes_on(tmp_path, monkeypatch):
     xarray.testing.assert_identical(kept, sweep("relu2", **asked))
 
 
-LINE = (  # eight blocks of a third of a second, without JAX, which takes long to start
-    *("sweep", "exp", "--gamma", "0.5:3:16", "--beta=-1:1:4", "--length", "8,64", "--json"),
+LINE = (  # four blocks of a third of a second, without JAX, which takes long to start
+    *("sweep", "exp", "--gamma", "0.5:3:8", "--beta=-1:1:4", "--length", "8,64", "--json"),
     *("--of", "n_eff", "--of", "entropy", "--step", "alibi:0.01", "--out"),
 )
 
@@ -287,16 +287,12 @@ LINE = (  # eight blocks of a third of a second, without JAX, which takes long t
 def in_one_go():
     """What the command finds."""
     row = Row("exp", gamma=1.0, steps=(Alibi(0.01),))
-    asked = {"gamma": "0.5:3:16", "beta": "-1:1:4", "length": "8,64"}
+    asked = {"gamma": "0.5:3:8", "beta": "-1:1:4", "length": "8,64"}
     return sweep(row, **asked, of=("n_eff", "entropy"))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGKILL, -9), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
-)
-def test_a_command_that_is_ended_goes_on(tmp_path, number, code, command, monkeypatch):
+def test_a_command_that_is_killed_goes_on(tmp_path, command, monkeypatch):
     monkeypatch.setattr(blocks, "CELLS_ONE_BY_ONE", 16)  # as in a command
     line = [*LINE, str(tmp_path / "s.zarr")]
     state = tmp_path / "s.zarr" / "sweep" / ".zattrs"
@@ -305,24 +301,17 @@ def test_a_command_that_is_ended_goes_on(tmp_path, number, code, command, monkey
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # which has Ctrl-C to itself, as a terminal gives it
     )
     while process.poll() is None and not (state.exists() and '"done"' in state.read_text()):
         time.sleep(0.02)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)  # its workers end with it, or `communicate` would not
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == code
-    if code == 130:
-        assert err.splitlines()[-1].startswith("sparsity: interrupted")
-        assert "Traceback" not in err
+    process.kill()
+    process.communicate(timeout=60)  # its workers end with it, or this would not
+    assert process.returncode == -signal.SIGKILL
     begun = sum(map(len, json.loads(state.read_text())["done"]))
-    assert 0 < begun < 8
+    assert 0 < begun < 4
     code, out, _ = command(*line)
     assert code == 0
-    assert json.loads(out)["sizes"] == {"beta": 4, "gamma": 16, "length": 2}
+    assert json.loads(out)["sizes"] == {"beta": 4, "gamma": 8, "length": 2}
     whole = in_one_go()
     stored = xarray.open_zarr(tmp_path / "s.zarr", consolidated=False).load()
     xarray.testing.assert_identical(stored[list(whole)], whole)

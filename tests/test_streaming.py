@@ -114,9 +114,7 @@ def merged_wrongly(a, b):
     share = [jnp.exp(jnp.where(x.count > 0, sums.base(x.top) - sums.base(right.top), 0))
              for x in (a, b)]  # fmt: skip
     return right._replace(
-        w=share[0] * a.w + share[1] * b.w,
-        y=share[0] * a.y + share[1] * b.y,
-        m2=a.m2 + b.m2,
+        w=share[0] * a.w + share[1] * b.w, y=share[0] * a.y + share[1] * b.y, m2=a.m2 + b.m2
     )
 
 

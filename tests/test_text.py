@@ -114,10 +114,6 @@ def test_a_formula_is_the_kernel_built_in_sympy(formula):
     assert found.name == formula
 
 
-def test_there_are_enough_of_both():
-    assert len(set(HOSTILE)) == len(HOSTILE) >= 100
-
-
 def test_a_planted_wrong_reader_is_seen(monkeypatch):
     monkeypatch.setitem(text.FUNCTIONS, "silu", lambda x: x / (1 + exp(x)))
     with pytest.raises(AssertionError):
@@ -214,10 +210,6 @@ def test_names_stay_names():
     "arguments",
     [
         ("derive",),
-        pytest.param(
-            ("design", "--length", 16, "--n-eff", 8, "--gamma", 1, "--free", "beta"),
-            marks=pytest.mark.slow,
-        ),
         pytest.param(("sweep", "--beta", 0, "--gamma", 1), marks=pytest.mark.thorough),
     ],
     ids=lambda arguments: arguments[0],
@@ -242,8 +234,7 @@ def test_a_derivation_that_fails_says_where():
 
 
 @pytest.mark.parametrize(
-    ("formula", "quick"),
-    [("max(s, 0)**3 + 1", True), ("s*erf(s)", True), ("cosh(s)**10", False)],
+    ("formula", "quick"), [("max(s, 0)**3 + 1", True), ("s*erf(s)", True), ("cosh(s)**10", False)]
 )
 def test_what_may_take_long_is_known_by_its_size(formula, quick):
     assert is_quickly_derived(kernels.named(formula).weight) == quick

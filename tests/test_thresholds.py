@@ -25,13 +25,17 @@ def value(kernel, length, of, **given):
 
 def dropped(scores: Any, t: float, tile: int, mass: bool) -> np.ndarray:
     """Return what is dropped of each row, by loops over tiles: the definition once more."""
-    a = np.exp(scores - scores.max(1, keepdims=True))
-    total = np.zeros(len(a))
+    return dropped_of(np.exp(scores - scores.max(1, keepdims=True)), t, tile, mass)
+
+
+def dropped_of(a: Any, t: float, tile: int, mass: bool) -> np.ndarray:
+    """Return the same of weights of which the largest is 1."""
+    sums, total = a.sum(1), np.zeros(len(a))
     starts = range(0, a.shape[1], tile)
     for first in starts:
         held = a[:, first : first + tile]
         below = held.max(1) < math.exp(t)
-        total = total + (held.sum(1) / a.sum(1) if mass else 1 / len(starts)) * below
+        total += (held.sum(1) / sums if mass else 1 / len(starts)) * below
     return total
 
 
@@ -105,11 +109,12 @@ def test_laws_are_those_of_a_million_rows(row):
     ]
     sums = np.zeros((len(asked), 2))
     for _ in range(10):
-        own, shared = rng.standard_normal((2, 100_000, length))
+        own, shared = rng.standard_normal((2, 100_000, length), np.float32)
         shared = np.repeat(shared[:, ::TILE], TILE, axis=1)[:, :length]
         scores = gamma * (math.sqrt(within) * shared + math.sqrt(1 - within) * own)
+        a = np.exp(scores - scores.max(1, keepdims=True))
         for i, (_, size, mass) in enumerate(asked):
-            rows = dropped(scores, t, size, mass)
+            rows = dropped_of(a, t, size, mass)
             sums[i] += rows.sum(), (rows**2).sum()
     found = (
         Row(f"tile-softmax:{TILE}", gamma=gamma, within=within)
