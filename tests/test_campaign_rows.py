@@ -127,7 +127,6 @@ def test_kernels_of_the_reference_are_those_of_the_library():
         own = definition(kernels.named(name)).values_at(s, Approx(np.zeros(len(s)))).log
         with np.errstate(divide="ignore"):
             np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
-    assert len(KERNELS) >= 30
 
 
 @pytest.mark.slow

@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import (
-    Coca,
-    InputError,
-    Needle,
-    Row,
-    Sink,
-    SinkLogit,
-    Uniform,
-    kernels,
-    quantities,
-)
+from sparsity import Coca, InputError, Needle, Row, Sink, SinkLogit, Uniform, kernels, quantities
 from sparsity.exact_law import map_laws
 from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import Law
@@ -127,12 +117,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("plant", PLANTED)
 @pytest.mark.parametrize(
-    ("row", "of"),
-    [
-        (row_of("exp"), "n_eff"),
-        (row_of("exp", SinkLogit(1.0)), "sink_mass"),
-    ],
-    ids=str,
+    ("row", "of"), [(row_of("exp"), "n_eff"), (row_of("exp", SinkLogit(1.0)), "sink_mass")], ids=str
 )
 def test_a_wrong_answer_is_caught(plant, row, of):
     quantity = quantities.named(of)

@@ -229,13 +229,10 @@ def test_values_are_offered(monkeypatch):
 
 def test_a_page_has_every_option_steps_and_quantities(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    seen = 0
     for name, each in cli.commands.items():
         out = command(name, "--help")[1]
         for option in (x for p in each.params if isinstance(p, click.Option) for x in p.opts):
             assert re.search(rf"^  (-h, )?{option}( |$)", out, re.MULTILINE), (name, option)
-            seen += 1
-    assert seen > 150
     out = command("exact", "--help")[1]
     places = [out.index(f"{heading}:") for heading in ("Usage", "Examples", "Options")]
     assert places == sorted(places)

@@ -43,8 +43,7 @@ def test_random_points():
 
 
 @pytest.mark.parametrize(
-    ("name", "points"),
-    [("exp", 12), ("relu2", 72), ("identity", 72), ("decayed", 54)],
+    ("name", "points"), [("exp", 12), ("relu2", 72), ("identity", 72), ("decayed", 54)]
 )
 def test_corners(name, points):
     judged_corners(name, points, list(accuracy.corners(name)))

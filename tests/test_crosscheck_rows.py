@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsity import (
-    Coca,
-    FloorLog,
-    LogLength,
-    Rope,
-    Row,
-    ScaleInvariant,
-    SoftCap,
-    Yarn,
-    exact,
-)
+from sparsity import Coca, FloorLog, LogLength, Rope, Row, ScaleInvariant, SoftCap, Yarn, exact
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.reference_grid import (
     MAP_CELLS,
@@ -222,7 +212,6 @@ def agreeing() -> dict[int, list[Any]]:
         judged = check(cells, seed=2, dtype=np.float32)
         assert [cell.verdict for cell in judged] == ["agree"] * len(cells)
         found[key] = judged
-    assert sum(map(len, found.values())) == 11
     return found
 
 

@@ -16,7 +16,6 @@ from sparsity import (
     LogLength,
     Row,
     ScalableSoftmax,
-    ScaleInvariant,
     Sink,
     SinkLogit,
     Temperature,
@@ -74,13 +73,11 @@ def test_round_trip(kernel, wanted, options):
 ENDS = (LENGTHS[0], LENGTHS[-1])
 
 
-@pytest.mark.parametrize("lengths", [ENDS, pytest.param(None, marks=pytest.mark.slow)])
-def test_round_trip_at_every_length_of_the_table(lengths):
-    """The kernel of a free λ at all of them; by default the slower ones at the ends."""
-    cells = 0
+def test_round_trip_at_every_length_of_the_table():
+    """The kernel of a free λ at all of them; the slower ones at the ends."""
     cases: tuple[tuple[str, float, dict[str, Any], Any], ...] = (
-        ("exp", 8, {}, lengths), ("exp", 50, {"gamma": 1.5}, lengths), ("relu2", 8, {}, lengths),
-        ("relu2", 6, {"beta": -3}, lengths), ("decayed", 8, {}, None),
+        ("exp", 8, {}, ENDS), ("exp", 50, {"gamma": 1.5}, ENDS), ("relu2", 8, {}, ENDS),
+        ("relu2", 6, {"beta": -3}, ENDS), ("decayed", 8, {}, None),
     )  # fmt: skip
     for kernel, wanted, options, asked in cases:
         found = design(kernel, length=4096, n_eff=wanted, lengths=asked, **options)
@@ -89,8 +86,6 @@ def test_round_trip_at_every_length_of_the_table(lengths):
             assert row.value is not None
             assert by_eval(found, row.length, row.value) == pytest.approx(wanted, rel=1e-6)
             assert row.low < wanted <= row.high
-            cells += 1
-    assert cells == (13 if lengths else 25)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +181,6 @@ def test_bad_input(arguments, match):
     with pytest.raises(InputError, match=match) as caught:
         design(**{"kernel": "exp", "length": 4096, "n_eff": 8, **arguments})
     assert not isinstance(caught.value, Impossible)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("length", [2, 64, 4096, 10**6])
@@ -228,22 +222,10 @@ ROWS = [
     ("decay", with_step(Decay(0.1)), {"n_eff": 8}, lambda x: with_step(Decay(x))),
     pytest.param("gamma", with_step(Alibi(0.01)), {"n_eff": 8},
                  lambda x: with_step(Alibi(0.01), gamma=x), marks=pytest.mark.thorough),
-    pytest.param("gamma", with_step(Sink(3.0)), {"S": 0.2},
-                 lambda x: with_step(Sink(3.0), gamma=x), marks=pytest.mark.slow),
-    pytest.param("scale", with_step(ScalableSoftmax(), gamma=0.5), {"participation": 0.1},
-                 lambda x: with_step(ScalableSoftmax(x), gamma=0.5), marks=pytest.mark.slow),
-    pytest.param("slope", with_step(FloorLog(9.0, 64)), {"n_eff": 5},
-                 lambda x: with_step(FloorLog(x, 64)), marks=pytest.mark.slow),
-    pytest.param("slope", with_step(Yarn(4.0)), {"n_eff": 5},
-                 lambda x: with_step(Yarn(4.0, x)), marks=pytest.mark.slow),
     pytest.param("scale", with_step(ScalableSoftmax(1.0, 0.5), gamma=0.5), {"n_eff": 8},
                  lambda x: with_step(ScalableSoftmax(x, 0.5), gamma=0.5),
                  marks=pytest.mark.thorough),
-    pytest.param("scale", with_step(ScaleInvariant(), gamma=1.0), {"n_eff": 8},
-                 lambda x: with_step(ScaleInvariant(x), gamma=1.0), marks=pytest.mark.slow),
     ("logit", with_step(SinkLogit()), {"sink_mass": 0.3}, lambda x: with_step(SinkLogit(x))),
-    pytest.param("logit", with_step(SinkLogit()), {"participation": 0.01},
-                 lambda x: with_step(SinkLogit(x)), marks=pytest.mark.slow),
     ("beta", Row("relu2", beta=9, gamma=2.0), {"S": 0.3},
      lambda x: Row("relu2", beta=x, gamma=2.0)),
     ("gamma", Row("exp", gamma=9), {"n_eff": 20}, lambda x: Row("exp", gamma=x)),
@@ -350,9 +332,8 @@ def test_all_solutions_are_named():
     ],
 )  # fmt: skip
 def test_what_a_row_cannot_have(row, arguments, error, match):
-    with pytest.raises(error, match=match) as caught:
+    with pytest.raises(error, match=match):
         design(row, length=512, **arguments)
-    assert "\n" not in str(caught.value)
 
 
 def _sink_mass(logit: float, n: int, gamma: float) -> float:
@@ -393,31 +374,8 @@ def test_sink_logit(n, gamma, logit, mass):
     json.dumps(json_ready(found.summary()), allow_nan=False)
 
 
-SPREADS = [(1e-4, 30.0), (0.999, 1.0)]
-BETWEEN = [
-    pytest.param(mass, gamma, (64, 1000, 10**6), marks=pytest.mark.slow)
-    for gamma in (20.0, 30.0, 40.0, 60.0, 100.0)
-    for mass in (1e-4, 0.5, 0.999)
-]
-
-
-@pytest.mark.parametrize(
-    ("mass", "gamma", "lengths"),
-    [*(pytest.param(*at, (64, 10**6), marks=pytest.mark.slow) for at in SPREADS), *BETWEEN],
-)
-def test_every_spread_has_a_logit_for_every_mass(mass, gamma, lengths):
-    found = design(sink_mass=mass, length=lengths[0], gamma=gamma, lengths=lengths[1:])
-    assert found.check == pytest.approx(mass, rel=1e-9)
-    assert found.reach.low < mass < found.reach.high
-    logits = [found.value, *(row.value for row in found.requirements)]
-    assert None not in logits
-    assert logits == sorted(logits)  # type: ignore[type-var]
-
-
-@pytest.mark.parametrize(
-    "gamma", [1.0, *(pytest.param(g, marks=pytest.mark.slow) for g in (30.0, 100.0))]
-)
-def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
+def test_a_sink_beside_sampled_rows_takes_the_wanted_mass():
+    gamma = 1.0
     found = design(sink_mass=0.5, length=1000, gamma=gamma, lengths=())
     scores = gamma * np.random.default_rng(8).standard_normal((4000, 1000))
     total = np.logaddexp.reduce(scores, axis=1)
@@ -435,7 +393,6 @@ def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
     [
         *((1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0)),
         pytest.param(1e-30, 30, marks=pytest.mark.thorough),
-        pytest.param(1e-20, 100, marks=pytest.mark.slow),
     ],
 )
 def test_masses_next_to_nothing_and_next_to_all(mass, gamma):

@@ -75,10 +75,9 @@ def test_every_extreme_ends_in_a_number_or_a_line():
     assert _scan(CELLS, 6) > 200
 
 
-@pytest.mark.parametrize("gamma", [1e99])
-def test_spreads_out_of_reach_are_blamed(gamma):
+def test_spreads_out_of_reach_are_blamed():
     with pytest.raises(InputError, match="gamma = "):
-        sparsity.exact("topk:8", length=64, gamma=gamma)
+        sparsity.exact("topk:8", length=64, gamma=1e99)
 
 
 ROWS = [

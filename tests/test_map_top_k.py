@@ -43,16 +43,17 @@ def test_the_top_of_two_and_of_three():
             same = law("exp", of, gamma=gamma, length=[1, 2])
             assert_allclose(found.value, same.value, rtol=1e-13)
 
-        def weighed(d, gamma=gamma):  # of s₁ − s₂ in a row of three: d/γ√2 and the third below
+        def weighed(d, power, gamma=gamma):  # of s₁ − s₂ in a row of three
             p = 1 / (1 + math.exp(-d))
             z = d / gamma
             density = 6 / (gamma * 2 * math.sqrt(math.pi)) * math.exp(-z * z / 4)
             # the mean of s₁ and s₂ is N(0, γ²/2), the third is below s₂ = mean − d/2
-            return density * ndtr(-z / math.sqrt(6)) * (p * p + (1 - p) ** 2)
+            return density * ndtr(-z / math.sqrt(6)) * (p * p + (1 - p) ** 2) ** power
 
-        true = quad(weighed, 0, 20 * gamma, epsabs=1e-14, epsrel=1e-13)[0]
-        found = law("topk:2", gamma=gamma, length=3)
-        assert abs(found.value / true - 1) <= found.error_bound < 1e-8
+        for of, power in (("participation", 1), ("n_eff", -1)):
+            true = quad(weighed, 0, 20 * gamma, (power,), epsabs=1e-14, epsrel=1e-13)[0]
+            found = law("topk:2", of, gamma=gamma, length=3)
+            assert abs(found.value / true - 1) <= found.error_bound < 1e-8
 
 
 @pytest.mark.thorough

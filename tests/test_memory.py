@@ -123,10 +123,7 @@ def _growth(call, older, count=8, first=1):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "spread",
-        *(pytest.param(x, marks=pytest.mark.thorough) for x in ("exact", "score_kernel")),
-    ],
+    ["spread", *(pytest.param(x, marks=pytest.mark.thorough) for x in ("exact", "score_kernel"))],
 )
 def test_nothing_remains_of_a_call(name, older):
     # Twice at most: a dictionary of another library that runs full doubles its room once, what a

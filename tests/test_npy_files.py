@@ -54,7 +54,7 @@ def npy_files() -> Iterator[tuple[str, bytes, bool]]:
 
 @pytest.mark.filterwarnings("ignore")  # of files that NumPy leaves open where it refuses them
 def test_files_of_scores_that_lie_are_refused_in_one_line(tmp_path, command):
-    path, tried, first = tmp_path / "scores.npy", 0, None
+    path, first = tmp_path / "scores.npy", None
     for name, content, fits in npy_files():
         path.write_bytes(content)
         given = "exact", "exp", "--gamma", "1", "--length", "8", "--scores", path
@@ -67,5 +67,3 @@ def test_files_of_scores_that_lie_are_refused_in_one_line(tmp_path, command):
             assert "not enough memory" not in err, name
         else:
             assert name == "shape (2, 150)" or name.startswith("type"), name
-        tried += 1
-    assert tried > 55

@@ -156,13 +156,7 @@ def test_what_cannot_be_had_says_why():
     assert sum(1 for _ in background.fill_laws(edit(both, "shown", ["nonnegative"]), Store())) == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "y"),
-    [
-        ("sparsemax", "support"),
-        ("topk:8", "power_sum:2"),
-    ],
-)
+@pytest.mark.parametrize(("name", "y"), [("sparsemax", "support"), ("topk:8", "power_sum:2")])
 def test_maps_of_whole_rows_are_curves(name, y):
     state = opened(name, y=y, length=60, gamma=1.5)
     (spec,) = state.specs()

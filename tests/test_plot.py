@@ -129,8 +129,8 @@ def test_any_number_of_a_row_is_an_x_axis(row, x, values, name):
     assert len(set(drawn.theory)) == 3  # it does move the curve
 
 
-@pytest.mark.parametrize("of", ["max_weight"])
-def test_a_quantity_without_an_integral_has_its_law_along_a_parameter(of):
+def test_a_quantity_without_an_integral_has_its_law_along_a_parameter():
+    of = "max_weight"
     drawn = chart("exp", "gamma", of=of, length=16, gamma=[0.5, 2.0]).curves[0].exact.theory
     law = [float(sparsity.exact("exp", gamma=g, length=16, of=of).value) for g in (0.5, 2.0)]
     assert drawn == pytest.approx(law, rel=1e-12)
@@ -646,9 +646,8 @@ def test_mistakes_of_the_view_name_the_argument(given, argument):
     assert caught.value.argument == argument
 
 
-@pytest.mark.parametrize("style", ["dark_background"])
-def test_words_can_be_read_on_the_users_ground(style):
-    with pyplot.style.context(style):
+def test_words_can_be_read_on_the_users_ground():
+    with pyplot.style.context("dark_background"):
         ax = CHARTS["sampled"](ax=pyplot.figure().add_subplot())
         palette = colors.Palette.of(ax.figure.get_facecolor(), ax.get_facecolor())
         ticks = [x.label1 for axis in (ax.xaxis, ax.yaxis) for x in axis.get_major_ticks()]

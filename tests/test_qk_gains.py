@@ -29,7 +29,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize(
     ("kernel", "number", "rows"),
     [("sigmoid", 0, 50_000), ("relu2", 2, 50_000),
-     pytest.param("exp", 1, 200_000, marks=pytest.mark.slow)],
+     pytest.param("exp", 1, 200_000, marks=pytest.mark.thorough)],
 )  # fmt: skip
 def test_the_law_of_one_query_is_exact(kernel, number, rows):
     """n_eff of rows of whole normalised keys; the normal law and a γ off by 1 % are rejected."""

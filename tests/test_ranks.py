@@ -416,21 +416,17 @@ def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, b
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("of", ["gini"])
-def test_what_a_window_leaves_is_the_law_of_the_shorter_row(of):
+def test_what_a_window_leaves_is_the_law_of_the_shorter_row():
     """Tokens out of sight weigh 0: the Gini coefficient counts them, as `metric.gini` does."""
-    shorter = sparsity.exact("relu2", beta=-1.0, gamma=1.0, length=8, of=of)
+    shorter = sparsity.exact("relu2", beta=-1.0, gamma=1.0, length=8, of="gini")
     rng = np.random.default_rng(3)
     a = np.pad(np.maximum(rng.normal(-1.0, 1.0, (100_000, 8)), 0) ** 2, ((0, 0), (0, 8)))
     p = np.sort(a[a.any(1)], axis=1)
     p /= p.sum(1, keepdims=True)
-    if of == "gini":
-        rows = p @ (2 * np.arange(1, 17) - 17) / 16
-    else:
-        rows = p[:, -3:].sum(1) if of == "top_k_mass:3" else p[:, -1]
+    rows = p @ (2 * np.arange(1, 17) - 17) / 16
     for step in (sparsity.Window(8), sparsity.Chunk(8), sparsity.Window(7, 1)):
         row = Row("relu2", beta=-1.0, gamma=1.0, steps=(step,))
-        law = sparsity.exact(row, length=16, of=of)
+        law = sparsity.exact(row, length=16, of="gini")
         assert abs(law.value - rows.mean()) < 4.5 * rows.std() / math.sqrt(len(rows))
-        assert (law.value == shorter.value) == (of != "gini")
-        assert sparsity.exact(row, length=[8, 16], of=of).value[1] == law.value
+        assert law.value != shorter.value
+        assert sparsity.exact(row, length=[8, 16], of="gini").value[1] == law.value

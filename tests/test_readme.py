@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -107,27 +106,10 @@ def test_users_are_shown_imports_from_the_package_only():
     ]
 
 
-def doors():
-    """(title, text) of the three sections that speak in the first person."""
-    return re.findall(r"^## (I .*)\n((?:(?!## ).*\n)*)", README, re.M)
-
-
-@pytest.mark.thorough
-def test_each_of_three_doors_has_one_command_and_what_comes_of_it(command):
-    """What is shown, up to an ellipsis, is printed."""
-    assert len(doors()) == 3
-    for title, text in doors():
-        ((line, shown),) = re.findall(r"```console\n\$ sparsity (.*)\n((?:.*\n)*?)```", text)
-        code, out, _ = command(*shlex.split(line))
-        assert code == 0, title
-        shown = shown.replace("…\n", "").splitlines()
-        number = r"\d+\.?\d*(?:e[+-]\d+)?"
-        assert len(shown) > 0
-        for printed, told in zip(out.splitlines(), shown, strict=False):
-            assert re.sub(number, "#", printed.strip()) == re.sub(number, "#", told.strip())
-            pairs = zip(re.findall(number, printed), re.findall(number, told), strict=True)
-            for ours, theirs in pairs:  # the last digit may be another on another machine
-                assert float(ours) == pytest.approx(float(theirs), rel=1e-10, abs=1e-11)
+def test_each_of_three_doors_has_one_command():
+    """What is shown of its answer is printed: test_docs.py."""
+    doors = re.findall(r"^## I .*\n((?:(?!## ).*\n)*)", README, re.M)
+    assert [text.count("```console\n$ sparsity ") for text in doors] == [1, 1, 1]
 
 
 def test_the_factor_at_128k():

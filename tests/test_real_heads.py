@@ -10,10 +10,7 @@ from scipy.special import ndtri
 from experiments.real_heads import heads
 from experiments.real_heads.constants import HeadRows, fit_kappa, log_law_held_back
 from experiments.real_heads.heads import WHOLE, Fits
-from experiments.real_heads.parts import (
-    head_figures,
-    split_scores,
-)
+from experiments.real_heads.parts import head_figures, split_scores
 from experiments.real_heads.rows import Fit, Law, Rows, judge
 from sparsity import InputError, measure
 
@@ -31,10 +28,7 @@ def heads_of_known_kappa(texts=4, rows=60, seed=3):
     s = ndtri(ndtr(zeta)[..., None] * rng.uniform(size=(*shape, n - 1)))
     a = np.exp(gamma[..., None] * np.concatenate([zeta[..., None], s], -1))
     S = a.sum(-1) / np.sqrt(n * (a * a).sum(-1))
-    values = {
-        "length_without_sink_key": np.full(shape, n),
-        "gamma_without_sink_key": said,
-    }
+    values = {"length_without_sink_key": np.full(shape, n), "gamma_without_sink_key": said}
     values |= {"top_logit_without_sink_key": gamma * zeta, "S_without_sink_key": S}
     axes = ("text", "layer", "head", "row")
     return kappa, xarray.Dataset({name: (axes, x) for name, x in values.items()})

@@ -63,11 +63,7 @@ def light(of, gamma, logit):
         return total * step / mpmath.sqrt(2 * mpmath.pi)
 
 
-LIGHT = (
-    ("participation", 4, 300),
-    ("sink_mass", 14, -600),
-    ("sink_mass", 1, 0),
-)
+LIGHT = (("participation", 4, 300), ("sink_mass", 14, -600), ("sink_mass", 1, 0))
 
 
 @pytest.mark.parametrize(("of", "gamma", "logit"), LIGHT)

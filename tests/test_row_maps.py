@@ -74,10 +74,7 @@ def test_a_map_without_a_law_is_not_verified():
             "steps = (Alibi(slope=1),): sparsemax",
         ),
         ("estimate sparsemax --gamma 2 --length 9 --decay 0.5", "decay = 0.5: sparsemax does not"),
-        (
-            "estimate sparsemax --gamma 2 --length 2000000",
-            "length = 2000000: sparsemax needs",
-        ),
+        ("estimate sparsemax --gamma 2 --length 2000000", "length = 2000000: sparsemax needs"),
         ("design sparsemax --length 9 --n-eff 3", "kernel = sparsemax: its weights depend"),
     ],
 )

@@ -15,14 +15,7 @@ import sympy
 
 import sparsity
 from experiments import recorded
-from experiments.rules import (
-    CLAIMS,
-    FIGURES,
-    longer,
-    needle,
-    outputs,
-    trained,
-)
+from experiments.rules import CLAIMS, FIGURES, longer, needle, outputs, trained
 from experiments.rules.first_passage import sample_capacity
 from sparsity import InputError, LengthBias, Row, ScaleInvariant, limit
 from sparsity.claims_ledger.judging import Routes

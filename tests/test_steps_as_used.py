@@ -76,10 +76,9 @@ def test_every_rule_can_be_typed():
             steps.parse(text)
 
 
-@pytest.mark.parametrize(("cap", "value"), [(50, 3.15358)])
-def test_soft_cap_printed_values(cap, value):
-    row = Row("exp", gamma=16.0, steps=(SoftCap(cap),))
-    assert float(exact(row, length=4096)) == pytest.approx(value, rel=1e-5)
+def test_soft_cap_printed_value():
+    row = Row("exp", gamma=16.0, steps=(SoftCap(50),))
+    assert float(exact(row, length=4096)) == pytest.approx(3.15358, rel=1e-5)
 
 
 ORDERS = (  # steps, and the score that they make of s = βγ-score at the distance t of n tokens

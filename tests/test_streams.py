@@ -14,11 +14,7 @@ ASKED = ("derive", "--help")  # which is answered, and loads nothing heavy
 WRONG = ("derive", "--zzz")  # which is bad input
 
 # (redirections of a shell, exit code of ASKED, of WRONG, lines of WRONG on stderr)
-WAYS = [
-    ("", 0, 2, 1),
-    (">&- 2>&-", 0, 2, 0),
-    (">/dev/full", 2, 2, 1),
-]
+WAYS = [("", 0, 2, 1), (">&- 2>&-", 0, 2, 0), (">/dev/full", 2, 2, 1)]
 
 
 def shell(line, *words):
@@ -64,8 +60,7 @@ def test_an_error_that_nobody_foresaw_does_not_say_that_a_check_disagreed(comman
     assert "ZeroDivisionError: of the program" in err
 
 
-@pytest.mark.parametrize("name", ["reproduce"])
-def test_long_work_is_set_up_before_the_libraries_that_read_its_settings(name):
+def test_long_work_is_set_up_before_the_libraries_that_read_its_settings():
     """NumPy reads how many threads it may start, and SymPy the size of its cache, on import."""
     code = (
         "import sys; from sparsity.cli import common, main\n"
@@ -74,7 +69,7 @@ def test_long_work_is_set_up_before_the_libraries_that_read_its_settings(name):
         "main()"
     )
     found = subprocess.run(
-        [sys.executable, "-c", code, name],
+        [sys.executable, "-c", code, "reproduce"],
         capture_output=True,
         text=True,
         timeout=120,

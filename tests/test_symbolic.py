@@ -194,13 +194,7 @@ def test_nonnegative_for_any_mean_and_covariance():
 
 ELU1 = Piecewise((s + 1, s > 0), (exp(s), True))
 TENT = Max(1 - Abs(s), 0)
-USERS = {
-    "cube": s**3,
-    "elu1": ELU1,
-    "tent": TENT,
-    "cosh": sympy.cosh(s),
-    "exp-minus-2": exp(s) - 2,
-}
+USERS = {"cube": s**3, "elu1": ELU1, "tent": TENT, "cosh": sympy.cosh(s), "exp-minus-2": exp(s) - 2}
 NEAR = (2.0**-4, 2.0**-5, 2.0**-6)  # distances y to the limit
 
 
@@ -374,11 +368,7 @@ def test_no_closed_form_names_the_step_and_the_route(f, step, culprit):
 
 @pytest.mark.parametrize(
     "weight",
-    [
-        sympy.exp(-(s**2)),
-        sympy.exp(s - s**2),
-        sympy.exp(-(s**2)) * sympy.Heaviside(s),
-    ],
+    [sympy.exp(-(s**2)), sympy.exp(s - s**2), sympy.exp(-(s**2)) * sympy.Heaviside(s)],
     ids=str,
 )
 def test_gaussian_factors_have_a_closed_form(weight):

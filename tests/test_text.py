@@ -208,10 +208,7 @@ def test_names_stay_names():
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("derive",),
-        pytest.param(("sweep", "--beta", 0, "--gamma", 1), marks=pytest.mark.thorough),
-    ],
+    [("derive",), pytest.param(("sweep", "--beta", 0, "--gamma", 1), marks=pytest.mark.thorough)],
     ids=lambda arguments: arguments[0],
 )
 def test_every_command_takes_a_formula(command, arguments, tmp_path):

@@ -8,17 +8,7 @@ import pytest
 import sympy
 from scipy.special import ndtr
 from scipy.stats import binom
-from sympy import (
-    Abs,
-    Heaviside,
-    Max,
-    Piecewise,
-    cos,
-    exp,
-    floor,
-    log,
-    sign,
-)
+from sympy import Abs, Heaviside, Max, Piecewise, cos, exp, floor, log, sign
 
 from sparsity import InputError, Row, Sink, estimate, evaluate, exact, score_kernel
 from sparsity.kernels.formulas import symmetry

@@ -399,7 +399,7 @@ def test_a_watch_keeps_no_weights_that_autocast_would_find_later():
     def evaluated(watched):
         torch._dynamo.reset()
         model = Model(dropout=0.0)()
-        wrapped = torch.compile(model)
+        wrapped = torch.compile(model, backend="aot_eager")  # casts within, as code of Inductor
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         with torch.autocast("cpu", torch.bfloat16):
             before = torch.is_autocast_cache_enabled()

@@ -286,10 +286,7 @@ def _sampled(panel, count=3):
 @pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "value", "beta"),  # a bias each: what was found once is not forgotten
-    [
-        ("rows", "window", "-1.2"),
-        ("x", "beta", "-1.5"),
-    ],
+    [("rows", "window", "-1.2"), ("x", "beta", "-1.5")],
 )
 def test_old_points_vanish_when_the_question_is_another(panel, name, value, beta):
     """A slider leaves them grey, as a guess; another law, axis or quantity leaves none."""

@@ -112,13 +112,7 @@ def _rgb(text):
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(
-    ("viewport", "scheme"),
-    [
-        (WIDE, "light"),
-        (NARROW, "dark"),
-    ],
-)
+@pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_text_stands_out_in_light_and_dark(opened, scheme, viewport):
     page = opened(viewport=viewport, color_scheme=scheme)
     ground = (
