@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 # Of a message, and of a value in it: a value alone must not push the fix out of the message.
-_MOST_CHARACTERS, _MOST_OF_VALUE = 1000, 300
+_MOST_CHARACTERS, _MOST_OF_VALUE = 1000, 100
 
 
 def printable(text: str, most: int = _MOST_CHARACTERS) -> str:

@@ -212,6 +212,19 @@ def test_refusals_give_the_reason(weight, beta, gamma, message):
         evaluate(score_kernel("own", weight), beta=beta, gamma=gamma)
 
 
+@pytest.mark.parametrize(("weight", "at"), [("1/abs(s)**0.45", 0.0), ("log(abs(s - 1))", 1.0)])
+def test_a_pole_at_the_mean_score_is_no_wide_range(weight, at):
+    """Scores that are tried before the panels hit the pole itself, and the row was refused."""
+    for of in ("n_eff", "participation", "entropy"):
+        found, beside = (
+            exact(score_kernel("own", weight), length=10, of=of, gamma=1.0, beta=at + off)
+            for off in (0.0, 1e-7)
+        )
+        assert float(found) == pytest.approx(float(beside), rel=1e-10)
+    with pytest.raises(InputError, match="not resolved"):  # E a² is infinite
+        exact("1/s", length=10, gamma=1.0)
+
+
 def test_hyperbolic_terms_that_cancel_are_exponentials():
     for text, plain in (("cosh(s) - sinh(s)", exp(-s)), ("cosh(s)**2 - sinh(s)**2", 1)):
         assert score_kernel("own", sympy.sympify(text)).weight == plain

@@ -104,7 +104,7 @@ def _refuse_too_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> 
         log = definition(kernel).values_at(beta, Approx(x)).log
     if np.isnan(log).any():
         return  # not real there, which the panels say with a score
-    known = log[log > -np.inf]
+    known = log[np.isfinite(log)]  # a pole is no range: the panels close in on it
     if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
         raise too_wide(kernel, gamma)
 
