@@ -51,7 +51,8 @@ class Architecture:
 ARCHITECTURES = (
     Architecture(
         "llama arcee gemma qwen2 qwen3 gptj gpt2 falcon bloom mpt starcoder2 olmo olmoe exaone "
-        "granite granitemoe internlm2 nemotron seed_oss smollm3 glm4 apertus mamba mamba2"
+        "granite granitemoe internlm2 nemotron seed_oss smollm3 glm4 apertus mamba mamba2 "
+        "bert bitnet dbrx deepseek dots1 ernie4_5"
     ),
     Architecture("qwen2moe", "qwen2_moe"),
     Architecture("qwen3moe", "qwen3_moe"),
@@ -93,7 +94,7 @@ class Header:
 
     Args:
         name: of the architecture.
-        type: the `model_type` of its family.
+        type: the `model_type` of its family; empty where its rules are not known.
         values: its fields under the names of `fields.FIELDS`, by llama.cpp's rules.
         names: of its fields as they stand there.
         read: those of them that made the values.
@@ -125,6 +126,7 @@ def read_header(path: Path) -> Header:
     values["rope_freqs"] = "rope_freqs.weight" in tensors
     values |= _ruled(name, architecture, fields, checked(values))
     kind, names = architecture.type or name, tuple(fields.values)
+    kind = kind if name in _BY_NAME else ""
     return Header(name, kind, values, names, frozenset(fields.read), architecture.note)
 
 
