@@ -229,21 +229,26 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
         words.append("ALiBi")
     else:
         rotation = _read_rotation(fields, family, rope, head_dim, context) if turns else None
-        words += [] if rotation else ["no RoPE" if rotates else family.positions]
-    if rotation is not None:
+        words += [] if rotation else ["no RoPE" if rotates else family.positions.split(" or ")[0]]
+    norm = _normalised(fields, family, turns)
+    if rotation is not None and not (norm and family.norm == "turned heads"):
         steps += read_temperature(rope, context, family.latent)
+        if rotation.turned < head_dim and read_temperature(rope, context, on_scale=False):
+            notes.append("RoPE's temperature is of the entries that turn: the row has it of all")
     if rotation is not None and rotation.table:
         notes.append("RoPE's angles have a table of factors, which is not read")
     steps += _growing(fields, family, rope, turns)
-    words += ["in both directions"] if family.both else []
+    near = fields.get("use_bidirectional_attention") is True  # the window has its own token
+    both = family.both and not fields.get("is_decoder")
+    both = both or near or fields.get("is_causal") is False
+    words += ["in both directions"] if both else []
     if family.cap and (cap := fields.get(family.cap)):
         steps.append(SoftCap(cap))
         words.append(f"soft cap {cap:g}")
     if slides:
         if not window:
             raise InputError("sliding_window", None, "config has no sliding_window")
-        both = fields.get("use_bidirectional_attention") is True  # the window has its own token
-        reach = window if family.both else window - 1 if both else 0
+        reach = window - near if both else 0
         steps.append(Window.symmetric(reach) if reach else Window(window))
         words.append(f"window ±{reach}" if reach else f"window {window}")
     if kind == "chunked_attention":
@@ -254,10 +259,9 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
     if top_k := fields.get("index_topk"):
         words.append(f"top {top_k} of an indexer")
         notes.append("the row takes the indexer's order for that of the scores")
-    norm = _normalised(fields, family, turns)
     return LayerKind(
         ", ".join(words), (), head_dim, scale, tuple(steps), rotation, norm, top_k, tuple(notes),
-        sphere=norm and family.norm == "heads",
+        sphere=norm and family.norm != "joint",
     )  # fmt: skip
 
 

@@ -75,13 +75,14 @@ class Family:
     Args:
         types: its `model_type`s.
         scale: what q·k is multiplied by.
-        norm: "heads" if queries and keys of every head are normalised by themselves, "joint" if
-            those of all heads together.
+        norm: "heads" if queries and keys of every head are normalised by themselves, "turned heads"
+            if after RoPE, whose temperature is then lost, "joint" if those of all heads together.
         norm_if: the field that switches this on; empty for always.
         positions: "RoPE", "ALiBi", or in words, "learned positions".
         turning: the layers that RoPE turns: "all", those in "windows", or a field that says so.
         sliding: the layers with a window: by "types", or "all" where a window is set.
-        both: whether a token sees those after it: half of a window is on either side.
+        both: whether a token sees those after it, unless fields say otherwise: half of a window is
+            on either side.
         cap: the field of a soft cap on scores.
         tuned: the temperature: "llama4", "ministral", or the field of log-n scaling's length.
         sinks: which layers have learned sink logits: "all", or those in "windows".
@@ -139,14 +140,14 @@ FAMILIES = (
     Family("mimo_v2_flash", sinks="windows"),
     # RoPE in some layers
     Family("cohere2", turning="windows"),
-    Family("llama4_text", norm="heads", norm_if="use_qk_norm", tuned="llama4"),
+    Family("llama4_text", norm="turned heads", norm_if="use_qk_norm", tuned="llama4"),
     Family("exaone4 exaone_moe", norm="heads", turning="windows"),
     Family("afmoe", norm="heads", turning="windows"),
     Family("ministral3", sliding="all", tuned="ministral"),
     # normalised queries and keys
-    Family("qwen3 dots1 hy_v3 hunyuan_v1_dense hunyuan_v1_moe nanochat mellum lfm2 "
-           "qwen3_next qwen3_5_text qwen3_5_moe_text qwen3_vl_text qwen3_vl_moe_text",
-           norm="heads"),
+    Family("hunyuan_v1_dense hunyuan_v1_moe nanochat", norm="turned heads", ignored="use_qk_norm"),
+    Family("qwen3 dots1 hy_v3 mellum lfm2 qwen3_next qwen3_5_text qwen3_5_moe_text qwen3_vl_text "
+           "qwen3_vl_moe_text", norm="heads"),
     Family("apertus", norm="heads", ignored="qk_norm"),
     Family("qwen3_moe", norm="heads", sliding="all"),
     Family("glm4_moe cohere sarvam_moe", norm="heads", norm_if="use_qk_norm"),
@@ -180,7 +181,7 @@ FAMILIES = (
     Family("mamba mamba2 falcon_mamba rwkv xlstm fnet", attends=False),
     # biases and positions that are learned
     Family("bloom", positions="ALiBi"),
-    Family("mpt", of_mpt, positions="ALiBi", clipped=True),
+    Family("mpt", of_mpt, positions="learned positions or ALiBi", clipped=True),
     Family("falcon", positions="RoPE or ALiBi"),
     Family("gpt2 gpt-sw3 gpt_bigcode", of_gpt2, positions=_LEARNED),
     Family("gpt_neo", unscaled, positions=_LEARNED),

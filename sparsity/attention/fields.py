@@ -98,12 +98,12 @@ _NAMES = {
     _whole(0, MAX_LAYERS): "*max_window_layers *attn_layer_offset *first_k_dense_replace "
     "num_kv_shared_layers",
     _whole(1, _ROWS): "num_attention_heads n_head n_heads num_heads attention_heads head_dim "
-    "attention_head_dim num_key_value_heads qk_nope_head_dim qk_rope_head_dim rotary_dim "
+    "attention_head_dim num_key_value_heads qk_nope_head_dim qk_rope_head_dim *rotary_dim "
     "q_lora_rank kv_lora_rank image_size patch_size",
     _whole(1, _MOST): "hidden_size n_embd *n_embed d_model dim max_position_embeddings n_positions "
     "seq_length max_seq_len model_max_length *original_max_position_embeddings floor_scale "
     "index_topk",
-    _whole(0, _MOST): "sliding_window sliding_window_size window_size *local_attention "
+    _whole(0, _MOST): "sliding_window *sliding_window_size window_size *local_attention "
     "attention_window_size attention_chunk_size",
     _number(1.0): "*rope_theta *rotary_emb_base *rope_local_base_freq *global_rope_theta "
     "*local_rope_theta",
@@ -111,11 +111,12 @@ _NAMES = {
     _number(1.0, 1e6): "factor",
     _number(1e-6, 1e6): "attention_factor low_freq_factor high_freq_factor beta_fast beta_slow "
     "query_pre_attn_scalar attention_multiplier key_multiplier softmax_scale attn_scale "
-    "attn_logit_softcapping clip_qkv alibi_bias_max",
+    "attn_logit_softcapping clip_qkv alibi_bias_max alpha",
     _number(0.0, 1e6): "mscale mscale_all_dim llama_4_scaling_beta",
     _FLAG: "alibi use_qk_norm qk_norm qk_layernorm *use_sliding_window attn_temperature_tuning "
     "use_logn_attn use_mem_rope *use_long_context mla_use_nope scale_attn_weights "
-    "scale_attn_by_inverse_layer_idx mla_scale_q_lora mla_scale_kv_lora truncate rope_freqs",
+    "scale_attn_by_inverse_layer_idx mla_scale_q_lora mla_scale_kv_lora truncate rope_freqs "
+    "is_causal is_decoder",
     _SWITCH: "use_bidirectional_attention",
     _LETTERS: "*hybrid_override_pattern",
     _WORD: "rope_type type position_embedding_type model_type",
@@ -125,7 +126,8 @@ _NAMES = {
     "*kda_layers *hybrid_layer_ids",
     _NUMBERS: "short_factor long_factor",
     _PATTERN: "*attention_types",
-    _GROUPS: "text_config *rope_scaling rope_parameters attn_config linear_attn_config",
+    _GROUPS: "text_config *rope_scaling rope_parameters attn_config *linear_attn_config "
+    "full_attention sliding_attention",  # RoPE's settings of a kind of layer
 }
 _STARRED = {name: domain for domain, names in _NAMES.items() for name in names.split()}
 FIELDS = {name.removeprefix("*"): domain for name, domain in _STARRED.items()}
@@ -139,11 +141,13 @@ _SAME = {
 }
 LISTS = ("layer_types", "layers_block_type", "attention_layers")  # that name every layer's type
 LAYERS = ("num_hidden_layers", *_SAME["num_hidden_layers"])
+# What code asks a configuration for, whether its class has it or not; sizes stand as they are.
+ASKED = {"head_dim", "is_causal", *_SAME, *(x for same in _SAME.values() for x in same)}
 # Fields whose names speak of attention and which change nothing of a row's law: sizes of other
 # parts, dropout, biases, names of implementations.
 _NO_CHANGE = re.compile(
     "dropout|bias$|^bias|eps$|^hidden_|intermediate|output_attentions|implementation|pdrop|"
-    "key_value|kv_heads|kv_n_heads|v_head_dim|value_head|routed|topk_prob|topk_group|embed|"
+    "key_value|kv_heads|kv_n_heads|v_head_dim|value_head|routed|topk_prob|topk_group|embed(?!ding_type)|"
     "residual|logits?_scal|mlp_|moe_|expert|vocab|feed_forward|initializer|cache|sparse_step|"
     "position_ids|final_logit|cross_attention|parallel_attn|altup|_alpha$|_beta$|upcast|attn_impl|"
     "attn_type$|attn_uses|prefix_lm|post_?norm|pre_?norm|norm_before|normalization_function|"
@@ -154,7 +158,7 @@ _NO_CHANGE = re.compile(
 )
 _OF_ATTENTION = re.compile(
     "attn|attention|rope|rotary|window|softcap|scal|multiplier|norm|alibi|qk|sink|chunk|index_|"
-    "position|logn|clip|sparse|temperature|pattern|hybrid"
+    "position|logn|clip|sparse|temperature|pattern|hybrid|layer_types"
 )
 
 
@@ -175,8 +179,6 @@ def checked(given: Mapping[Any, Any], strict: bool = True, depth: int = 3) -> di
     values: dict[str, Any] = {}
     for name, value in given.items():
         domain = FIELDS.get(name) if isinstance(name, str) else None
-        if domain is None and isinstance(name, str) and name.endswith("attention") and depth < 3:
-            domain = _GROUPS  # RoPE's settings of a kind of layer
         if domain is None or not (strict or value is None or domain.holds(value)):
             continue
         values[name] = None if value is None else domain.read(name, value)
@@ -205,8 +207,9 @@ class Fields:
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, the default where it is missing."""
         same = (name, *_SAME.get(name, ()))
-        self.read.update(same)
-        return next((x for x in map(self.values.get, same) if x is not None), default)
+        given = [x for x in same if self.values.get(x) is not None]
+        self.read.update(given)
+        return self.values[given[0]] if given else default
 
     def need(self, name: str) -> Any:
         """Return a field that must be there.
@@ -240,8 +243,8 @@ def names_set(given: Mapping[Any, Any], depth: int = 3) -> tuple[str, ...]:
         idle = any(value is x or value == x for x in (None, False, [], "absolute"))
         if idle or not isinstance(name, str):
             continue
-        group = FIELDS.get(name) is _GROUPS or name.endswith("attention")
-        if group and depth and name != "text_config" and isinstance(value, Mapping):
+        group = FIELDS.get(name) is _GROUPS and name != "text_config"
+        if group and depth and isinstance(value, Mapping):
             names += names_set(value, depth - 1)
         else:
             names.append(name)

@@ -11,6 +11,7 @@ from sparsity.rows.rope_scaling import (
     DynamicNtkScaling,
     LinearScaling,
     Llama3Scaling,
+    NtkScaling,
     RopeScaling,
     YarnScaling,
 )
@@ -71,6 +72,8 @@ def read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
     if trained is None:
         raise InputError("max_position_embeddings", None, f"the rule {name} needs it")
     factor = rope.get("factor") or max(1.0, (context or trained) / trained)
+    if name == "dynamic" and (alpha := rope.get("alpha")):  # Hunyuan's
+        return NtkScaling(alpha)
     if name == "dynamic":
         return DynamicNtkScaling(factor, trained)
     if name == "llama3":

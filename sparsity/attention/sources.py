@@ -22,7 +22,16 @@ from typing import Any
 
 from sparsity.attention import gguf_header
 from sparsity.attention.families import BY_TYPE, Family
-from sparsity.attention.fields import FIELDS, FOR_CLASSES, LAYERS, LISTS, Fields, checked, names_set
+from sparsity.attention.fields import (
+    ASKED,
+    FIELDS,
+    FOR_CLASSES,
+    LAYERS,
+    LISTS,
+    Fields,
+    checked,
+    names_set,
+)
 from sparsity.checks import check_path
 from sparsity.errors import InputError, printable
 from sparsity.output import json_file, require_regular_file
@@ -118,7 +127,7 @@ def _of_fields(given: Mapping[str, Any]) -> Model:
     if rope.get("type") == "su":  # LongRoPE, as Phi-3 first named it
         rope["type"] = "longrope"
     fill = BY_TYPE.get(kind, _UNKNOWN).fill
-    filled = _filled(fill or kind, values)
+    filled = _filled(fill or kind, values, foreign=bool(fill))
     if filled is None:
         missing = "the file alone is not the configuration: pip install 'sparsity[transformers]'"
         lawless = missing if _library() is None else f"the family {kind!r} is not known here"
@@ -166,8 +175,15 @@ def _library() -> Any:
         return None
 
 
-def _filled(kind: str, values: Mapping[str, Any]) -> _Filled | None:
+def _filled(kind: str, values: Mapping[str, Any], foreign: bool) -> _Filled | None:
     """Return the fields of the class of a type; None where there is none.
+
+    A class keeps fields that it does not have; its code passes them over, and so does this.
+
+    Args:
+        kind: the type.
+        values: the fields of the file.
+        foreign: whether other code than that of the class uses them, so that all are kept.
 
     Raises:
         InputError: the class refuses the fields.
@@ -180,7 +196,9 @@ def _filled(kind: str, values: Mapping[str, Any]) -> _Filled | None:
         with _quietly():
             whole = library.AutoConfig.for_model(kind, **copy.deepcopy(given))
             text = whole.get_text_config(decoder=True)
-            fields = checked({name: _attribute(text, name) for name in FIELDS}, strict=False)
+            usual = type(text)()
+            has = [x for x in FIELDS if foreign or x in ASKED or hasattr(usual, x)]
+            fields = checked({name: _attribute(text, name) for name in has}, strict=False)
         inner = fields.pop("attn_config", None) or {}  # MPT and DBRX keep them in a group
         if base := inner.pop("rope_theta", None):
             fields["rope_parameters"] = {**fields["rope_parameters"], "rope_theta": base}
