@@ -9,9 +9,7 @@ A row that cannot get there says so, with what it can reach.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -28,7 +26,7 @@ from sparsity.kernels import Kernel, RowMap, decayed, exp, identity, relu2
 from sparsity.kernels.parameters import LENGTH, One, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
-from sparsity.rows.steps import SinkLogit
+from sparsity.rows.steps import ScalableSoftmax, SinkLogit
 
 __all__ = ["LENGTHS", "Design", "Impossible", "design"]
 
@@ -123,7 +121,8 @@ def design(
         others = np.ravel(LENGTH.check(lengths)).tolist()
     others = [_one_length(other, quantity) for other in others]
     tokens_of_exp = record is exp and quantity is quantities.n_eff and not of_row and free is None
-    scaled = held.get("gamma") if tokens_of_exp else None
+    if tokens_of_exp and "gamma" in held:
+        kernel, held, free = Row(exp, steps=(ScalableSoftmax(),), **held), {}, "scale"
     if free is None:
         free = _default_free(record, quantity, held, of_row)
     free = check_choice("free", free, NAMES)
@@ -143,13 +142,12 @@ def design(
     quantity = free_in_row.asked(quantity, value)
     law = exact(row, length=n, of=quantity)
     check, bound, p_nonzero = map(float, (law.value, law.error_bound, law.p_nonzero))
-    answer = Design(
+    return Design(
         *(row, n, quantity.name, wanted, free, value, check, bound, p_nonzero, first.reach),
         requirements,
         tuple(also),
         first.looks,
     )
-    return answer if scaled is None else _in_scales(answer, scaled)
 
 
 def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
@@ -220,16 +218,3 @@ def _any_row(record: Kernel, free: str, options: dict[str, Any]) -> Row:
         return Row(record, **options)
     anything: dict[str, Any] = {"decay": 0.5} if record is decayed else {"beta": 0.0, "gamma": 1.0}
     return Row(record, **(anything | options))
-
-
-def _in_scales(found: Design, gamma: float) -> Design:
-    """Return a design of γ as one of the scale s in γ = γ₀·s·ln n."""
-
-    def scale(value: float | None, n: int) -> float | None:
-        return None if value is None else value / (gamma * math.log(n))
-
-    requirements = tuple(
-        replace(one, value=scale(one.value, one.length)) for one in found.requirements
-    )
-    value: Any = scale(found.value, found.length)
-    return replace(found, parameter="scale", value=value, requirements=requirements)

@@ -68,7 +68,7 @@ class Design:
         length: n.
         quantity: the name of what was asked for.
         wanted: its value.
-        parameter: what was free, as in `free=`; "scale" without such a step is s in γ = γ₀·s·ln n.
+        parameter: what was free, as in `free=`.
         value: what it must be.
         check: the quantity by the exact law at this value.
         error_bound: bound on its relative error.
@@ -97,8 +97,7 @@ class Design:
     def __repr__(self) -> str:
         """Say in one line what is needed for what was asked."""
         wanted = f"{self.quantity} = {self.wanted:g} of n = {self.length}"
-        free = "gamma" if self.parameter == "scale" else self.parameter
-        held = [f"{name} = {x}" for name, x in self.parameters.items() if name != free]
+        held = [f"{name} = {x}" for name, x in self.parameters.items() if name != self.parameter]
         needs = f"{self.parameter} = {self.value:.6g}"
         at = f" at {', '.join(held)}" if held else ""
         return f"Design({self.kernel}: {wanted} needs {needs}{at})"
@@ -160,8 +159,6 @@ class Design:
             f"check    {name} = {self.check:.12g} ± {self.error_bound:.0e} at {', '.join(given)}",
             f"reach    {name} {self.reach}",
         ]
-        if self.parameter == "scale" and not any(hasattr(x, "scale") for x in self.row.steps):
-            lines.insert(1, "scale    is that of a factor scale·ln n on all scores")
         if self.also:
             others = ", ".join(f"{value:.12g}" for value in self.also)
             lines.append(f"also     {self.parameter} = {others}")

@@ -151,7 +151,7 @@ SLOPE = FreeNumber("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
 WINDOW = FreeNumber(
     *("window", "size", Window, math.exp), ends=lambda row, n: (0.0, math.log(n)), whole=True
 )
-SCALE = FreeNumber("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
+SCALE = FreeNumber("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 3.0))
 LOGIT = FreeNumber("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
 # The decay of the kernel `decayed`. At x = 40 it is 1.
 _DECAY_OF_KERNEL = replace(DECAY, step=None, ends=lambda row, n: (-20.0, 40.0))

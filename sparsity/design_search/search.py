@@ -21,7 +21,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from sparsity.checks import check_number
 from sparsity.design_search.answer import Reach
-from sparsity.design_search.free_numbers import GAMMA, LOGIT, FreeNumber
+from sparsity.design_search.free_numbers import GAMMA, LOGIT, SCALE, FreeNumber
 from sparsity.errors import InputError, TooRare
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
@@ -81,8 +81,9 @@ def solve_lengths(
     """
     if free is LOGIT and quantity is sink_mass:
         return [_solve_sink_mass(free.without(row), n, wanted) for n in lengths]
-    in_softmax = row.kernel is exp and free is GAMMA and not row.steps
-    one_root = in_softmax and quantity.name.partition(":")[0] in MONOTONE
+    # The scale of log-n scaling, where nothing else changes the row, sharpens it as γ does.
+    sharpens = row.kernel is exp and len(row.steps) == {GAMMA: 0, SCALE: 1}.get(free)
+    one_root = sharpens and quantity.name.partition(":")[0] in MONOTONE
     ranges = {n: free.ends(row, n) for n in lengths}
     solved: dict[int, Solutions] = {}
     for ends in dict.fromkeys(ranges.values()):  # lengths of one range are looked at together
