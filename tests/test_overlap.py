@@ -3,9 +3,10 @@
 import itertools
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 
 import sparsity
@@ -187,6 +188,21 @@ def test_metrics_of_two_rows():
     assert_allclose(metric.top_k_overlap(*logs, 3, log=True), metric.top_k_overlap(a, b, 3))
     assert_allclose(metric.overlap(a.T, b.T, axis=0), metric.overlap(a, b))
     assert_allclose(metric.top_k_overlap(a.T, b.T, 2, axis=0), metric.top_k_overlap(a, b, 2))
+
+
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray])
+def test_top_k_overlap_counts_the_first_of_equal_weights(array):
+    logs = np.random.default_rng(1).integers(-3, 4, (2, 40, 7)).astype(np.float32)
+    logs[0, 0], logs[1, 1, :5] = -0.0, -np.inf
+    order = np.argsort(-logs, axis=-1, stable=True)
+    for k in (1, 3, 7, 9):
+        chosen = np.zeros(logs.shape, bool)
+        np.put_along_axis(chosen, order[..., :k], values=True, axis=-1)
+        chosen &= logs > -np.inf
+        shares = (chosen[0] & chosen[1]).sum(-1) / chosen[0].sum(-1)
+        drawn = metric.top_k_overlap(array(logs[0]), array(logs[1]), k, log=True)
+        assert_allclose(drawn, shares)
+    assert_array_equal(metric.ascending(array(logs)), np.sort(logs, axis=-1))
 
 
 @pytest.mark.parametrize(
