@@ -17,7 +17,7 @@ from sparsity.quantities import RowSums
 from sparsity.sampling import devices, iid_rows
 from sparsity.sampling.batches import batch_size, collect
 from sparsity.sampling.iid_rows import MOST_TOKENS, IidRowSampler
-from sparsity.sampling.random_numbers import IMPL, normal
+from sparsity.sampling.random_numbers import key_of, normal
 
 QUICK = tuple(q for q in quantities.ALL if not (q.needs or q.whole))  # functions of sums alone
 LENGTHS = (1, 3, MOST_TOKENS)
@@ -57,7 +57,7 @@ def _differ(cell, length):
     arguments = (tuple(np.asarray(x, dtype) for x in law), np.asarray(1.0, dtype), *words)
     found = collect(sampler, arguments, seed=5, first=0, chunks=1)
     assert found.shape == (devices.CHUNK, 3, len(QUICK) + 4)
-    key = jax.random.fold_in(jax.random.key(5, impl=IMPL), 31)
+    key = jax.random.fold_in(key_of(5), 31)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         given = _by_definition(kernel, law, length, dtype, key)
     # The pooled moments of float32 are beyond its range where weights are.

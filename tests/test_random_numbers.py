@@ -6,9 +6,27 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from sparsity.sampling.random_numbers import IMPL, normal
+from sparsity.sampling.random_numbers import _normal_of, key_of, normal, words_of_keys
 
-KEY = jax.random.key(np.uint32(2**32 - 5), impl=IMPL)
+SEED = np.uint32(2**32 - 5)
+KEY = key_of(SEED)
+
+
+def test_keys_have_the_bits_of_threefry():
+    key, plain = KEY, jax.random.key(SEED, impl="threefry2x32")
+    for number in (0, 7, 2**32 - 1):
+        key, plain = (jax.random.fold_in(k, number) for k in (key, plain))
+        for kind in ("uint32", "uint64"):
+            words = jax.random.bits(key, (3, 5), kind)
+            np.testing.assert_array_equal(words, jax.random.bits(plain, (3, 5), kind))
+    z, of_jax = normal(key, (3, 5), "float64"), jax.random.normal(plain, (3, 5), "float64")
+    np.testing.assert_allclose(z, of_jax, rtol=1e-15)
+    numbers = np.array([0, 7, 2**32 - 1], dtype="uint32")
+    first = jax.random.key(SEED, impl="threefry2x32")
+    folded = jax.vmap(jax.random.fold_in, (None, 0))(first, numbers)
+    np.testing.assert_array_equal(words_of_keys(SEED, numbers), jax.random.key_data(folded))
+    one, other = (jax.random.key_data(jax.random.split(k, (2, 3))) for k in (key, plain))
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.thorough
@@ -20,11 +38,10 @@ def test_the_law_is_normal(dtype):
     assert scipy.stats.kstest(1.03 * z.ravel(), "norm").pvalue < 1e-3  # what it can see
 
 
-def test_a_word_is_the_quantile_of_its_tail(monkeypatch):
+def test_a_word_is_the_quantile_of_its_tail():
     """Of words that JAX would hardly ever draw too, where its own normals of 32 bits have ended."""
     words = np.array([0, 1, 2, 3, 2**8, 2**20, 2**31, 2**32 - 1], dtype="uint32")
-    monkeypatch.setattr(jax.random, "bits", lambda *_: jax.numpy.asarray(words))
-    z = np.asarray(normal(KEY, words.shape, "float32"), dtype=float)
+    z = np.asarray(_normal_of(jax.numpy.asarray(words)), dtype=float)
     tail = ((words >> 1).astype(np.float32) + np.float32(0.5)).astype(float) / 2**31
     quantile = np.where(words & 1, -1, 1) * scipy.special.ndtri(tail / 2)
     np.testing.assert_allclose(z, quantile, rtol=5e-4, atol=1e-6)  # of the last words

@@ -24,7 +24,7 @@ from sparsity.checks import check_number, check_seed, check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row, numpy_log_abs
-from sparsity.sampling.random_numbers import normal
+from sparsity.sampling.random_numbers import key_of, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
 # Families of maps that weigh the largest scores as if the others, which have weight 0, were not
@@ -98,7 +98,7 @@ def sample_capacity(
         return _capacity_of_map(record, t * math.sqrt(d), t, count, chosen)
     record = kernels.elementwise(record)
     log_needle = float(numpy_log_abs(record)(np.array([t * math.sqrt(d)]))[0])
-    key, block = jax.random.key(chosen, impl="threefry2x32"), max(1, _BLOCK // count)
+    key, block = key_of(chosen), max(1, _BLOCK // count)
     noise, held = jnp.zeros(count, "float32"), np.zeros(count)
     for number_of_block in range(2**16):
         noise, more = _grown(

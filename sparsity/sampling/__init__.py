@@ -6,7 +6,7 @@
                        │
       running: when to stop, and what comes of it ─ combining: batches to an error bar
       batches: what a seed draws, chunk by chunk ─ devices: where, and how it is compiled
-      random_numbers: normals
+      random_numbers: keys and normals
 
 `proposals` decides where to draw, `running` until when. A sampler is a frozen record that draws one
 batch from a key; batches of any sampler are run, combined and concluded alike.

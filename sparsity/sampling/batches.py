@@ -39,7 +39,7 @@ from sparsity.sampling.devices import (
     runs_on_cpu,
     sharded,
 )
-from sparsity.sampling.random_numbers import IMPL
+from sparsity.sampling.random_numbers import key_from, words_of_keys
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
 MAX_BATCHES_KEPT = 2**17  # 3 MB a moment; folded, they are 4096, enough for any error bar
@@ -142,30 +142,27 @@ def full_calls(sampler: Sampler, chunks: int) -> int:
     return -(-chunks // size) * size
 
 
-def _draw_batches(
-    sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any, width: int
-) -> Any:
-    """Draw the batches of these indices, `width` at a time: [batches, 3, moments].
+def _draw_batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
+    """Draw the batches of these keys, `width` at a time: [batches, 3, moments].
 
     `lax.map`, not `vmap`, goes over them: a vmap of all would hold the draws of all in memory.
     """
-    key = jax.random.key(seed, impl=IMPL)
 
-    def batch(index: jax.Array) -> jax.Array:
+    def batch(words: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(jax.random.fold_in(key, index), arguments)
+            return sampler(key_from(words), arguments)
 
-    return jax.lax.map(batch, indices, batch_size=width if width > 1 else None)
+    return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
 
 
-def _call(sampler: Sampler, seed: jax.Array, indices: jax.Array, arguments: Any) -> jax.Array:
+def _call(sampler: Sampler, keys: jax.Array, arguments: Any) -> jax.Array:
     """Draw the batches of one estimation, [batches, 3, moments]."""
-    width = _batches_abreast(sampler, len(indices))
+    width = _batches_abreast(sampler, len(keys))
 
-    def share(indices: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
-        return _draw_batches(sampler, seed, indices, arguments, width)
+    def share(keys: jax.Array, arguments: Any) -> jax.Array:
+        return _draw_batches(sampler, keys, arguments, width)
 
-    return sharded(share, 2)(indices, seed, arguments)
+    return sharded(share, 1)(keys, arguments)
 
 
 def collect(
@@ -189,7 +186,7 @@ def collect(
     while chunks:
         count = next(size for size in sizes if size <= chunks)
         indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)
-        parts.append(draw(seed=np.uint32(seed), indices=indices, arguments=arguments))
+        parts.append(draw(keys=words_of_keys(seed, indices), arguments=arguments))
         first, chunks = first + count * CHUNK, chunks - count
     batches = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return fold_chunks(batches) if fold else batches

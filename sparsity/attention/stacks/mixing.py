@@ -24,7 +24,7 @@ from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.sampling.devices import jitted, resolve_dtype
-from sparsity.sampling.random_numbers import normal
+from sparsity.sampling.random_numbers import key_of, normal
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_ONE_CALL
 
 _FEW = 2**16  # normals of a stack that are drawn in less time than good code for them is compiled
@@ -213,7 +213,7 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     """
     seed = seed if isinstance(seed, Tracer) else check_seed(seed)
     name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
-    key, (bare, numbers) = jax.random.key(seed, impl="threefry2x32"), _split(stack)
+    key, (bare, numbers) = key_of(seed), _split(stack)
     if isinstance(key, Tracer):  # a part of another program
         return _draw(bare, numbers, key, name)
     one = jitted(
@@ -276,7 +276,7 @@ def sampled(
     """
     draws, seed = check_whole("draws", draws, 1), check_seed(seed)
     name = resolve_dtype(dtype).name
-    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
+    keys = jax.random.split(key_of(seed), draws)
     bare, numbers = _split(stack)
     several = jitted(_sampled, LLVM_FOR_LONG_RUNS, stack=bare, dtype=name, measure=measure)
     measures = several(numbers=numbers, keys=keys)
