@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 _MAX_ROWS_SHOWN = 20
 
 
-def brief(value: Any, digits: int = 6) -> str:
+def brief(value: Any) -> str:
     """Return a number in few digits; of several the first, the last and how many."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         return str(value)
     if array.ndim == 0:
-        return f"{array.item():.{digits}g}"
+        return f"{array.item():.6g}"
     if not array.size:
         return "no values"
-    first, last = (f"{x:.{digits}g}" for x in (array.flat[0], array.flat[-1]))
+    first, last = (f"{x:.6g}" for x in (array.flat[0], array.flat[-1]))
     return f"{first} … {last} ({' × '.join(map(str, array.shape))} values)"
 
 

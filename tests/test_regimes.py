@@ -8,7 +8,6 @@ import sparsity
 from sparsity import InputError, exact, regime
 from sparsity.exact_law.regimes import (
     annealed_n_eff,
-    annealed_participation,
     condensed_n_eff,
     critical_spread,
     limit_reach,
@@ -53,10 +52,10 @@ def test_annealed_laws_where_they_hold_and_where_not():
             correction = 20 * np.exp(5 * gamma**2) / n  # of order 1/n, with its growth in γ
             tokens, y2 = (n_eff(n, gamma), participation(n, gamma))
             assert tokens / annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
-            assert y2 / annealed_participation(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
+            assert y2 * annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
         beyond = 1.2 * np.sqrt(np.log(n))
         assert n_eff(n, beyond) > 10 * annealed_n_eff(n, beyond)
-        assert participation(n, beyond) < annealed_participation(n, beyond) / 1.5
+        assert participation(n, beyond) * annealed_n_eff(n, beyond) < 1 / 1.5
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.9])

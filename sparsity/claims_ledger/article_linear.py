@@ -8,7 +8,7 @@ import math
 import numpy as np
 import sympy
 
-from sparsity import kernels
+from sparsity import kernels, metric
 from sparsity.claims_ledger.article_scores import su_claim
 from sparsity.claims_ledger.findings import Judged, core, instead, letter, table_rows
 from sparsity.claims_ledger.judging import (
@@ -22,6 +22,7 @@ from sparsity.claims_ledger.judging import (
 from sparsity.kernels import queries
 from sparsity.kernels.symbols import d, decay, n, ratio
 from sparsity.kernels.zoo import taylor
+from sparsity.sampling import estimators
 
 _DIMS = np.array([1, 2, 4, 16, 64, 256, 1024, 4096])
 _RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)  # r = σ̃/μ̃, on both sides of the S = 1/√2 at r = 1
@@ -59,7 +60,7 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
     seeds = seeds_of_claim(seed, 5, len(drawn))
     cells = []
     for (name, dim, r), key in zip(drawn, seeds, strict=True):
-        estimate = routes.features(
+        estimate = estimators.features(
             kernels.exp,  # k̃ = e^k is log-normal, with σ̃/μ̃ = √(e^(spread²) − 1)
             queries.named(name).vector(dim),
             0.0,
@@ -216,7 +217,7 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
     n_S2 = np.exp(2 * log_S[:, -1]) * lengths[-1]
     flat = routes.log_S("decayed", decay=1.0, length=lengths)
     size = 4096
-    rows = [float(routes.row_sparsity(x ** np.arange(size - 1, -1, -1.0))) for x in decays[:5, 0]]
+    rows = [float(metric.S(x ** np.arange(size - 1, -1, -1.0))) for x in decays[:5, 0]]
     by_formula = np.exp(routes.log_S("decayed", decay=decays[:5, 0], length=size))
     findings = [
         core(

@@ -13,6 +13,7 @@ from sparsity.claims_ledger.findings import Judged, core, instead
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.rows import rope_planes, rotated_scores
 from sparsity.rows.rope_planes import planes
+from sparsity.rows.rotated_scores import coca_by_definition, coca_scores
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,6 @@ class CocaRoutes:
 
     Args:
         angles: (dim, base) -> θ_i of the planes.
-        rope_scores: RoPE's scores, of rotated queries and keys.
-        coca_by_definition: CoCA's scores, of rotated queries and keys q∘t.
-        coca_scores: CoCA's scores at RoPE's cost.
         slack_scores: CoCA's scores as the published code has them.
         decay_bounds: both bounds on the score at a distance, RoPE's and CoCA's.
         rising: the tokens over which each plane's score rises from distance 0 on.
@@ -33,9 +31,6 @@ class CocaRoutes:
     """
 
     angles: Callable[..., Any] = rope_planes.angles
-    rope_scores: Callable[..., Any] = rotated_scores.rope_scores
-    coca_by_definition: Callable[..., Any] = rotated_scores.coca_by_definition
-    coca_scores: Callable[..., Any] = rotated_scores.coca_scores
     slack_scores: Callable[..., Any] = rotated_scores.slack_scores
     decay_bounds: Callable[..., Any] = rotated_scores.decay_bounds
     anomaly_length: Callable[..., Any] = rotated_scores.anomaly_length
@@ -67,8 +62,8 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
         pairs = ((start + distance, start) for start in starts)
         return np.array([form(query, t, m=[m], n=[n])[0, 0] for m, n in pairs])
 
-    scores, exact = along(routes.slack_scores, q), along(routes.coca_scores, q)
-    equal, truth = along(routes.slack_scores, even), along(routes.coca_scores, even)
+    scores, exact = along(routes.slack_scores, q), along(coca_scores, q)
+    equal, truth = along(routes.slack_scores, even), along(coca_scores, even)
     scale = np.sum(t * np.abs(planes(q)) ** 2)
     # One query might be lucky: the same over many of them, root mean square.
     queries = rng.standard_normal((4000, 1, _DIM))
@@ -76,7 +71,7 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
     gaps = []
     for start in (0, 100, 10_000):
         place: dict[str, Any] = {"m": [start + distance], "n": [start]}
-        off = routes.slack_scores(queries, ts, **place) - routes.coca_scores(queries, ts, **place)
+        off = routes.slack_scores(queries, ts, **place) - coca_scores(queries, ts, **place)
         size = np.sum(ts[:, 0] * np.abs(planes(queries[:, 0])) ** 2, axis=-1)
         gaps.append(float(np.sqrt(np.mean((off[:, 0, 0] / size) ** 2))))
     findings = [
@@ -117,7 +112,7 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
         t = np.maximum(rng.standard_normal((2, 32, dim // 2)), 0)
         even = np.repeat(np.abs(planes(q)) / 2**0.5, 2, axis=-1)  # the same |q_i|, q₁ = q₂
         m = 8 + np.arange(24)
-        exact = routes.coca_by_definition(q, t, m=m)
+        exact = coca_by_definition(q, t, m=m)
 
         def off(scores: np.ndarray, exact: np.ndarray = exact) -> float:
             # Of the largest score, not each of its own: scores pass through 0, where a relative
@@ -126,8 +121,8 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
 
         forms = {
             "dual": routes.slack_scores(even, t, m=m),
-            "redundant": routes.coca_by_definition(even, t, m=m),
-            "any query": routes.coca_scores(q, t, m=m),
+            "redundant": coca_by_definition(even, t, m=m),
+            "any query": coca_scores(q, t, m=m),
         }
         worst = {name: max(worst[name], off(value)) for name, value in forms.items()}
         slack = min(slack, off(routes.slack_scores(q, t, m=m)))

@@ -14,6 +14,7 @@ from sparsity.claims_ledger.judging import Claim, ZTest, sampling, z_tests
 from sparsity.crosscheck.outcome import compare_mean
 from sparsity.rows.rope_planes import join, planes
 from sparsity.rows.rope_scaling import DynamicNtkScaling, RopeScaling
+from sparsity.rows.rotated_scores import coca_by_definition, coca_scores, rope_scores
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
 
@@ -122,7 +123,7 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
     ups = []
     for plane in np.eye(_DIM // 2):
         alone = np.broadcast_to(plane, (len(distance), _DIM // 2))
-        row = routes.coca_by_definition(q, alone, m=[40], n=40 - distance)[0]
+        row = coca_by_definition(q, alone, m=[40], n=40 - distance)[0]
         ups.append((np.diff(row) > 1e-12 * row[0]).argmax())  # row[0] is the largest score
     # `argmax` of no True at all is 0, and no plane rises with the very first step (Θ = 0).
     first = np.where(np.array(ups) > 0, ups, np.inf)  # ∞: not within these distances
@@ -166,15 +167,15 @@ def bounds(routes: CocaRoutes, seed: int) -> Judged:
         q, k = rng.standard_normal((2, _DIM))
         x, y = planes(q), planes(k)
         rope, coca = routes.decay_bounds(x, y, distance, theta)
-        score = routes.rope_scores(q[None], k[None].repeat(len(distance), 0), m=[0], n=-distance)[0]
+        score = rope_scores(q[None], k[None].repeat(len(distance), 0), m=[0], n=-distance)[0]
         t = np.abs(y) / np.abs(x)  # the same |q_i||k_i| with Θ_i = 0
         keys = np.broadcast_to(t, (len(distance), _DIM // 2))
-        collinear = routes.coca_scores(q[None], keys, m=[0], n=-distance)[0]
+        collinear = coca_scores(q[None], keys, m=[0], n=-distance)[0]
         holds_rope &= bool(np.all(np.abs(score) <= rope * (1 + 1e-12)))
         holds_coca &= bool(np.all(np.abs(collinear) <= coca * (1 + 1e-12)))
         ratios.append(coca / rope)
         near = np.arange(64)  # every distance, where the others are log-spaced
-        row = routes.coca_scores(q[None], np.broadcast_to(t, (64, _DIM // 2)), m=[0], n=-near)[0]
+        row = coca_scores(q[None], np.broadcast_to(t, (64, _DIM // 2)), m=[0], n=-near)[0]
         rises += int((np.diff(row) > 0).any())
     ratio = np.array(ratios)
     # Why both sequences end in a zero: were all |q_i||k_i| equal and no zero added, all differences

@@ -67,9 +67,7 @@ class Routes:
         n_eff: the exact law, (kernel, length, **parameters) -> effective number of tokens.
         mean: the exact law of any quantity, (kernel, length, of, **parameters).
         full_keys: S from whole keys.
-        features: S from real nonnegative features.
         rows: averages over whole rows.
-        row_sparsity: the metric of a concrete row.
         norm_ratio: ‖q̃‖₂/‖q̃‖₁ of concrete queries.
     """
 
@@ -79,9 +77,7 @@ class Routes:
     n_eff: Callable[..., np.ndarray] = _n_eff
     mean: Callable[..., np.ndarray] = _mean
     full_keys: Callable[..., Estimate] = estimators.full_keys
-    features: Callable[..., Estimate] = estimators.features
     rows: Callable[..., Estimate] = sample_rows
-    row_sparsity: Callable[..., Any] = metric.S
     norm_ratio: Callable[..., np.ndarray] = _norm_ratio
 
 

@@ -62,7 +62,6 @@ class SinkRoutes:
 
     Args:
         draw: (stack, seed) -> random layers.
-        forward: layers -> the states of the tokens after each of them.
         jacobian: layers -> the blocks ∂v_j/∂v_i.
         bound: (attention, strengths, lipschitz, gain) -> the over-squashing bound.
         collapse: states -> the measures of rank and representational collapse.
@@ -76,7 +75,6 @@ class SinkRoutes:
     """
 
     draw: Callable[[Stack, int], Layers] = _draw
-    forward: Callable[[Layers], Any] = mixing.forward
     jacobian: Callable[[Layers], np.ndarray] = influence.jacobian
     bound: Callable[..., np.ndarray] = influence.bound
     collapse: Callable[[Any], Collapse] = collapse.collapse
@@ -215,7 +213,7 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
         rng.standard_normal((500, n, d)) * rng.exponential(size=(500, n, 1)) ** 3 for n, d in shapes
     ]
     for sink in (None, LayerSink(mass=0.5)):
-        drawn = routes.forward(routes.draw(small_stack(sink), seed))
+        drawn = mixing.forward(routes.draw(small_stack(sink), seed))
         states.append(np.asarray(drawn, np.float64))
     measures = [routes.collapse(v) for v in states]
     worst = max((x.last_pair / x.rank).max() for x in measures)
@@ -256,7 +254,7 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
     def update(mass: float, value: float) -> float:
         """Return ‖V′ − V‖ over the tokens after the first, of one layer."""
         layers = routes.draw(small_stack(LayerSink(mass=mass, value=value), depth=1), seed)
-        before, after = np.asarray(routes.forward(layers), np.float64)
+        before, after = np.asarray(mixing.forward(layers), np.float64)
         return float(np.linalg.norm((after - before)[1:]))
 
     # A sink of value zero, one with the value of a common token, and one in between.

@@ -206,15 +206,15 @@ def cells_of_steps() -> tuple[Question, ...]:
 
 
 def _rotary(
-    kernel: Kernel, form: str, length: int, dim: int, pairing: str, spread: float, seed: int = 0
+    kernel: Kernel, form: str, length: int, dim: int, pairing: str, spread: float
 ) -> Question:
     """Ask for n_eff of a row with rotary positions, from rotated vectors.
 
     The form is "rope" (‖q‖ = ‖μ‖ = 1, spread the γ of the scores), "coca" or "slack" (‖q‖² = d/2,
-    center 1/4, spread the spread/center of t); the seed is that of the query and the mean key.
+    center 1/4, spread the spread/center of t).
     """
     # Norms are set, so that the spread of the scores is what the cell says, whatever was drawn.
-    rng = np.random.default_rng([seed, dim])
+    rng = np.random.default_rng([0, dim])
     q, mu = rng.standard_normal((2, dim))
     q /= np.linalg.norm(q)
     if form == "rope":

@@ -247,9 +247,3 @@ def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray
     h = normal_step(steepness, step)
     z = h * np.arange(-math.ceil(far / h), math.ceil(far / h) + 1)
     return z, h * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-
-
-def log_times(spread: float, most: float, step: float, depth: float = DEPTH) -> np.ndarray:
-    """Return points of u = ln t for Σ e^(spread·z) of up to `most` tokens."""
-    low = -depth - math.log(most) - min(spread**2 / 2, FAR * spread)
-    return spaced(low, 4.0 + FAR * spread, step)

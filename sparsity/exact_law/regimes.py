@@ -37,30 +37,19 @@ def critical_spread(length: Any) -> np.ndarray:
     return np.sqrt(2 * np.log(LENGTH.check(length)))
 
 
-def annealed_participation(length: Any, gamma: Any) -> np.ndarray:
-    """Return E Y₂ ≈ e^(γ²)/n: the ratio of averages E a²/(n (E a)²), for γ² ≪ ln n.
+def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
+    """Return n_eff ≈ n e^(−γ²), i.e. S = exp(−γ²/2): the limit law, for γ < √(½ ln n).
+
+    It is n (E a)²/E a², a ratio of averages.
 
     Args:
         length: row lengths n ≥ 1.
         gamma: spreads γ > 0, broadcastable against `length`.
-    """
-    with np.errstate(over="ignore", under="ignore"):
-        return np.exp(GAMMA.check(gamma) ** 2 - np.log(LENGTH.check(length)))
-
-
-def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
-    """Return n_eff ≈ n e^(−γ²), i.e. S = exp(−γ²/2): the limit law, for γ < √(½ ln n).
-
-    Args as `annealed_participation`.
 
     Source: Su (2023), kexue.fm/archives/9889.
     """
-    return 1 / annealed_participation(length, gamma)
-
-
-def _condensation(length: Any, gamma: Any) -> np.ndarray:
-    """Return γ_c/γ."""
-    return critical_spread(length) / GAMMA.check(gamma)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.exp(np.log(LENGTH.check(length)) - GAMMA.check(gamma) ** 2)
 
 
 def condensed_n_eff(length: Any, gamma: Any) -> np.ndarray:
@@ -74,11 +63,7 @@ def condensed_n_eff(length: Any, gamma: Any) -> np.ndarray:
         length: row lengths n ≥ 1.
         gamma: spreads γ > 0, broadcastable against `length`.
     """
-    return _stable_n_eff(_condensation(length, gamma))
-
-
-def _stable_n_eff(alpha: Any) -> np.ndarray:
-    """Return the n_eff of a condensed row at α = γ_c/γ."""
+    alpha = critical_spread(length) / GAMMA.check(gamma)
     # By logarithms, as both gammas and their ratio grow without end towards α = 1.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_ratio = gammaln((1 - alpha) / 2) - gammaln(1 - alpha / 2)
@@ -190,7 +175,7 @@ def regime(length: Any, gamma: Any) -> Regime:
     n, spread = int(LENGTH.one(length)), GAMMA.one(gamma)
     if n < 2:
         raise InputError("length", length, "one token has no regimes; give 2 or more")
-    ratio, reach = 1 / float(_condensation(n, spread)), float(limit_reach(n))
+    ratio, reach = spread / float(critical_spread(n)), float(limit_reach(n))
     name = "annealed" if ratio < 0.5 else "extremes" if ratio < 1 else "condensed"
     return Regime(
         n,

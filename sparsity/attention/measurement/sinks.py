@@ -163,18 +163,15 @@ def name_without_sinks(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
     return named | ({"sinks_logit": found["sink_logit"]} if "sink_logit" in found else {})
 
 
-def list_sinks(
-    importance: np.ndarray, words: Sequence[str], epsilon: float = MIN_SINK_WEIGHT
-) -> list[dict[str, Any]]:
+def list_sinks(importance: np.ndarray, words: Sequence[str]) -> list[dict[str, Any]]:
     """List the keys that are a sink of some head: position from 1, token, heads, weight in these.
 
     Args:
         importance: [..., T], NaN for keys that too few rows see.
         words: the token at each position.
-        epsilon: ε.
     """
     flat = importance.reshape(-1, importance.shape[-1])
-    above, listed = find_sinks(flat, epsilon), []
+    above, listed = find_sinks(flat, MIN_SINK_WEIGHT), []
     for key in np.flatnonzero(above.any(0)).tolist():
         weights = flat[above[:, key], key]
         one = {"position": key + 1, "token": words[key], "heads": len(weights)}
