@@ -278,6 +278,20 @@ def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_
     assert row["warning"] == "few heavy draws"
 
 
+@pytest.mark.parametrize("given", [{"x": "gamma", "gamma": [0.01, 1.0, 2.0], "length": 512},
+                                   {"gamma": 0.05, "length": [8, 64, 512]}])  # fmt: skip
+def test_values_too_small_to_resolve_take_no_others_with_them(given):
+    """Below 1e-250; in a row of one tile it is 0."""
+    of = "tiles_mass_below:-3,8"
+    with pytest.warns(UserWarning, match=r"[12] of 3 are not drawn: .*not resolved"):
+        ax = sparsity.plot("exp", of=of, **given)
+    y = np.asarray(ax.get_lines()[0].get_ydata(), float)
+    assert 1 <= np.isnan(y).sum() <= 2
+    assert ax.get_ylabel() == "mass of tiles of 8 below -3"
+    with pytest.raises(InputError, match="not resolved"):
+        sparsity.plot("exp", of=of, x="gamma", gamma=[0.01, 0.02], length=512)
+
+
 @pytest.mark.parametrize(("of", "power"), [("S", -0.5), ("n_eff", 0.0)])
 def test_what_no_row_can_reach_is_shaded(of, power):
     ax = sparsity.plot("exp", gamma=2, of=of, length=LENGTHS)

@@ -211,6 +211,8 @@ def test_design_finds_the_threshold(row, of):
     design = sparsity.design(row, length=1024, of=of, value=0.2, free="threshold", **given)
     assert design.check == pytest.approx(0.2, rel=1e-9)
     tile = of.partition(",")[2]
+    shown = f"{of.partition(':')[0]}:{design.value:.5g}{',' if tile else ''}{tile} = 0.2"
+    assert all(shown in said for said in (repr(design), design.text()))
     again = f"{of.partition(':')[0]}:{design.value!r}{',' if tile else ''}{tile}"
     assert value(row, 1024, again, **given) == pytest.approx(0.2, rel=1e-9)
     with pytest.raises(InputError, match=r"in rows of 1024|impossible"):
@@ -264,6 +266,7 @@ def test_what_is_no_threshold_is_refused(of, said):
         (Row("tile-softmax:8", gamma=1.0, within=0.99), "below:-1", "to 0.95"),
         (Row("exp", gamma=0.01), "below:-2", "not resolved"),
         (Row("softplus", beta=0.0, gamma=1.0), "below:-1", "use estimate"),
+        (Row("relu2", beta=-23.0, gamma=1.0), "mass_below:-2", "takes too long"),
     ],
 )
 def test_laws_that_are_not_known_are_refused(row, of, said):

@@ -17,6 +17,7 @@ import sys
 import traceback
 import warnings
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -85,6 +86,7 @@ def main() -> None:
             # `python -W` shows them all.
             if not sys.warnoptions:
                 warnings.simplefilter("ignore", RuntimeWarning)
+                warnings.showwarning = _warn
             # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
             typed = sys.argv[1:]
             typed = [*typed[1:2], "--help"] if typed[:1] == ["help"] else typed
@@ -115,6 +117,11 @@ def main() -> None:
         with suppress(OSError):
             traceback.print_exc()
         sys.exit(_UNFORESEEN)
+
+
+def _warn(said: Any, *where: Any) -> None:
+    """Print a warning as the other lines are, without the place in the code."""
+    common.echo(f"sparsity: warning: {said}", err=True)
 
 
 def _explained(error: click.UsageError) -> str:

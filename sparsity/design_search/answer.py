@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ class Design:
 
     def __repr__(self) -> str:
         """Say in one line what is needed for what was asked."""
-        wanted = f"{self.quantity} = {self.wanted:g} of n = {self.length}"
+        wanted = f"{self._of} = {self.wanted:g} of n = {self.length}"
         held = [f"{name} = {x}" for name, x in self.parameters.items() if name != self.parameter]
         needs = f"{self.parameter} = {self.value:.6g}"
         at = f" at {', '.join(held)}" if held else ""
@@ -113,6 +114,11 @@ class Design:
         import pandas
 
         return pandas.DataFrame([asdict(one) for one in self.requirements])
+
+    @property
+    def _of(self) -> str:
+        """The quantity for people: a threshold in it is the answer, which stands beside it."""
+        return re.sub(r"-\d+\.\d{5,}", lambda number: f"{float(number[0]):.5g}", self.quantity)
 
     @property
     def kernel(self) -> str:
@@ -149,7 +155,7 @@ class Design:
 
     def text(self) -> str:
         """Say for people the answer and its check, then the requirement against length."""
-        name = self.quantity
+        name = self._of
         given = [f"{key} = {value!r}" for key, value in self.parameters.items()]
         given += map(repr, self.row.steps)
         of = "of" if name == "n_eff" else "in rows of"
@@ -174,5 +180,5 @@ class Design:
         if one.value is not None:
             return f"{one.value:.8g}"
         if one.high <= self.wanted:
-            return f"impossible: {self.quantity} ≤ {one.high:.6g}"
-        return f"impossible: {self.quantity} ≥ {one.low:.6g}"
+            return f"impossible: {self._of} ≤ {one.high:.6g}"
+        return f"impossible: {self._of} ≥ {one.low:.6g}"

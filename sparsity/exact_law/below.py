@@ -28,6 +28,7 @@ import numpy as np
 from sparsity import kernels
 from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.integration import (
+    PRODUCT,
     gauss_panels,
     gauss_rule,
     refuse_slow,
@@ -179,11 +180,12 @@ def _masses(
     ]
     (low, low_w), (high, high_w) = (gauss_panels(x, points) for x in edges)
     v, weights = (np.concatenate([a.ravel(), b.ravel()]) for a, b in ((low, high), (low_w, high_w)))
-    refuse_slow("length", n, 0.0, v.size * grid.q.size)
+    u = spaced(-_REACH - math.log(n), _LATEST, step)[:, None]
+    held = v.size * grid.q.size
+    refuse_slow("length", n, PRODUCT * u.size * held, held)
     mass, cut = key.density(v[:, None] + grid.q) * weights[:, None], low.size
     log_f, log_under, at = _logs(key, of, grid)
     never, log_under = np.isneginf(log_under), np.maximum(log_under, _NEVER)
-    u = spaced(-_REACH - math.log(n), _LATEST, step)[:, None]
     x = np.exp(u + v)
     ended, falling = -np.expm1(-x), x[:, :cut] * np.exp(-x[:, :cut])
     lost_under = ended[:, :cut] @ mass[:cut]

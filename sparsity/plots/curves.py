@@ -6,6 +6,8 @@ parameters, a curve is one call; elsewhere it is a row for each value along the 
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.checks import as_float64, check_vector, check_whole
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.capabilities import capabilities
 from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
@@ -231,7 +233,13 @@ def _rows_along(request: CurveRequest, x: str, values: np.ndarray) -> list[tuple
 
 
 def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.ndarray) -> np.ndarray:
-    """Return the exact law along the x-axis; NaN where none is known, or without a length."""
+    """Return the exact law along the x-axis; NaN where none is known, or without a length.
+
+    Values that are not resolved, as those below float64, take no others with them: they are NaN.
+
+    Raises:
+        InputError: a value is refused, or none is resolved.
+    """
     row, n, kernel = request.row, request.length, request.row.kernel
     # S of nonnegative features is defined by long rows: there is no other law of it.
     if kernel.law is Law.FEATURES and quantity is quantities.S:
@@ -240,12 +248,22 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
     if not known.exact or (n is None and x != LENGTH.name):
         return np.full(values.shape, np.nan)
     if x == LENGTH.name:
-        return np.asarray(exact(row, length=values, of=quantity).value)
-    if known.shares_nodes:  # rows without steps: x is a parameter, and all its values are one call
+        with contextlib.suppress(TooFine):
+            return np.asarray(exact(row, length=values, of=quantity).value)
+    elif known.shares_nodes:  # rows without steps: all values of a parameter are one call
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
-    rows = _rows_along(request, x, values)
-    return np.array([exact(moved, length=n, of=quantity).value for moved, n in rows], float)
+    found, refused = np.full(values.shape, np.nan), []
+    for i, (moved, n) in enumerate(_rows_along(request, x, values)):
+        try:
+            found[i] = exact(moved, length=n, of=quantity).value
+        except TooFine as error:
+            refused.append(error)
+    if len(refused) == len(found):
+        raise refused[0]
+    if refused:
+        warnings.warn(f"{len(refused)} of {len(found)} are not drawn: {refused[0]}", stacklevel=2)
+    return found
 
 
 def _limit(

@@ -28,6 +28,7 @@ def _tiles(weights: Any, size: int) -> Any:
 def _member(name: str, log_ratio: float, tile: float = 1, *, mass: bool) -> Quantity:
     size, ratio = int(tile), math.exp(log_ratio)
     what = "keys" if size == 1 else f"tiles of {size} keys, all of them"
+    tiles = "" if size == 1 else f" of tiles of {size}"
 
     def of(row: RowSums) -> Any:
         tiles = _tiles(row.weights, size)
@@ -38,7 +39,7 @@ def _member(name: str, log_ratio: float, tile: float = 1, *, mass: bool) -> Quan
 
     return Quantity(
         name=name,
-        symbol=f"{'mass' if mass else 'share'} below {log_ratio:g}",
+        symbol=f"{'mass' if mass else 'share'}{tiles} below {log_ratio:g}",
         title=f"{'weight' if mass else 'share'} of {what} below max|a|·e^{log_ratio:g}",
         average=(
             "E Σ_dropped|a|/(Σ|a| + sink logits) over rows that are not all zero"
