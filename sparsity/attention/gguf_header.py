@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sparsity.attention.fields import Fields, checked
+from sparsity.attention.fields import FIELDS, Fields, checked
 from sparsity.errors import InputError
 
 # struct's letters of the types of scalars
 _TYPES = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
 _MOST_ITEMS = 4_000_000  # of lists and tensors: ten times the largest vocabulary
+_MOST_NAMES = 2**16  # fields, and tensors: some fifty, and some thousands
 _MOST_TEXT = 2**20  # bytes of a text that is read; a chat template has tens of thousands
 _MOST_BYTES = 2**40  # of anything
 _MOST_KEPT = 4096  # items of a list that is kept: one for each layer
@@ -116,9 +117,7 @@ def read_header(path: Path) -> Header:
         InputError: no header of GGUF, or none within the bounds.
     """
     header, tensors = read_fields(path)
-    name = header.get("general.architecture")
-    if not isinstance(name, str):
-        raise InputError("config", path, "holds no configuration: no general.architecture")
+    name = FIELDS["model_type"].read("general.architecture", header.get("general.architecture"))
     parts = {key: x for key, x in header.items() if key.startswith(f"{name}.")}
     fields = Fields({key.removeprefix(f"{name}."): _alike(x) for key, x in parts.items()})
     architecture = _BY_NAME.get(name, Architecture(name))
@@ -234,6 +233,8 @@ def _read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
         if magic != b"GGUF" or version not in (2, 3):
             raise EOFError
         tensors, fields = _take(file, "QQ")
+        if max(tensors, fields) > _MOST_NAMES:
+            raise EOFError
         left = iter(range(_MOST_ITEMS))
         header: dict[str, Any] = {}
         for _ in range(fields):
