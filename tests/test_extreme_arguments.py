@@ -79,6 +79,15 @@ def test_laws_of_thousands_of_tokens_that_share_nothing_are_counted(row, length,
     assert sparsity.exact(row, length=6, of=of).error_bound < 1e-9
 
 
+def test_fewest_keys_of_rare_weights_are_counted(monkeypatch):
+    """It took 20 s: hardly any weight is not 0, and the integral of none of them ends early."""
+    monkeypatch.setattr("sparsity.exact_law.keys_for_mass._SECONDS", 7e-6)
+    of = "keys_for_mass:0.68"
+    refused = _refused(lambda: sparsity.exact("relu", beta=-3.5, gamma=1.0, length=256, of=of))
+    assert refused.startswith("length = 256")
+    assert "takes too long" in refused
+
+
 def test_weights_far_apart_are_convolved_apart():
     """A needle beside ALiBi at γ = 1000: hours of zeros between a dozen weights, now 4 s."""
     rng, h = np.random.default_rng(0), np.zeros((1, 9000))

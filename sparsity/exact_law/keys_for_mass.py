@@ -21,7 +21,13 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import TooFine
-from sparsity.exact_law.integration import gauss_panels, log_near_one, relative_gap, spaced
+from sparsity.exact_law.integration import (
+    gauss_panels,
+    log_near_one,
+    refuse_slow,
+    relative_gap,
+    spaced,
+)
 from sparsity.exact_law.ranked import LogWeightLaw, law_of_weights
 from sparsity.kernels import Kernel
 from sparsity.quantities import KeysLaw
@@ -41,6 +47,7 @@ _GONE = 1e-13  # size of an integrand that does not go on, in keys of one
 _LONG, _REVIVED = 100.0, (4.0, 16.0)  # rows; |θ| about the first return of equal weights
 _AT_ONCE = 8  # points of v
 _WIDE = 150.0  # e-folds of weights: 4 s
+_SECONDS = 7e-8  # of a number of the integrand over v, w and t
 _ROUNDING = 1e-9  # allowed for in every bound, beside the gap of the two rules
 
 
@@ -86,8 +93,8 @@ class _Others:
             body *= np.expm1(-theta[..., None] * self.y * np.exp(off))
         return body[..., self.r < 0].sum(axis=-1), body[..., self.r > 0].sum(axis=-1)
 
-    def chance(self, n: float, share: float, step: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(Y < p e^v), and the size of the integrand where it is cut off, [v]."""
+    def chance(self, n: float, share: float, step: float) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return P(Y < p e^v) and the size of the integrand at its end, [v], and its points."""
         c = self.saddle(n, share)
         above = self.mass[:, self.r > 0].sum(axis=1, keepdims=True)
         # Where no key is above, Y < 0: that has no part in the integral, which would not end.
@@ -97,9 +104,10 @@ class _Others:
         if not self.law.turn:  # nor may the largest weights, whose law falls by 40 e-folds
             growth *= np.exp(self.law.high - self.v[:, None]) / 5
         most = np.where(n * above > _MANY, _LEFT, np.minimum(_LEFT, 1 / growth))
-        alive = np.ones(len(self.v), bool)
+        alive, points = np.ones(len(self.v), bool), 0
         for u in spaced(0.0, _END, step)[: int(_END / step) // 4 * 4].reshape(-1, 4):
             left = _BEND * (np.cosh(u) - 1)
+            points += len(u)
             z = 1 - left / (1 + left / most) + 1j * np.sinh(u)
             turn = np.cosh(u) + 1j * _BEND * np.sinh(u) / (1 + left / most) ** 2
             with np.errstate(all="ignore"):  # where it has ended, it may be anything
@@ -116,7 +124,7 @@ class _Others:
             alive &= ~((np.abs(body).max(axis=1) < _GONE) & beyond[:, 0])
             if not alive.any():
                 break
-        return found, np.where(alive, np.abs(body).max(axis=1), 0.0)
+        return found, np.where(alive, np.abs(body).max(axis=1), 0.0), points
 
 
 def _revival(law: LogWeightLaw, n: float, share: float, v: float) -> float:
@@ -161,7 +169,7 @@ def _by_rule(
 ) -> tuple[float, float]:
     """Return E[the fewest keys; row ≠ 0] by one rule, and what the ends of its lines may hold."""
     points, step, along = rule
-    widest, value, lost = 3 * law.width, 0.0, 0.0
+    widest, value, lost, numbers = 3 * law.width, 0.0, 0.0, 0
     # v in steps of `scale` near the middle, and of `widest` far from it.
     low, high = (_steps_to(end - middle, widest, scale) for end in (law.low, law.high))
     x = spaced(low, high, step)
@@ -171,7 +179,10 @@ def _by_rule(
     v, keys = v[keys > _GONE], keys[keys > _GONE]
     for last in range(len(v), 0, -_AT_ONCE):  # from where all keys count down to where none does
         part = slice(max(last - _AT_ONCE, 0), last)
-        chance, cut = _Others(law, share, points, v[part]).chance(n, share, along)
+        others = _Others(law, share, points, v[part])
+        chance, cut, count = others.chance(n, share, along)
+        numbers += count * others.mass.size
+        refuse_slow("length", n, _SECONDS * numbers)
         value, lost = value + float(keys[part] @ chance), lost + float(keys[part] @ cut)
         if np.abs(chance).max() < _GONE or not math.isfinite(value + lost):
             break
