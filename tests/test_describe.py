@@ -267,7 +267,9 @@ def crafted_files():
         wrong |= {"llama.block_count": 4, "llama.attention.head_count": value}
         yield f"heads {value}.gguf", header(wrong)
     yield "no architecture.gguf", header({"a": 1})
-    yield "escape.gguf", header({"general.architecture": "\x1b[31mred", "a": 1})
+    yield "escape.gguf", header({"general.architecture": "\x1b[31m", "\x1b[31m.block_count": 2})
+    many = {str(i): True for i in range(2**16)}
+    yield "many fields.gguf", header(PUBLISHED["gemma3-4b.gguf"]["gguf"] | many)
     yield "long.gguf", header({"general.architecture": "a" * 10**6})
     yield "binary.json", bytes(range(256)) * 100
     yield "deep.json", b"[" * 10**5

@@ -7,9 +7,7 @@ balls, and `RELATIVE_ERROR` is the bound that they hold.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -26,7 +24,6 @@ from sparsity.special import erfc
 
 RELATIVE_ERROR = 1e-13  # |Δ log S| ≤ RELATIVE_ERROR · max(1, |log S|)
 
-_POINTS_PER_PIECE = 2**15  # points: 256 KB an array, as a processor's cache holds
 _SQRT_HALF = np.sqrt(0.5)
 _SQRT_TAU = np.sqrt(2 * np.pi)
 _QUARTER_LOG_TAU = 0.25 * np.log(2 * np.pi)
@@ -245,34 +242,6 @@ FORMS: Mapping[Expr, Callable[..., np.ndarray]] = {
 }
 
 
-def _evaluate_in_pieces(
-    of: Callable[..., tuple[np.ndarray, ...]], parameters: Mapping[str, Any]
-) -> list[np.ndarray]:
-    """Evaluate three elementwise functions at many points, in pieces that stay in a cache.
-
-    Two threads share the pieces, which do not show in the bits.
-    """
-    arrays = {name: x for name, x in parameters.items() if not isinstance(x, str)}
-    names, shape = parameters.keys() - arrays, np.broadcast_shapes(*map(np.shape, arrays.values()))
-    if math.prod(shape) <= _POINTS_PER_PIECE:
-        return list(of(**parameters))
-    axis = int(np.argmax(shape))
-    size = max(1, _POINTS_PER_PIECE * shape[axis] // math.prod(shape))
-    given = [np.moveaxis(np.broadcast_to(x, shape), axis, 0) for x in arrays.values()]
-    out = [np.moveaxis(np.empty(shape), axis, 0) for _ in range(3)]
-    same = {name: parameters[name] for name in names}
-
-    def fill(start: int) -> None:
-        part = slice(start, start + size)
-        pieces = dict(zip(arrays, (x[part] for x in given), strict=True))
-        for whole, piece in zip(out, of(**pieces, **same), strict=True):
-            whole[part] = piece
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(fill, range(0, shape[axis], size)))
-    return [np.moveaxis(x, 0, axis) for x in out]
-
-
 def of_measured_features(**given: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return log S = −½ log1p(q̃ᵀΣ̃q̃/(q̃ᵀμ̃)²) of a = q̃ᵀk̃ ≥ 0, and a bound on its error.
 
@@ -313,9 +282,6 @@ def sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> list[np.ndarray]:
     if form is None:
         raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
 
-    def columns(**own: Any) -> tuple[np.ndarray, ...]:
-        log_S = np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
-        with np.errstate(under="ignore"):
-            return np.exp(log_S), np.asarray(log_S), error_bound(log_S)
-
-    return _evaluate_in_pieces(columns, parameters)
+    log_S = np.minimum(form(**parameters), 0.0) + 0.0  # + 0.0 turns −0 into 0
+    with np.errstate(under="ignore"):
+        return [np.exp(log_S), np.asarray(log_S), error_bound(log_S)]
