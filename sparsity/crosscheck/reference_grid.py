@@ -232,12 +232,13 @@ ROTARY_CELLS: tuple[Question, ...] = (
     _rotary(exp, "slack", 16, 16, "half", 0.12),
 )
 
-# Of a map of whole rows, where few rows are enough.
+# Of a map of whole rows, where few rows are enough; those of one row share its draws.
+_TILES = Row(tile_softmax(2), gamma=1.0, within=0.3)
 MAP_CELLS: tuple[Question, ...] = (
     of_rows(Row(entmax15, gamma=1.0), 4, "participation"),
     of_rows(Row(entmax15, gamma=1.0), 4, "support"),
-    of_rows(Row(tile_softmax(2), gamma=1.0, within=0.3), 8, "tiles_below:-1,2"),
-    of_rows(Row(tile_softmax(2), gamma=1.0, within=0.3), 8, "tiles_mass_below:-1,2"),
+    of_rows(_TILES, 8, "tiles_below:-0.5,2"),
+    of_rows(_TILES, 8, "tiles_mass_below:-0.5,2"),
 )
 
 

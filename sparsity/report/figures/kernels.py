@@ -6,6 +6,7 @@ A figure is what it computes, how it is drawn, with its words, and the record of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -276,12 +277,10 @@ def compute_bias(context: Context) -> Data:
     line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
     line = line.named("beta", "S", kernel="nonnegative", dim=BIASED_DIM, query="one-hot")
     curves.append(line.with_points(_log_S_of_features(_POINTS), points))
-    # Decay has no β: at each it is the same row, drawn anew.
+    # Decay has no β: at each it is the same row, drawn anew, by the program of other figures.
     log = float(evaluate("decayed", **BIASED_DECAY).log_S)
-    points = {
-        b: Point.of(sample("decayed", context.sampling("decayed", b), **BIASED_DECAY))
-        for b in _POINTS.tolist()
-    }
+    how = {b: replace(context.sampling("decayed", b), dtype=None) for b in _POINTS.tolist()}
+    points = {b: Point.of(sample("decayed", x, **BIASED_DECAY)) for b, x in how.items()}
     line = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
     line = line.named("beta", "S", kernel="decayed", **BIASED_DECAY)
     curves.append(line.with_points(np.full(_POINTS.shape, log), points))
