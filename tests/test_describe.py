@@ -109,6 +109,15 @@ def test_what_is_not_read_is_named():
 
 
 @pytest.mark.model
+def test_a_class_whose_usual_form_refuses_or_has_kinds_of_its_own_is_read():
+    library = pytest.importorskip("transformers")
+    for name in ("embedding_gemma2", "dots3_note_text"):  # of no record
+        if name in library.CONFIG_MAPPING:
+            fields = library.CONFIG_MAPPING[name]().to_dict()
+            assert "is not known here" in read_model({**fields, "model_type": name}).lawless
+
+
+@pytest.mark.model
 def test_n_eff_of_the_rows(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA4))
     for source in (LLAMA4, tmp_path, str(tmp_path / "config.json")):

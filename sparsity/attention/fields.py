@@ -127,7 +127,7 @@ _NAMES = {
     _NUMBERS: "short_factor long_factor",
     _PATTERN: "*attention_types",
     _GROUPS: "text_config *rope_scaling rope_parameters attn_config *linear_attn_config "
-    "full_attention sliding_attention",  # RoPE's settings of a kind of layer
+    "full_attention sliding_attention chunked_attention indexed_attention",  # RoPE of such layers
 }
 _STARRED = {name: domain for domain, names in _NAMES.items() for name in names.split()}
 FIELDS = {name.removeprefix("*"): domain for name, domain in _STARRED.items()}

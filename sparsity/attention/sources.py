@@ -196,15 +196,15 @@ def _filled(kind: str, values: Mapping[str, Any], foreign: bool) -> _Filled | No
         with _quietly():
             whole = library.AutoConfig.for_model(kind, **copy.deepcopy(given))
             text = whole.get_text_config(decoder=True)
-            usual = type(text)()
-            has = [x for x in FIELDS if foreign or x in ASKED or hasattr(usual, x)]
+            cls = type(text)
+            known = getattr(cls, "__dataclass_fields__", None) or signature(cls.__init__).parameters
+            usual, sure = cls(), {*known, *ASKED}
+            has = [x for x in FIELDS if foreign or x in sure or _attribute(usual, x) is not None]
             fields = checked({name: _attribute(text, name) for name in has}, strict=False)
         inner = fields.pop("attn_config", None) or {}  # MPT and DBRX keep them in a group
         if base := inner.pop("rope_theta", None):
             fields["rope_parameters"] = {**fields["rope_parameters"], "rope_theta": base}
         fields |= inner
-        cls = type(text)
-        known = getattr(cls, "__dataclass_fields__", None) or signature(cls.__init__).parameters
         source = f"{cls.__name__} of transformers {library.__version__}"
         return _Filled(text.model_type, fields, frozenset(known), source)
     except Exception as error:  # noqa: BLE001  a class raises whatever its fields make it raise
