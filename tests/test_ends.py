@@ -135,8 +135,8 @@ def test_rows_of_any_weights_lie_between_the_ends(of):
         log_a = spread * rng.standard_normal((400, n))
         sink = np.arange(n) == n - 1
         for b in rng.uniform(-30, 30, 8) if unit else [None]:
-            units = [] if b is None else [float(b)]
-            found = reference.value(of, log_a, n, sink, units)
+            tokens = reference.plain(n)._replace(sink=sink, units=[] if b is None else [float(b)])
+            found = reference.value(of, log_a, tokens)
             least, most = quantity.ends(n, unit)
             assert np.all(found >= least - 1e-12)
             assert np.all(found <= most + 1e-12)
