@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from sympy import Symbol, exp, log
 
 from benchmarks.campaign.blocks import BLOCKS
-from benchmarks.campaign.cells import Cell, cells, load, parse, text
+from benchmarks.campaign.cells import Cell, load, parse, text
 from benchmarks.campaign.judge import Answer, ask, judge
 from benchmarks.campaign.reference import log_s
 from benchmarks.campaign.run import FAILURES, report, sample, verdicts
@@ -28,14 +28,6 @@ def _cell(log_S, method="Arb"):
 def _answer(value, bound, reason=""):
     shown = None if value is None else value.hex()
     return Answer(shown, None if value is None else bound.hex(), reason, "", 0.1)
-
-
-@pytest.mark.slow
-def test_cells_are_many_and_always_the_same():
-    first = cells()
-    assert len(first) >= 1200
-    assert [c.key for c in first] == [c.key for c in cells()]
-    assert len({c.key for c in first}) == len(first)
 
 
 def test_a_kernel_comes_back_from_its_text():

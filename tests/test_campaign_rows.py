@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.campaign import row_reference, rows
+from benchmarks.campaign import rows
 from benchmarks.campaign.row_cells import Cell, draw, row_of
-from benchmarks.campaign.row_reference import KERNELS, Mean, tokens_of
+from benchmarks.campaign.row_reference import KERNELS, Mean
 from benchmarks.campaign.rows import Verdict, ask, judge, reference, report
 from sparsity import Row, kernels, quantities
 from sparsity.exact_law import engine
@@ -127,23 +127,6 @@ def test_kernels_of_the_reference_are_those_of_the_library():
         own = definition(kernels.named(name)).values_at(s, Approx(np.zeros(len(s)))).log
         with np.errstate(divide="ignore"):
             np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scores", [("t", (4.0,)), ("qk-norm", (3,)),
-                                    ("mixture", (((0.8, 0.0, 1.0), (0.2, 3.0, 0.5)),)),
-                                    ("empirical", ((-1.0, 0.0, 0.5, 2.0),))])  # fmt: skip
-def test_the_two_references_have_one_law_of_scores(scores):
-    """The mean of x² is 1 by nodes, and rows of two agree with their sample."""
-    tokens = tokens_of(0.3, 0.8, (), 2)
-    nodes = row_reference.by_nodes("softplus", scores, tokens, "entropy")
-    sample = row_reference.by_sampling("softplus", scores, tokens, "entropy", 5, 1)
-    assert nodes is not None
-    assert nodes.error < 1e-6
-    assert abs(nodes.value - sample.value) < 5 * sample.error
-    x = row_reference.drawn(scores, np.random.default_rng(2), 200_000)
-    assert abs(x.mean()) < 0.02
-    assert abs(x.std() - 1) < 0.05
 
 
 def test_a_sample_whose_mean_a_few_rows_make_says_nothing():

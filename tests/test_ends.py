@@ -72,11 +72,9 @@ def _cells():
             yield kernel, steps, of, n, gamma
 
 
-@pytest.mark.parametrize(
-    "every", [pytest.param(12, marks=pytest.mark.thorough), pytest.param(1, marks=pytest.mark.slow)]
-)
+@pytest.mark.thorough
 def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_force_has_them(
-    every, monkeypatch
+    monkeypatch,
 ):
     """A value that its ends would move is refused, so that every answer here was inside them."""
     moved = []
@@ -88,12 +86,11 @@ def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_fo
         return inside
 
     monkeypatch.setattr(engine, "within", watched)
-    asked = judged = 0
-    for kernel, steps, of, n, gamma in itertools.islice(_cells(), 0, None, every):
+    judged = 0
+    for kernel, steps, of, n, gamma in itertools.islice(_cells(), 0, None, 12):
         made = tuple(STEPS[name](*own) for name, own in steps)
         row = Row(kernel, beta=0.4, gamma=gamma, steps=made)
         law = exact(row, length=n, of=of)
-        asked += 1
         if n > 2:
             continue
         scores = next(((name, own) for name, own in steps if name == "qk-norm"), None)
@@ -105,9 +102,8 @@ def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_fo
         rounding = 2e-13 * (1.0 if of == "hoyer" else abs(found.value))
         assert gap <= law.error_bound * law.value + 4 * found.error + rounding, (row, n, of)
         judged += found.error <= 1e-7 * abs(found.value)
-    assert asked >= 380 // every
-    assert judged >= 240 // every
-    assert len(moved) >= 180 // every
+    assert judged >= 20
+    assert len(moved) >= 15
     assert all(moved)
 
 

@@ -87,11 +87,11 @@ def test_the_tests_that_a_kernel_and_a_claim_touch_end_green(tmp_path):
     shutil.copytree(ROOT, tmp_path / "copy", ignore=leave)
     place = tmp_path / "copy"
     carry_out(place, "sparsity.kernels.hinge", "sparsity.claims_ledger.flat")
-    # What is planted or printed is of the members that there are.
-    few = ("-k", "not planted and not printed")
+    # What is planted or printed is of the members that there are, and so are cases of these alone.
+    few = ("-k", "(hinge or flat or not [) and not planted and not printed")
     code, printed = run_tests(place, [*" ".join(TOUCHED.values()).split(), *few])
     assert code == 0, printed
-    assert int(re.findall(r"(\d+) passed", printed)[0]) > 150
+    assert int(re.findall(r"(\d+) passed", printed)[0]) > 50
     kernel = place / "sparsity/kernels/hinge.py"
     kernel.write_text(kernel.read_text("utf-8").replace('"where it is stated"', '""'), "utf-8")
     code, printed = run_tests(place, ["tests/test_zoo.py", "-k", "there_once"])

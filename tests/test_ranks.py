@@ -69,16 +69,10 @@ def test_two_tokens_by_their_ratio(kernel, power, sides, beta):
     assert_allclose(found.p_nonzero, seen, rtol=1e-12)
 
 
-PLACES = (
-    ("exp", 0.0, 2.0, 256), ("exp", 0.0, 8.0, 2), ("relu2", -2.0, 1.0, 256),
-    ("identity", 2.0, 0.5, 16),
-)  # fmt: skip
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kernel", "beta", "gamma", "length"),
-    [pytest.param(*x, marks=[pytest.mark.slow] * (x in PLACES[1:3])) for x in PLACES],
+    [("exp", 0.0, 2.0, 256), ("identity", 2.0, 0.5, 16)],
 )
 def test_a_finer_rule_agrees(kernel, beta, gamma, length, monkeypatch):
     found = law(kernel, length=length, beta=beta, gamma=gamma)
@@ -180,7 +174,9 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta):
     assert tops[-1] == 1
 
 
-@pytest.mark.parametrize(("of", "places"), [("top_k_mass:8", PLACES[:1]), ("gini", PLACES[1:2])])
+@pytest.mark.parametrize(
+    ("of", "places"), [("top_k_mass:8", [("exp", 0.0, 2.0, 256)]), ("gini", [("exp", 0.0, 8.0, 2)])]
+)
 def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
     asked = [{"kernel": k, "length": n, "beta": b, "gamma": g, "of": of} for k, b, g, n in places]
     found = [sparsity.exact(**each) for each in asked]
@@ -322,9 +318,9 @@ def assert_design_finds_gamma(quantity, held):
     """The scale of SSMax at which γ is 1.5 is found from the value there."""
     steps = (ScalableSoftmax(), *MARKS[quantity.needs][1])  # γ = γ₀·s·ln n
     asked = {"length": 16, "free": "scale", "lengths": (), quantity.name: held}
-    made = sparsity.design(Row("exp", gamma=0.1, steps=steps), **asked)
+    made = sparsity.design(Row("exp", gamma=0.25, steps=steps), **asked)
     assert made.check == pytest.approx(held, rel=1e-9)
-    assert made.value * 0.1 * math.log(16) == pytest.approx(1.5, rel=1e-7)
+    assert made.value * 0.25 * math.log(16) == pytest.approx(1.5, rel=1e-7)
 
 
 # One of weights alone, one that needs a sink, one that needs a needle.

@@ -108,11 +108,7 @@ def test_one_program_draws_rows_of_all_angles():
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "turned", "rule"),
-    [
-        *(("rope", 4, YARN), ("slack", 4, DYNAMIC)),
-        pytest.param("rope", None, DYNAMIC, marks=pytest.mark.slow),
-        pytest.param("coca", None, YARN, marks=pytest.mark.slow),
-    ],
+    [("rope", 4, YARN), ("slack", 4, DYNAMIC)],
     ids=str,
 )
 def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):
@@ -120,7 +116,6 @@ def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):
     n, options = 12, {"scaling": rule, "turned": turned}
     step = {
         "rope": lambda: Rope(Q, MU, 0.3, **options),
-        "coca": lambda: Coca(Q, 0.8, 0.1, **options),
         "slack": lambda: Coca(Q, 0.8, 0.1, slack_at=20, **options),
     }[kind]()
     row = Row("exp", steps=(step,))

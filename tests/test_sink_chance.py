@@ -76,13 +76,6 @@ ROWS = (
 )
 
 
-EVERY = (
-    ROWS[0],
-    ROWS[3],
-    *(pytest.param(*x, marks=pytest.mark.slow) for x in (*ROWS[1:3], ROWS[4])),
-)
-
-
 @pytest.mark.parametrize(("row", "length", "share"), ROWS, ids=lambda x: str(x)[:70])
 def test_sampled_rows(row, length, share):
     found = chance(row, length, share)

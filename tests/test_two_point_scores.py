@@ -12,7 +12,6 @@ from typing import Any
 
 import mpmath
 import numpy as np
-import pytest
 
 from sparsity import Alibi, Mixture, Row, SinkLogit, exact
 from sparsity.exact_law.sums import token_sums
@@ -48,13 +47,9 @@ def share_of_the_bound(rng: np.random.Generator) -> float:
     return float(abs(found.value / truth - 1)) / float(found.error_bound)
 
 
-@pytest.mark.parametrize(
-    ("seed", "count"), [(0, 60), pytest.param(1, 1000, marks=pytest.mark.slow)]
-)
-def test_the_bound_holds_the_polynomials_along_u(seed, count):
-    rng = np.random.default_rng(seed)
-    worst = max(share_of_the_bound(rng) for _ in range(count))
-    assert worst < 0.5
+def test_the_bound_holds_the_polynomials_along_u():
+    rng = np.random.default_rng(0)
+    assert max(share_of_the_bound(rng) for _ in range(60)) < 0.5
 
 
 def test_without_the_second_version_the_bound_would_not_hold(monkeypatch):
