@@ -14,6 +14,7 @@ from experiments import (
     recall,
     rules,
     sharing,
+    sink_steps,
     sinks,
     temperature,
     thresholds,
@@ -23,7 +24,7 @@ from sparsity import InputError
 ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
-    thresholds.EXPERIMENT,
+    *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT),
 )
 
 
