@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments import (
     coca,
+    dilution,
     frame,
     random_keys,
     real_sinks,
@@ -24,7 +25,7 @@ from sparsity import InputError
 ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
-    *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT),
+    *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
 )
 
 

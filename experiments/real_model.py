@@ -1,14 +1,16 @@
 """The model that experiments look into, and their texts: what is on disk, and a random one.
 
 The model is SmolLM2-135M-Instruct. `python -m benchmarks.model_files DIR` fetches it (98 MB), and
-SPARSITY_MODEL=DIR says where it is. Texts are pages of Python's documentation, as the interpreter
-carries them; another version of Python has others, which their hashes tell.
+SPARSITY_MODEL=DIR says where it is. Texts are pages of Python's documentation and sources of its
+modules, as the interpreter carries them; another version of Python has others, as hashes tell.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
+import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,10 +82,12 @@ def random_llama() -> Model:
 
 
 def text_of(name: str) -> str:
-    """Return a page of Python's documentation."""
-    return topics[name]
+    """Return a page of Python's documentation, pages joined by +, or the source of a module.py."""
+    if name.endswith(".py"):
+        return inspect.getsource(importlib.import_module(name.removesuffix(".py")))
+    return "\n".join(topics[page] for page in name.split("+"))
 
 
 def hash_of(name: str) -> str:
-    """Return the first digits of the SHA-256 of a page."""
+    """Return the first digits of the SHA-256 of a text."""
     return hashlib.sha256(text_of(name).encode()).hexdigest()[:HASH]
