@@ -153,7 +153,17 @@ def judge(records: list[Record]) -> str:
         ),
     }
     lines += ["", "Slopes in ln n with 95 % intervals; logit(mass) means of seeds, leaks medians."]
-    return "\n".join([*statistics.verdicts(held), *statistics.refutations(met), "", *lines])
+    ends = [slope(of(records, last, *kind)).value for kind in kinds]
+    far = [np.ptp(list(mean_odds(of(records, last, *kind)).values())) for kind in kinds]
+    remark = (
+        f"Looked at after the results: after {last:,} steps logit(mass) differs by at most "
+        f"{max(far):.2f} over n and has risen by {late.min():.1f} to {late.max():.1f} since "
+        f"{middle:,}, so that it has no end that the task sets; yet b − β̂ grows with ln n by "
+        f"{min(ends):.2f} to {max(ends):.2f}, as the law says of one mass. Slopes below one, after "
+        f"{middle:,} steps, are those of rows on their way."
+    )
+    told = [*statistics.verdicts(held), *statistics.refutations(met), "", remark, ""]
+    return "\n".join([*told, *lines])
 
 
 def draw(records: list[Record], figure: Figure) -> None:
@@ -170,7 +180,7 @@ def draw(records: list[Record], figure: Figure) -> None:
             ax.plot(n, logit, ls="-", label=f"{steps:,} steps", **look)
             ax.plot(n, list(odds.values()), ls=plotting.DASHED, mfc="white", **look)
         ax.set(xscale="log", xlabel="tokens n", title=f"{head}\nnoise from {low:g}")
-        plotting.length_ticks(ax.xaxis, *ax.get_xlim(), most=4)
+        plotting.plain_ticks(ax.xaxis, n)
     axes[0].set_ylabel("full: b − β̂; hollow: logit(mass)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     figure.suptitle("Trained sinks after a quarter and four times the steps")

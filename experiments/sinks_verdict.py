@@ -11,6 +11,11 @@ SOFTMAX_BOS, SOFTMAX_LOGIT = "softmax, BOS", "softmax, sink logit"
 WITH_SINK = (SOFTMAX_BOS, SOFTMAX_LOGIT)
 OTHERS = ("softmax, no sink", "sparsemax, BOS", "relu/n", "sigmoid(s − ln n)")
 MEASURED = ("gamma", "logit", "raw_logit", "odds", "law")  # of a sink
+SLOPE = (
+    "What the slope of b − β̂ means, fewer and more steps tell: it is that of rows on their way; "
+    "after four times the steps masses are alike and the slope is about one ([measured]"
+    "(sink_steps.md))."
+)
 
 
 def judge(records: list[Record]) -> str:
@@ -61,7 +66,7 @@ def judge(records: list[Record]) -> str:
             lines.append(f"| {low:g} | {head} | {n} | {shown} |")
     lines += ["", "Medians of seeds; errors are shares of the square of the wanted means."]
     told = [*statistics.verdicts(_held(records)), *statistics.refutations(_refuting(records))]
-    return "\n".join([*told, "", statistics.RULES_CAME_LATER, "", *lines])
+    return "\n".join([*told, "", statistics.RULES_CAME_LATER, "", SLOPE, "", *lines])
 
 
 def _slopes(records: list[Record], low: float, given_mass: bool) -> list[float]:
