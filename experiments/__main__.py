@@ -10,6 +10,7 @@ from experiments import (
     coca,
     dilution,
     frame,
+    margin,
     random_keys,
     real_sinks,
     recall,
@@ -26,6 +27,7 @@ ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
     *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
+    margin.EXPERIMENT,
 )
 
 
