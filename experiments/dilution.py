@@ -62,7 +62,8 @@ def cells(settings: Settings) -> list[Record]:
 def log_n_eff(*parts: np.ndarray) -> np.ndarray:
     """Return ln n_eff of rows of scores [heads, rows, keys] in parts, mean of rows, [heads]."""
     rows = np.concatenate(parts, -1)
-    return np.log(sparsity.n_eff(rows.astype(float), log=True)).mean(-1)
+    weights = np.exp(rows - rows.max(-1, keepdims=True))
+    return np.log(sparsity.n_eff(weights).astype(float)).mean(-1)
 
 
 def moments(s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,10 +76,8 @@ def of_others(x: np.ndarray) -> np.ndarray:
     return (x.sum(1, keepdims=True) - x) / (x.shape[1] - 1)
 
 
-def drawn_anew(
-    settings: Settings, s: np.ndarray, z: np.ndarray
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield ln n_eff of rows whose far keys are drawn anew, by what they have of real ones.
+def drawn_anew(settings: Settings, s: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
+    """Return ln n_eff of rows whose far keys are drawn anew, by what they have of real ones.
 
     Args:
         settings: whose lengths are the ends of the bands of distance.
@@ -104,21 +103,26 @@ def drawn_anew(
         )
         for name, band in zip(RUNGS, made, strict=True):
             far[name].append(band)
-    for name, bands in far.items():
-        yield name, log_n_eff(s[..., :first], *bands)
+    return {name: log_n_eff(s[..., :first], *bands) for name, bands in far.items()}
 
 
-def forecasts(settings: Settings, s: np.ndarray, z: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield ln n_eff at each longer length, of short rows with independent far keys of their own.
+def forecasts(settings: Settings, s: np.ndarray, z: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield columns: ln n_eff at each longer length, of short rows with independent far keys.
 
     Args:
         settings: of the experiment.
         s: rows of the shortest context, the nearest key first.
         z: standard normals for the far keys.
     """
-    mean, spread = moments(s[..., settings.near :])
+    near, first = settings.near, s.shape[-1]
+    mean, spread = moments(s[..., near:])
+    octaves = np.log2(np.arange(near, first))
+    slope = np.polyfit(octaves, s[..., near:].mean(1).T, 1)[0][:, None, None]  # of each head
+    below = slope * (np.log2(np.arange(first, settings.lengths[-1])) - octaves.mean())
     for n in settings.lengths[1:]:
-        yield log_n_eff(s, mean + spread * z[..., : n - s.shape[-1]])
+        normal = mean + spread * z[..., : n - first]
+        yield f"far_{n}", log_n_eff(s, normal)
+        yield f"slope_{n}", log_n_eff(s, normal + below[..., : n - first])
 
 
 # --- a layer -------------------------------------------------------------------------------------
@@ -164,7 +168,8 @@ def read_layer(
 ) -> dict[str, np.ndarray]:
     """Return what the heads of a layer have, [heads] each, of their rows of each length."""
     first, longest = rows[0], rows[-1]
-    z, again = rng.standard_normal((2, *longest[..., first.shape[-1] :].shape))
+    shape = (2, *longest[..., first.shape[-1] :].shape)
+    z, again = rng.standard_normal(shape, dtype=np.float32)
     found = {}
     for n, s in zip(settings.lengths, rows, strict=True):
         same = longest[..., :n]
@@ -176,10 +181,10 @@ def read_layer(
         found[f"half_keys_{n}"] = np.median(below, axis=(1, 2))
         if n in settings.thresholds_at:
             found |= read_thresholds(settings, s, within)
-    for n, log in zip(settings.lengths[1:], forecasts(settings, first, z), strict=True):
-        found[f"far_{n}"] = np.exp(log)
-    found |= {name: np.exp(log) for name, log in drawn_anew(settings, longest, z)}
-    found[OWN] = np.exp(next(drawn_anew(settings, longest, again))[1])
+    mean, spread = moments(longest[..., settings.near : first.shape[-1]])
+    drawn = dict(forecasts(settings, first, z)) | drawn_anew(settings, longest, z)
+    drawn[OWN] = log_n_eff(longest[..., : first.shape[-1]], mean + spread * again)
+    found |= {name: np.exp(log) for name, log in drawn.items()}
     return found
 
 

@@ -70,8 +70,8 @@ class Heads(NamedTuple):
     def forecast(self, kind: str, n: int) -> np.ndarray:
         """Return ln of the growth that is forecast, [heads]."""
         first = self.lengths[0]
-        if kind == "far":
-            return self.growth(n, "far")
+        if kind in ("far", "slope"):
+            return self.growth(n, kind)
         at = first if kind == "law" else n
         return np.zeros_like(self.layer, float) if kind == "none" else (
             self.by_law(n, at) - self.by_law(first, first)
@@ -102,6 +102,7 @@ def heads(records: list[Record]) -> Heads:
 FORECASTS = {
     "none": "no change",
     "far": "near keys, independent far ones",
+    "slope": "the same, their mean falling on in ln distance",
     "law": "exact law, γ̂ of the short rows",
     "gamma": "exact law, γ̂ of each length (no forecast)",
 }
@@ -213,6 +214,7 @@ def judge(records: list[Record]) -> str:
     early = of.layer < layer_groups(of)[0][1]
     local = of.of[f"local_{first}"].mean(0)
     ranks = statistics.rank_correlation(local, grown[last])
+    ahead = float(np.mean(off["slope"] < off["none"]))
     rung = {name: float(np.median(np.abs(of.off(name)))) for name in RUNGS}
     gain = {name: 1 - rung[name] / rung["as_near"] for name in RUNGS}
     again = np.abs(np.log(of.of[OWN]) - np.log(of.of["as_near"])).mean(0)
@@ -272,6 +274,8 @@ def judge(records: list[Record]) -> str:
         f"6: keys, given M, close in {percent(given)} of heads, 95 % or more": min(given) >= 0.95,
         f"6: tiles by the `within` of 2,048 close in {percent(close)}, 50 % or more, by none in "
         f"{percent(zero)}, fewer": min(close) >= 0.5 > max(zero),
+        f"7: with a mean that falls on in ln distance the forecast is nearer than no change in "
+        f"{ahead:.0%} of heads, half or more": ahead >= 0.5,
         f"control: drawn twice, far keys give n_eff within 1.1 in "
         f"{np.mean(again < np.log(1.1)):.0%} of heads, 90 % or more": (
             float(np.mean(again < np.log(1.1))) >= 0.9
@@ -283,6 +287,8 @@ def judge(records: list[Record]) -> str:
         f"the mean by distance takes {gain['mean']:.0%} of the error, less than a fifth": (
             gain["mean"] < 0.2
         ),
+        f"with a mean that falls on the forecast is nearer than no change in {ahead:.0%} of heads, "
+        "fewer than 30 %": ahead < 0.3,
         f"keys, given M, are close in {min(given):.0%} of heads at one of the settings, fewer "
         "than 80 %": min(given) < 0.8,
     }
@@ -318,9 +324,11 @@ def draw(records: list[Record], figure: Figure) -> None:
     low, high = np.exp(np.quantile(measured, (0.25, 0.75), axis=1))
     growth.fill_between(n, low, high, color="C0", alpha=0.2, lw=0, label="half of the heads")
     growth.plot(n, [middle(x) for x in measured], "o-", color="C0", label="measured")
-    for i, (kind, ls) in enumerate({"none": ":", "far": "-", "law": plotting.DASHED}.items()):
+    labels = {"none": "no change", "far": "independent far keys", "law": "exact law"}
+    labels["slope"] = "with a mean that falls on"
+    for i, (kind, label) in enumerate(labels.items()):
+        ls = (":", "-", plotting.DASHED, "-.")[i]
         y = [1.0, *(middle(of.forecast(kind, int(k))) for k in n[1:])]
-        label = FORECASTS[kind].split(",")[-1].strip() if kind != "law" else "exact law"
         growth.plot(n, y, ls=ls, color=f"C{i + 1}", label=label)
     growth.set(xscale="log", yscale="log", xlabel="keys n", title="Growth of n_eff, median head")
     plotting.length_ticks(growth.xaxis, *growth.get_xlim(), most=5)
