@@ -16,6 +16,7 @@ from experiments import (
     recall,
     rules,
     sharing,
+    sink_map,
     sink_steps,
     sinks,
     temperature,
@@ -27,7 +28,7 @@ ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
     *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
-    margin.EXPERIMENT,
+    *(margin.EXPERIMENT, sink_map.EXPERIMENT),
 )
 
 

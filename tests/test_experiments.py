@@ -16,14 +16,18 @@ import pytest
 
 from experiments import (
     coca,
+    dilution,
+    dilution_verdict,
     frame,
     head_law,
+    margin,
     masks,
     random_keys,
     real_model,
     real_sinks,
     recall,
     sink_conditions,
+    sink_map,
     sinks,
     statistics,
     tile_law,
@@ -38,7 +42,7 @@ from sparsity.rows.rope_planes import BASE, angles
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
 # These run a model of transformers, the full ones from the folder that SPARSITY_MODEL names.
-OF_MODELS = ("real_sinks", "sharing", "thresholds")
+OF_MODELS = ("real_sinks", "sharing", "thresholds", "dilution", "sink_map")
 # `coca` takes half an hour of a core or more: it comes again by `python -m experiments coca`.
 AGAIN = [
     pytest.param(x, marks=pytest.mark.model) if x in OF_MODELS else x for x in NAMES if x != "coca"
@@ -243,6 +247,90 @@ def test_the_verdict_on_sinks_tells_a_logit_that_grows_slower(slope, said):
     ]
     judged = sinks.judge(records)
     assert all(f"| {head} | {said} |" in judged for head in sinks.WITH_SINK)
+
+
+def test_far_keys_drawn_anew_of_normal_rows_leave_n_eff_as_it_is():
+    settings = dilution.Settings(lengths=(64, 256, 1024), near=16)
+    rng = np.random.default_rng(12)
+    z, other = rng.normal(size=(2, 3, 100, 1024))
+    s = 0.5 + 1.5 * other
+    law = np.log(float(exact("exp", gamma=1.5, length=1024).value))
+    # A row's own numbers are known to it, and so they are in its law: as far as 64 keys tell.
+    for name, log in dilution.drawn_anew(settings, s, z[..., 64:]).items():
+        assert log == pytest.approx(np.full(3, law), abs=0.25 if name == "as_near" else 0.12), name
+    columns = dict(dilution.forecasts(settings, s[..., :64], z))
+    assert columns["slope_1024"] == pytest.approx(columns["far_1024"], abs=0.3)
+    falling = s - 0.8 * np.log2(np.arange(1, 1025))  # a mean that falls on with the distance
+    real = dilution.log_n_eff(falling)
+    columns = dict(dilution.forecasts(settings, falling[..., :64], z))
+    off = {name: np.abs(columns[f"{name}_1024"] - real).mean() for name in ("far", "slope")}
+    assert off["slope"] < 0.4 * off["far"]
+
+
+def test_the_exact_law_between_its_spreads():
+    gamma = np.array([1.1, 3.3])
+    right = [np.log(float(exact("exp", gamma=x, length=512).value)) for x in gamma]
+    assert dilution_verdict.law(512, gamma) == pytest.approx(right, abs=0.01)
+
+
+def test_the_factor_of_constant_odds_and_the_recall_of_gaps():
+    gap, n = 2.0, 1024
+    gaps = np.full(100, gap)
+    factor = margin.constant_odds(gaps, n)  # (n − 1)·e^(−c·gap) = 15·e^(−gap)
+    assert factor == pytest.approx(1 + np.log((n - 1) / 15) / gap, rel=0.01)
+    rng = np.random.default_rng(3)
+    # Alone, against votes that are all the same, and against those of one in ten of 1,023.
+    found = margin.forecast(gaps, [np.inf, factor, 0.0], n, 200, rng)
+    assert found[:2] == [1.0, 1.0]
+    assert 0.05 < found[2] < 0.25
+
+
+def test_what_tokens_explain():
+    rng = np.random.default_rng(4)
+    tokens = np.concatenate([np.arange(40).repeat(5), [99]])  # the last occurs once
+    own = rng.normal(size=100)[tokens]
+    noise = rng.normal(size=(300, tokens.size))
+    all_half_none = (sink_map.explained(x, tokens).mean() for x in (own, own + noise, noise))
+    share = own[:-1].var() / (own[:-1].var() + 1)
+    assert list(all_half_none) == pytest.approx([1, share, 0], abs=0.04)
+
+
+@pytest.mark.thorough
+@pytest.mark.model
+def test_forward_derivatives_are_differences():
+    torch = pytest.importorskip("torch")
+    settings = sink_map.EXPERIMENT.tiny
+    model = real_model.open_model(settings.model)
+    ids = np.asarray(model.encode(real_model.text_of("types")))[: settings.tokens]
+    found, weights = sink_map.run_model(settings, ids, None)
+    x = model.llama.model.embed_tokens(torch.as_tensor(ids)[None]).double()
+    u = np.random.default_rng(settings.seed).normal(size=(settings.directions, x.shape[-1]))
+    u *= float(x[0, settings.moved].norm()) / np.linalg.norm(u, axis=-1, keepdims=True)
+    # In float64, but norms and softmax stay in float32: a step far above their rounding.
+    llama, squares, step = model.llama.double(), 0, 2e-3
+    try:
+        for direction in u:
+            there = torch.zeros_like(x)
+            there[0, settings.moved] = torch.as_tensor(direction)
+            states = [
+                torch.stack(
+                    llama.model(
+                        inputs_embeds=x + sign * step * there, output_hidden_states=True
+                    ).hidden_states[1:]
+                )[:, 0]
+                for sign in (1, -1)
+            ]
+            moved = (states[0] - states[1]).norm(dim=-1) / (2 * step)
+            squares = squares + (moved / states[0].norm(dim=-1)) ** 2 / len(u)
+    finally:
+        llama.float()
+    right = squares.sqrt().detach().numpy()
+    assert not found[:, : settings.moved].any()
+    np.testing.assert_allclose(found, right, rtol=2e-3, atol=1e-3)
+    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+    _, hidden = sink_map.run_model(settings, ids, 0)
+    assert not hidden[:, :, settings.hidden_from :, 0].any()
+    assert hidden[:, :, : settings.hidden_from, 0].all()
 
 
 # --- sinks of a real model -----------------------------------------------------------------------
