@@ -11,6 +11,7 @@ from experiments import (
     dilution,
     frame,
     margin,
+    packing,
     random_keys,
     real_sinks,
     recall,
@@ -28,7 +29,7 @@ ALL = (
     *(recall.EXPERIMENT, sinks.EXPERIMENT, temperature.EXPERIMENT),
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
     *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
-    *(margin.EXPERIMENT, sink_map.EXPERIMENT),
+    *(margin.EXPERIMENT, sink_map.EXPERIMENT, packing.EXPERIMENT),
 )
 
 

@@ -22,6 +22,7 @@ from experiments import (
     head_law,
     margin,
     masks,
+    packing,
     random_keys,
     real_model,
     real_sinks,
@@ -283,6 +284,19 @@ def test_the_factor_of_constant_odds_and_the_recall_of_gaps():
     found = margin.forecast(gaps, [np.inf, factor, 0.0], n, 200, rng)
     assert found[:2] == [1.0, 1.0]
     assert 0.05 < found[2] < 0.25
+
+
+def test_keys_that_interfere_least_are_frames_and_cross_polytopes():
+    cosines = packing.COSINES
+    for keys, dim in ((6, 8), (24, 8), (100, 16)):
+        least = packing.least_interference(cosines**2, keys, dim) @ cosines**2
+        # Welch: K vectors of R^d have Σ cos² ≥ K/d − 1 each; random ones (K − 1)/d.
+        assert least == pytest.approx(max(0.0, keys / dim - 1), abs=1e-3)
+    energy = packing.weights_of(cosines) ** 2
+    # Rankin: 2d vectors, and no more, have no positive cosine among them.
+    at_16, at_24 = (packing.least_interference(energy, k, 8) @ energy for k in (16, 24))
+    assert abs(at_16) < 1e-9
+    assert at_24 > 1e-5
 
 
 def test_what_tokens_explain():
