@@ -36,10 +36,10 @@ class Settings:
     """What is read: rows of queries that follow the n-th token of every text."""
 
     texts: tuple[str, ...] = (
-        "specialnames", "compound", "types", "formatstrings+debugger",
-        "string-methods+typesmapping", "argparse.py", "tarfile.py", "inspect.py", "doctest.py",
-        "pickle.py",
-    )  # fmt: skip
+        *("specialnames", "compound", "types", "formatstrings+debugger"),
+        *("string-methods+typesmapping", "argparse.py", "tarfile.py", "inspect.py"),
+        *("doctest.py", "pickle.py"),
+    )
     lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 8192)
     after: int = 128
     rows: int = 16

@@ -20,6 +20,7 @@ import numpy as np
 
 from experiments import (
     coca_verdict,
+    dilution_verdict,
     recall,
     recall_verdict,
     sharing,
@@ -299,6 +300,33 @@ def of_sharing(rows: list[Record]) -> dict[str, Any]:
     return {"pairs": pairs, "rank": rank}
 
 
+def of_dilution(rows: list[Record]) -> dict[str, Any]:
+    """Return how n_eff grows in longer contexts, its forecasts, and what explains it."""
+    of = dilution_verdict.heads(rows)
+    first, last = of.lengths[0], of.lengths[-1]
+    grown = of.growth(last)
+    off = {kind: np.abs(of.forecast(kind, last) - grown) for kind in dilution_verdict.FORECASTS}
+    return {
+        "texts": len(of.texts),
+        "lengths": [first, last],
+        "growth": np.exp(np.quantile(grown, (0.5, 0.25, 0.75))).tolist(),
+        "growing": np.mean(grown > 0),
+        "forecasts": [
+            {
+                "forecast": kind,
+                "growth": np.exp(np.median(of.forecast(kind, last))),
+                "off": np.exp(np.median(x)),
+                "no_change_nearer": np.mean(off["none"] < x),
+            }
+            for kind, x in off.items()
+        ],
+        "far_keys": [
+            {"have": name, "off": np.exp(np.median(np.abs(of.off(name))))}
+            for name in dilution_verdict.RUNGS
+        ],
+    }
+
+
 NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
     "recall": of_recall,
     "sinks": of_sinks,
@@ -306,6 +334,7 @@ NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
     "real_sinks": of_real_sinks,
     "coca": of_coca,
     "sharing": of_sharing,
+    "dilution": of_dilution,
 }
 
 

@@ -209,6 +209,39 @@ def sharing(table: Mapping[str, Any], seed: int) -> Judged:
     return findings, {}
 
 
+def flattens(table: Mapping[str, Any], seed: int) -> Judged:
+    """Find how n_eff of a real model's heads grows with the context, and what forecasts it."""
+    of = {row["forecast"]: row for row in table["forecasts"]}
+    far = {row["have"]: row["off"] for row in table["far_keys"]}
+    (first, last), (growth, low, high) = table["lengths"], table["growth"]
+    law, none = of["law"], of["none"]
+    findings = [
+        core(
+            f"from {first:,} to {last:,} keys n_eff of SmolLM2-135M’s median head grows by "
+            f"{growth:.2f} (quartiles {low:.2f} and {high:.2f}), and it grows in "
+            f"{table['growing']:.0%} of the heads, more than half",
+            growth > 1 and table["growing"] > 0.5,
+        ),
+        letter(
+            "as rows of independent scores flatten: the exact law at the γ̂ of the short rows says "
+            f"{law['growth']:.2f}",
+            growth > law["growth"] ** 0.5,
+        ),
+        instead(
+            f"no change, off by {none['off']:.2f} in the median head, is nearer than the law in "
+            f"{law['no_change_nearer']:.0%} of the heads",
+            law["no_change_nearer"] > 0.5,
+        ),
+        instead(
+            "far keys score lower: independent normal keys with the mean of their distance give "
+            f"n_eff to {far['mean']:.2f} in the median head, with the mean of near ones to "
+            f"{far['as_near']:.2f}",
+            far["mean"] - 1 < (far["as_near"] - 1) / 2,
+        ),
+    ]
+    return findings, {}
+
+
 def no_op(table: Mapping[str, Any], seed: int) -> Judged:
     """Find how large the values of sinks are, and what is lost with them."""
     of, texts = _by_condition(table["keys"]), table["texts"]
@@ -328,5 +361,14 @@ CLAIMS: tuple[Claim, ...] = (
         proof="",
         judge=sharing,
         routes=partial(recorded.numbers, "sharing"),
+    ),
+    Claim(
+        key="longer-context-flattens",
+        source="Nakanishi (2025), Scalable-Softmax, arXiv 2501.19399",
+        statement="As the context grows, the attention of a model with softmax flattens.",
+        formula="n_eff of n keys over n_eff of n₀",
+        proof="",
+        judge=flattens,
+        routes=partial(recorded.numbers, "dilution"),
     ),
 )
