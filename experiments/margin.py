@@ -30,7 +30,7 @@ from experiments.temperature_verdict import (
 from sparsity import plotting
 
 LARGEST, ODDS, LOG_N, FLOOR = "largest score", "constant odds, by the law", "log-n", "floor-log"
-LEAST_N_EFF = 1.25  # that Gaussian scores are to keep, as in `temperature`; `design` has none of 1.03
+LEAST_N_EFF = 1.25  # that Gaussian scores are to keep, as in `temperature`: 1.03 is out of reach
 _FACTORS = 2.0 ** (np.arange(-200, 601) / 100)  # among which one is chosen: 1/4 to 64
 BY = ("margin", "map", "rule", "length")
 
