@@ -148,7 +148,7 @@ def read_thresholds(settings: Settings, s: np.ndarray, within: tuple[float, ...]
     largest = s.max(-1)
     below, gamma = s - largest[..., None], spread[..., 0]
     m, found = (largest - mean[..., 0]) / gamma, {}
-    close = dict.fromkeys(("tiles", "none"), np.zeros(len(s)))
+    close: dict[str, np.ndarray] = dict.fromkeys(("tiles", "none"), np.zeros(len(s)))
     for t in settings.log_ratios:
         found[f"keys_{t:g}_{n}"] = (below < t).mean((1, 2))
         found[f"given_{t:g}_{n}"] = ndtr(m + t / gamma).mean(-1)

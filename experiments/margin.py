@@ -46,7 +46,7 @@ class Settings:
     rates: tuple[float, ...] = (0.003, 0.01)
     steps: int = 2000
     rows: int = 64  # of a batch
-    test_rows: int = 256
+    test_rows: int = 128
     at_once: int = 2**18  # items of a test that are held at a time
 
 

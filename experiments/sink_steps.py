@@ -91,9 +91,9 @@ def judge(records: list[Record]) -> str:
             mine = of(records, count, low, head, seeds)
             odds = list(mean_odds(mine).values())
             leak = np.median([x["leak"] for x in mine])
-            shown = f"{slope(mine)} | {slope(mine, 'odds')} | {odds[0]:.2f} | {odds[-1]:.2f}"
+            numbers = f"{slope(mine)} | {slope(mine, 'odds')} | {odds[0]:.2f} | {odds[-1]:.2f}"
             name = f"{count:,}" + (", other seeds" if seeds else "")
-            lines.append(f"| {low:g} | {head} | {name} | {shown} | {leak:.2g} |")
+            lines.append(f"| {low:g} | {head} | {name} | {numbers} | {leak:.2g} |")
     first, middle, last = steps[0], steps[len(steps) // 2], steps[-1]
     rises = {
         pair: np.array([

@@ -321,7 +321,7 @@ def test_forward_derivatives_are_differences():
     u = np.random.default_rng(settings.seed).normal(size=(settings.directions, x.shape[-1]))
     u *= float(x[0, settings.moved].norm()) / np.linalg.norm(u, axis=-1, keepdims=True)
     # In float64, but norms and softmax stay in float32: a step far above their rounding.
-    llama, squares, step = model.llama.double(), 0, 2e-3
+    llama, squares, step = model.llama.double(), torch.zeros(()), 2e-3
     try:
         for direction in u:
             there = torch.zeros_like(x)
