@@ -39,7 +39,7 @@ BY = ("margin", "map", "rule", "length")
 class Settings:
     """What is trained, and at which lengths it is read."""
 
-    margins: tuple[float, ...] = (0.05, 0.1, 0.2)
+    margins: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
     maps: tuple[str, ...] = ("exp", "sparsemax", "entmax1.5")
     lengths: tuple[int, ...] = (16, 256, 4096, 16_384)
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -226,6 +226,7 @@ def judge(records: list[Record]) -> str:
         f"{error:.3f}, at most 0.05": error <= 0.05,
         f"5: the factor by that law keeps {least(ODDS):.3f}, 0.95 or more, and is smaller than "
         f"log-n's": least(ODDS) >= 0.95 and all(a < b for a, b in factors),
+        **_held_narrow(of, margins[1:3] if len(margins) > 5 else [], lengths),
         f"control: the inverse factor reads out by chance, off by {chance:.3f} at most": (
             chance <= 0.05
         ),
@@ -245,13 +246,33 @@ def judge(records: list[Record]) -> str:
     return "\n".join([*told_lines, *lines])
 
 
+def _held_narrow(
+    of: dict[tuple[Any, ...], Record], margins: list[float], lengths: list[int]
+) -> dict[str, bool]:
+    """Return what was predicted of narrow margins, and whether it came so."""
+    if not margins:
+        return {}
+    alone = min(of[m, "exp", LARGEST, n]["accuracy"] for m in margins for n in lengths)
+    none, floor, log_n = (
+        of[margins[0], "exp", rule, lengths[-1]]["accuracy"] for rule in (PLAIN, FLOOR, LOG_N)
+    )
+    return {
+        f"6: the largest score alone reads out {alone:.3f} or more for margins of {margins[0]:g} "
+        f"and {margins[1]:g}, 0.95 or more": alone >= 0.95,
+        f"7: with a margin of {margins[0]:g} softmax as trained reads out {none:.2f} of the "
+        f"longest rows, less than half, floor-log {floor:.2f} and log-n {log_n:.2f}, each more by "
+        "0.05 or more": bool(none < 0.5 and none + 0.05 <= floor <= log_n - 0.05),
+    }
+
+
 def draw(records: list[Record], figure: Figure) -> None:
     """Draw accuracy against the length for each margin, a line a rule, beside the forecasts."""
     of = means(records)
     margins = sorted({x["margin"] for x in records})
-    axes = figure.subplots(1, len(margins), sharey=True, squeeze=False)[0]
+    columns = min(3, len(margins))
+    axes = figure.subplots(-(-len(margins) // columns), columns, sharey=True, squeeze=False)
     series = list(dict.fromkeys((name, rule) for _, name, rule, _ in of))
-    for ax, margin in zip(axes, margins, strict=True):
+    for ax, margin in zip(axes.flat, margins, strict=True):
         for i, (name, rule) in enumerate(series):
             mine = [x for key, x in of.items() if key[:3] == (margin, name, rule)]
             n = [x["length"] for x in mine]
@@ -263,11 +284,14 @@ def draw(records: list[Record], figure: Figure) -> None:
             ax.plot(
                 n, [x[said] for x in mine], ls="-" if name == "exp" else plotting.DASHED, **look
             )
-        ax.set(xscale="log", xlabel=f"items n (trained with {TRAINED})", ylim=(0, 1.03))
+        ax.set(xscale="log", ylim=(0, 1.03))
         ax.set_title(f"margin {margin:g}")
         plotting.length_ticks(ax.xaxis, *ax.get_xlim(), most=5)
-    axes[0].set_ylabel("rows read out right")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+    for ax in axes[-1]:
+        ax.set_xlabel(f"items n (trained with {TRAINED})")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("rows read out right")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
     figure.suptitle(
         f"A planted margin: points trained, lines forecast from gaps at {TRAINED} items"
     )
@@ -284,5 +308,5 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    size=(14.0, 4.6),
+    size=(14.0, 7.6),
 )
