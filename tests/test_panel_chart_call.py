@@ -123,7 +123,7 @@ def test_a_line_carries_the_bounds_of_its_values():
     for k in (0, len(u) // 2, -1):
         x = axes.x[np.argmin(np.abs(axes.along - u[k]))]
         law = exact("exp", gamma=x, length=64, of=of)
-        assert bounds[k] == pytest.approx(0.5 * float(law.error_bound), rel=1e-5)
+        assert bounds[k] == pytest.approx(0.5 * float(law.error_bound), rel=1e-5, abs=0)
     limit = numbers[slice(*curve["limit"]["bound"])]
     assert (limit >= 0).all()
     x = axes.x[:: len(axes.x) - 1]
