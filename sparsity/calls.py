@@ -68,6 +68,7 @@ class NotTaken(InputError):
     ) -> None:
         if shape := getattr(value, "shape", ()):
             value = f"array of shape {tuple(shape)}"
+        value = "None" if value is None else value  # it was given, and is not missing
         self.given = argument, value, owner, (*takes,), (*others,)
         near = did_you_mean(argument, takes) or did_you_mean(argument, others)
         near = near.rstrip() or f"it takes {', '.join(takes)}"

@@ -164,6 +164,7 @@ MEANT = {
     'sparsity.design("exp", length=64, neff=8)': "did you mean n_eff?",
     'sparsity.design("exp", n=64, n_eff=8)': "did you mean length?",
     'sparsity.design("exp", 64, 8)': "by name it takes kernel, length, n_eff",
+    "sparsity.describe({}, only=None)": "only = None: describe does not take it",
     'sparsity.plot("exp", gamma=2, save="a.png")': "did you mean plot(…).figure.savefig(…)?",
     'sparsity.plot("exp", gamma=2, log=True)': 'did you mean xscale="log"?',
     'sparsity.plot("exp", gamma=2, x="n")': "did you mean length?",
