@@ -26,6 +26,7 @@ _OF_FEW = {
     "sparsity.xla.is_measured",  # no argument
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument
+    "sparsity.sampling.random_numbers._impl",  # no argument
     "sparsity.limit.closed_form._relu2_table",  # one degree
     "sparsity.special._late",  # functions of SciPy that are in use
 }

@@ -126,8 +126,8 @@ def _spreads(row: Row, n: int) -> tuple[float, float]:
     if _is_power(row):
         unit = max(1.0, abs(row.beta))
         return math.log(1e-3 * unit), math.log(1e3 * unit)
-    # Of exp the largest weight is then most of all, at any length up to 10¹².
-    return math.log(1e-3), math.log(32)
+    # Beyond γ = 100 hardly more than the largest weight counts, at any length up to 10¹².
+    return math.log(1e-3), math.log(100)
 
 
 def _is_power(row: Row) -> bool:
