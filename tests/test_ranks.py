@@ -126,6 +126,12 @@ def test_what_has_no_law_here_says_so(row, length, says):
         law(row, length=length)
 
 
+@pytest.mark.parametrize("kernel", ["identity", "abs"])
+def test_fewest_keys_of_two_that_are_not_resolved_are_refused_without_a_warning(kernel):
+    with pytest.raises(InputError, match="not resolved"):
+        sparsity.exact(kernel, gamma=1, length=2, of="keys_for_mass:0.5")
+
+
 def test_design_round_trip():
     length = 16
     found = sparsity.design("exp", length=length, max_weight=0.5, free="gamma", lengths=())

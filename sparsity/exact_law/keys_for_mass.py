@@ -98,7 +98,8 @@ class _Others:
         c = self.saddle(n, share)
         above = self.mass[:, self.r > 0].sum(axis=1, keepdims=True)
         # Where no key is above, Y < 0: that has no part in the integral, which would not end.
-        found = np.exp((n - 1) * np.log1p(-above[:, 0]))
+        # Of a mass that is 1 all keys are above, and rounding may leave it larger.
+        found = np.exp((n - 1) * np.log1p(-np.minimum(above[:, 0], 1 - 2.0**-53)))
         # Few keys above v are as many steps of Y, which grow to the left of 0.
         growth = c * (1 - share) / _GROWTH
         if not self.law.turn:  # nor may the largest weights, whose law falls by 40 e-folds
