@@ -381,9 +381,9 @@ def test_contract_of_every_family(family, command, tmp_path):
     held = json.loads(out)["value"]
     if family not in (quantities.needle_recall, quantities.top_k_overlap):
         assert_design_finds_gamma(quantity, held)
-    code, _, err = command("design", *line[:1], *line[3:], "--value", 2)
+    code, _, err = command("design", *line[:1], *line[3:], "--value", 17)  # more than all keys
     assert code == 2
-    assert err.startswith(f"sparsity: {name} = 2")
+    assert err.startswith(f"sparsity: {name} = 17")
     file = tmp_path / "swept.nc"
     code, _, err = command("sweep", *line, "--out", file)
     assert code == 0, err

@@ -135,7 +135,7 @@ def _phi(x: Any) -> Any:
 def of_softmax(of: str, gamma: float, length: int) -> Any:
     """Return the limit of a quantity of long rows of e^s, s ~ N(β, γ²): Gaussian integrals."""
     name, _, number = of.partition(":")
-    own = [mpf(x) for x in number.split(",")] if number else []
+    own = [mpf(float(x)) for x in number.split(",")] if number else []  # as the library reads it
     with mp.workdps(DIGITS):
         g, n = mpf(gamma), mpf(length)
         if name == "n_eff":
