@@ -1,12 +1,16 @@
 """What the command line prints and takes, as its tests read and type it."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from sparsity import Alibi, Needle, SinkLogit, Window, kernels, quantities
 from sparsity.rows import steps
 
 ROOT = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
 NAMES = [kernel.name for kernel in kernels.ALL]
 KNOWN = [kernel.name for kernel in kernels.known()]
 LISTED = [kernel.name for kernel in kernels.as_listed()]
@@ -53,3 +57,9 @@ def one_line(err):
     assert "Traceback" not in err
     assert len(err) < 300
     return err
+
+
+def python(*arguments, program=(sys.executable,), **given):
+    """A process of Python, which need not stand in the checkout; or of what starts Python."""
+    how = {"text": True, "encoding": "utf-8", "timeout": 300, "env": ENVIRONMENT} | given
+    return subprocess.run([*program, *arguments], capture_output=True, check=False, **how)

@@ -185,6 +185,35 @@ def build(name: str, implementation: str = "eager"):
     return model
 
 
+SMALL = dict(
+    vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, bos_token_id=0, eos_token_id=1, pad_token_id=2,
+)  # fmt: skip
+
+
+def small_model(kind: str, implementation: str = "eager"):
+    """A random model of one of seven kinds in evaluation, with wide logits."""
+    torch, hf = library("torch"), library("transformers")
+    torch.manual_seed(0)
+    of_gpt = {"vocab_size": 100, "n_layer": 2, "n_head": 4}
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 8}
+    capped = {"head_dim": 16, "attn_logit_softcapping": 3.0, "sliding_window": 16}
+    made, own = {
+        "llama": (hf.LlamaForCausalLM, SMALL),
+        "gpt2": (hf.GPT2LMHeadModel, of_gpt | {"n_embd": 64, "bos_token_id": 0, "eos_token_id": 1}),
+        "mistral": (hf.MistralForCausalLM, SMALL | {"sliding_window": 8}),
+        "bert": (hf.BertModel, {key: SMALL[key] for key in (*list(SMALL)[:5], "pad_token_id")}),
+        "gemma2": (hf.Gemma2ForCausalLM, SMALL | capped),
+        "gpt_oss": (hf.GptOssForCausalLM, SMALL | experts | {"head_dim": 16}),  # learned sinks
+        "bloom": (hf.BloomForCausalLM, of_gpt | {"hidden_size": 64}),
+    }[kind]
+    model = made(made.config_class(**own))
+    model.set_attn_implementation(implementation)
+    for name, parameter in model.named_parameters():
+        parameter.data *= 90 if kind == "gemma2" and "q_proj" in name else 3  # a cap that is felt
+    return model.eval()
+
+
 def ids_of(model) -> np.ndarray:
     """Random token ids."""
     return np.random.default_rng(0).integers(3, VOCABULARY, T)

@@ -6,15 +6,13 @@ import os
 import pty
 import re
 import shlex
-import subprocess
-import sys
 import termios
 import time
-from pathlib import Path
 
 import click
 import pytest
 from click.shell_completion import BashComplete
+from command_line import ENVIRONMENT, python
 
 import sparsity
 from sparsity import kernels
@@ -22,7 +20,6 @@ from sparsity.cli import cli, common
 
 pytestmark = pytest.mark.usefixtures("place")
 
-ROOT = Path(__file__).parents[1]
 COMMANDS = sorted(cli.commands)
 EXAMPLES = [
     (name, line.strip())
@@ -64,15 +61,6 @@ def test_the_first_page_has_every_command_once_on_a_whole_line(command, monkeypa
         said = (cli.commands[name].help or "").partition("\n")[0]
         assert row.split(None, 1)[1] == said  # all of it: nothing is cut off
         assert said.endswith(".")
-
-
-def test_a_first_sentence_that_is_too_long_would_be_seen():
-    said = "This sentence goes on and on until it is far too long for a line of eighty columns."
-    group = click.Group("x", commands=[click.Command("long", help=said)])
-    with click.Context(group, terminal_width=80) as context:
-        out = group.get_help(context)
-    assert said not in out
-    assert "..." in out
 
 
 def test_every_command_has_examples_and_says_what_each_does(command, monkeypatch):
@@ -199,14 +187,9 @@ def test_a_log_has_a_line_now_and_then(monkeypatch, capsys):
 
 def offered(*words):
     """What bash gets for the last of these words."""
-    found = subprocess.run(
-        [sys.executable, "-m", "sparsity"],
-        capture_output=True, text=True, check=True, timeout=120,
-        env=os.environ | {
-            "PYTHONPATH": str(ROOT), "_SPARSITY_COMPLETE": "bash_complete",
-            "COMP_WORDS": shlex.join(["sparsity", *words]), "COMP_CWORD": str(len(words)),
-        },
-    )  # fmt: skip
+    asked = {"_SPARSITY_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words))}
+    asked["COMP_WORDS"] = shlex.join(["sparsity", *words])
+    found = python("-m", "sparsity", env=ENVIRONMENT | asked)
     return [line.partition(",") for line in found.stdout.splitlines()]
 
 
@@ -241,17 +224,6 @@ def test_a_page_has_every_option_steps_and_quantities(command, monkeypatch):
     assert "  entropy " in out.partition("Quantities (--of):")[2]
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [("eval exp --gama 2", "--gama"), ("evil exp", "evil"), ("eval exp --zzz 2", "--zzz")],
-)
-def test_an_unknown_word_is_one_line_of_click(command, line, said):
-    code, out, err = command(*line.split())
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
-    assert err.endswith("--help\n")
-
-
 # What is wrong with a path is said before anything heavy is imported.
 
 HEAVY = ["jax", "jaxlib", "sympy", "scipy", "xarray", "matplotlib.figure", "h5py"]
@@ -282,10 +254,7 @@ BAD_PATHS = [
 
 def run_apart(*lines):
     """Run lines of the command, one after another, in one process: its stdout and its stderr."""
-    found = subprocess.run(
-        [sys.executable, "-c", RUN.format(heavy=HEAVY)], input=json.dumps(lines),
-        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    found = python("-c", RUN.format(heavy=HEAVY), input=json.dumps(lines))
     return found.stdout.splitlines(), found.stderr.splitlines()
 
 

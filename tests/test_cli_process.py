@@ -6,25 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from command_line import ROOT, one_line, value_of
+from command_line import ENVIRONMENT, ROOT, one_line, python, value_of
 
 import sparsity
 from sparsity import cli
 
 pytestmark = pytest.mark.usefixtures("place")
-
-
-def process(*arguments, options=()):
-    """The command as a process of its own, from a folder that is not the checkout."""
-    return subprocess.run(
-        [sys.executable, *options, "-m", "sparsity", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
-    )
 
 
 def test_python_still_shows_warnings_when_asked():
@@ -35,12 +22,8 @@ def test_python_still_shows_warnings_when_asked():
         "cli.main()\n"
     )
     for flags, seen in (([], False), (["-W", "always"], True)):
-        found = subprocess.run(
-            [sys.executable, *flags, "-c", code],
-            capture_output=True, text=True, check=True, timeout=120,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        assert ("overflow" in found.stderr) == seen
+        found = python(*flags, "-c", code)
+        assert (found.returncode, "overflow" in found.stderr) == (0, seen)
 
 
 def test_interruption_exits_130(command, monkeypatch):
@@ -85,11 +68,8 @@ def test_ctrl_c_is_neither_lost_nor_misread(where, place):
         "try:\n    import pressing\nexcept BaseException:\n    raise ImportError from None\n"
     )
     (place / "here.py").write_text(PRESS.format(where=WHERE[where]))
-    found = subprocess.run(
-        [sys.executable, "-m", "here"],
-        capture_output=True, text=True, check=False, timeout=20,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"},
-    )  # fmt: skip
+    path = {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"}
+    found = python("-m", "here", timeout=20, env=os.environ | path)
     assert found.returncode == 130
     assert one_line(found.stderr).startswith("sparsity: interrupted")
     assert found.stdout == ""
@@ -102,7 +82,7 @@ def test_version(command):
 def test_the_module_runs_as_a_process_and_evaluation_does_not_wait_for_jax(place):
     """Python itself tells on stderr what is imported; the command has nothing to say there."""
     line = ["eval", "relu2", "--beta", "-1", "--gamma", "0.5", "--json"]
-    found = process(*line, options=["-X", "importtime"])
+    found = python("-X", "importtime", "-m", "sparsity", *line)
     assert found.returncode == 0
     told = found.stderr.splitlines()
     assert [each for each in told if not each.startswith("import time:")] == []
@@ -110,7 +90,7 @@ def test_the_module_runs_as_a_process_and_evaluation_does_not_wait_for_jax(place
     loaded = {each.rpartition("|")[2].strip() for each in told}
     assert not loaded & {"jax", "matplotlib", "xarray"}
     assert {"numpy", "sympy"} <= loaded  # the same look does see what is loaded on use
-    found = process("eval", "relu2", "--beta", "-1", "--temperature", "3", "--json")
+    found = python("-m", "sparsity", *line[:4], "--temperature", "3", "--json")
     assert (found.returncode, found.stdout) == (2, "")
     assert "--temperature" in one_line(found.stderr)  # read before anything heavy is loaded
     assert list(place.iterdir()) == []
@@ -119,9 +99,7 @@ def test_the_module_runs_as_a_process_and_evaluation_does_not_wait_for_jax(place
 def test_a_closed_pipe_is_not_an_error():
     running = subprocess.Popen(
         [sys.executable, "-m", "sparsity", "--help"],  # which loads nothing heavy
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT},
     )
     assert running.stdout is not None
     assert running.stderr is not None
@@ -137,15 +115,8 @@ HEAVY = {"jax", "sympy", "numpy", "scipy", "matplotlib", "xarray", "click", "tqd
 
 def imported(code):
     """The heavy packages that a fresh interpreter has loaded after `code`."""
-    script = f"import sys\n{code}\nprint(*sys.modules)"
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
+    found = python("-c", f"import sys\n{code}\nprint(*sys.modules)")
+    assert found.returncode == 0, found.stderr
     assert "Traceback" not in found.stderr
     return HEAVY & set(found.stdout.split())
 
@@ -168,12 +139,7 @@ def test_a_command_leaves_no_garbage_to_look_for():
     told = "import atexit, gc, sys; atexit.register(lambda: print('frozen', gc.get_freeze_count()))"
     for end, frozen in (("main()", True), ("print('no command')", False)):
         code = f"{told}; sys.argv = ['sparsity', 'list']; from sparsity.cli import main; {end}"
-        found = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True, text=True, check=True, timeout=120,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        count = int(found.stdout.split()[-1])
+        count = int(python("-c", code).stdout.split()[-1])
         assert count > 10_000 if frozen else count == 0
 
 

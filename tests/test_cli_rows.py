@@ -1,16 +1,13 @@
 """Steps and quantities of a row at the prompt: exact, design, and where their names stand."""
 
 import re
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import ClassVar
+from dataclasses import MISSING, fields
 
-import numpy as np
 import pytest
-import sympy
 from command_line import LAWS, QUANTITIES, STEPS, answer, stepped
 
 import sparsity
-from sparsity import Alibi, Row, ScalableSoftmax, SinkLogit, Window, kernels, quantities
+from sparsity import Alibi, Row, ScalableSoftmax, SinkLogit, Window
 from sparsity.cli import cli
 from sparsity.rows import steps
 from sparsity.rows.steps import parse
@@ -111,42 +108,3 @@ def test_pages_say_where_steps_and_quantities_are_listed(command):
         for option in options:
             said = page.rpartition(f" {option} ")[2]
             assert "`sparsity list`" in said.partition(" --")[0], (name, option)
-
-
-@pytest.mark.thorough
-def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
-    """A new kernel, step and quantity are there without a word of the command line's own."""
-
-    @dataclass(frozen=True)
-    class Halved:
-        share: float
-        name: ClassVar[str] = "halved"
-        example: ClassVar[tuple] = (0.5,)
-
-        def breaks(self, length):
-            return np.empty(0)
-
-        def __call__(self, tokens, length):
-            return replace(tokens, gamma=tokens.gamma * self.share)
-
-    cubed = sparsity.score_kernel("cubed", sympy.Max(sympy.Symbol("s"), 0) ** 3)
-    total = replace(
-        quantities.n_eff,
-        name="total",
-        title="tokens in all",
-        of=lambda row: row.count + 0 * row.l1,
-        integral=None,
-    )
-    monkeypatch.setattr(kernels, "ALL", (*kernels.ALL, cubed))
-    monkeypatch.setattr(quantities, "ALL", (*quantities.ALL, total))
-    every = (*steps.ALL, Halved)
-    for reader in (steps.typed, steps.parse):
-        monkeypatch.setattr(reader, "__defaults__", (every,))
-    said = answer(command, "list")
-    assert "halved:SHARE" in said["steps"]
-    assert said["quantities"]["total"] == "tokens in all"
-    line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
-    halved = answer(command, "exact", *line, "--step", "halved:0.5")
-    row = Row(cubed, beta=1, gamma=1)
-    assert halved["value"] == pytest.approx(float(sparsity.exact(row, length=9).value), rel=1e-9)
-    assert answer(command, "estimate", *line, "--of", "total")["value"] == pytest.approx(9)

@@ -158,8 +158,6 @@ def test_impossible(kernel, wanted, options, match):
     [
         ({"n_eff": 4097}, "n_eff = 4097: .* at most 4096"),
         ({"n_eff": 0.5}, "n_eff = 0.5: .* at least 1"),
-        ({"n_eff": math.nan}, "n_eff = nan"),
-        ({"n_eff": -math.inf}, "n_eff = -inf"),
         ({"n_eff": "many"}, "n_eff = many: give a number"),
         ({"n_eff": [8, 9]}, "n_eff"),
         ({"length": 1, "n_eff": 1}, "length = 1"),
@@ -170,7 +168,6 @@ def test_impossible(kernel, wanted, options, match):
         ({"gamma": -1.0}, "gamma = -1"),
         ({"gamma": [1.0, 2.0]}, "gamma"),
         ({"decay": 0.5}, "decay = 0.5: exp does not take it"),
-        ({"max_seconds": 1.0}, "max_seconds = 1.0: exp does not take it"),
         ({"kernel": "relu2", "beta": -1.0, "gamma": 1.0}, "leave one out"),
         ({"kernel": "nonnegative"}, r"kernel = nonnegative.*features"),
         ({"kernel": "sparsemax"}, "kernel = sparsemax"),

@@ -7,11 +7,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import ENVIRONMENT, python
 
 import sparsity
 from sparsity import Decay, Row, SinkLogit, kernels
@@ -86,9 +86,7 @@ cli.main()
 def child(count: int) -> subprocess.CompletedProcess[str]:
     """A process with so many devices: its numbers, its peaks, and what Ctrl-C left."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
-    command = [sys.executable, "-c", CHILD]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = python("-c", CHILD, env=ENVIRONMENT | {"XLA_FLAGS": flags})
     assert len(done.stdout.splitlines()) == 3, done.stderr
     return done
 

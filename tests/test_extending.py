@@ -4,11 +4,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import ENVIRONMENT, python
 
 pytestmark = pytest.mark.thorough
 
@@ -73,11 +72,9 @@ def extended(tmp_path_factory):
 
 def run_tests(place, words):
     """What the page says to run, in a copy: the exit status, and what pytest printed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *words)
     settings = os.environ | {"PYTHONPATH": str(place)}
-    done = subprocess.run(
-        command, env=settings, cwd=place, capture_output=True, text=True, check=False
-    )
+    done = python(*command, env=settings, cwd=place, timeout=None)
     return done.returncode, done.stdout
 
 
@@ -121,11 +118,8 @@ COMMANDS = (
 @pytest.fixture(scope="module")
 def answers(extended):
     """What one process with the copy says: of every instrument, then of every command."""
-    settings = {"PYTHONPATH": str(extended), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK + LOOP, *COMMANDS], env=os.environ | settings, cwd=extended,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    settings = ENVIRONMENT | {"PYTHONPATH": str(extended), "JAX_ENABLE_X64": "1"}
+    done = python("-c", ASK + LOOP, *COMMANDS, env=settings, cwd=extended)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -150,12 +144,8 @@ def test_an_experiment_is_a_prediction_a_module_and_an_entry(tmp_path):
     text = main.read_text("utf-8")
     head, entries = text.split("ALL = (")
     main.write_text(f"{head}from experiments import walks\n\nALL = (walks.EXPERIMENT, {entries}")
-    command = [sys.executable, "-m", "experiments", "walks", "--out", "out"]
-    settings = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        command, env=os.environ | settings, cwd=tmp_path,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    settings = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = python("-m", "experiments", "walks", "--out", "out", env=settings, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "out" / "walks.md").read_text("utf-8")
     assert EXPERIMENT[0][1].strip() in page

@@ -3,21 +3,17 @@
 import io
 import json
 import os
-import subprocess
-import sys
 from concurrent import futures
 from pathlib import Path
 
 import pytest
 import xarray
+from command_line import python
 
 import sparsity
 from sparsity import InputError, output
 from sparsity.cli.files import write_table
 from sparsity.output import refuse_unwritable, replacing, write, write_together
-
-ROOT = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
 
 
 def tree(folder):
@@ -50,14 +46,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path, monkeypatch):
     sweep = ["sweep", "exp", "--gamma", "0.1:9:900", "--out"]
     lines = [[*sweep, place] for place in places[:3]]
     lines.append(["plot", "exp", "--gamma", "2", "--out", places[3]])
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, "4096", *map(json.dumps, lines)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=ENVIRONMENT,
-    )
+    done = python("-c", LIMITED, "4096", *map(json.dumps, lines))
     assert done.returncode == 0  # of the process, which HDF5 once ended by a signal
     assert done.stdout.split() == ["2"] * 4, done.stderr
     refusals = [

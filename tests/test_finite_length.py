@@ -10,7 +10,7 @@ from example_rows import WEIGHT, sampled
 from scipy.integrate import dblquad
 from scipy.special import log_ndtr, ndtr
 
-from sparsity import InputError, Row, evaluate, exact, quantities, score_kernel
+from sparsity import Row, evaluate, exact, quantities, score_kernel
 from sparsity.exact_law import engine
 from sparsity.exact_law.transforms import laplace, nodes, shared_nodes
 from sparsity.kernels.symbols import s
@@ -246,22 +246,6 @@ def test_a_row_of_300_by_a_rule_of_its_own():
     law = exact("exp", length=300, gamma=2.5)
     assert law.value == pytest.approx(_row_of_300(), rel=1e-9)
     assert law.error_bound < 1e-9
-
-
-def test_errors():
-    for parameters, match in (
-        ({"length": 0, "gamma": 1}, "length = 0"),
-        ({"length": 2.5, "gamma": 1}, "length = 2.5"),
-        ({"length": 3, "gamma": -1}, "gamma = -1"),
-        ({"length": 3, "gamma": [1, 2]}, "gamma .*one value"),
-    ):
-        with pytest.raises(InputError, match=match):
-            exact("exp", **parameters)
-    assert (
-        exact("relu2", length=3, gamma=1).value == exact("relu2", length=3, beta=0, gamma=1).value
-    )
-    with pytest.raises(InputError, match="function of the score"):
-        exact("nonnegative", length=3, ratio=1, dim=4, query="uniform")
 
 
 def test_a_law_whose_reference_is_refused_stands_by_itself():

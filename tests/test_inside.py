@@ -1,13 +1,11 @@
 """docs/inside.md: the files that it names for a call are files that the call passes."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import python
 
 import sparsity
 from sparsity import Alibi, Row
@@ -60,11 +58,7 @@ NAMES = ("evaluate", "exact", "estimate", "measure")
 @pytest.fixture(scope="module")
 def passed():
     """The files of the package whose functions each call enters."""
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", WALK], env=environment, capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+    return json.loads(python("-c", WALK).stdout)
 
 
 def files_of(name):

@@ -275,10 +275,6 @@ def test_a_limit_is_verified_and_planted_errors_are_not(kernel):
             "exact differential --gamma 1 --gamma2 1 --rho 0 --mix 1 --length 9",
             "of = n_eff: differential has no exact law; estimate samples it",
         ),
-        (
-            "exact performer --gamma 1 --sigma 0.2 --features 8 --dim 4 --length 9",
-            "of = n_eff: performer has no exact law; estimate samples it",
-        ),
         ("eval differential --gamma 1 --gamma2 1 --rho 2 --mix 1", "rho = 2: must be in [-1, 1]"),
         ("eval differential --gamma 1 --gamma2 1 --rho 0", "mix is missing: differential needs mi"),
         ("eval performer --gamma 1 --sigma 0.8 --features 8 --dim 4", "sigma = 0.8: must be < 1/√"),
@@ -286,15 +282,10 @@ def test_a_limit_is_verified_and_planted_errors_are_not(kernel):
             "eval forgetting --gamma 1 --gate 1 --gate-spread 1",
             "length is missing: this row depends",
         ),
-        ("eval exp --gamma 1 --rho 0.5", "rho = 0.5: exp does not take it; it takes"),
         ("estimate forgetting --gamma 1 --gate 1 --gate-spread 1", "length is missing: the weig"),
         (
             "design sparsemax --scores uniform --length 64 --n-eff 8",
             "kernel = sparsemax: its weights depend on the whole row",
-        ),
-        (
-            "design decayed --step window:8 --length 64 --n-eff 8",
-            "step = window:8: decayed has no scores",
         ),
     ],
 )

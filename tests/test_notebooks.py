@@ -12,16 +12,6 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-NAMES = (
-    "01_the_article",
-    "02_explore",
-    "03_length",
-    "04_positions_and_sinks",
-    "05_your_own_kernel",
-    "06_on_a_gpu",
-    "07_a_real_model",
-    "08_does_focus_matter",
-)
 MOST = 400_000  # bytes of a notebook
 NUMBER = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 EQUAL = 1e-5  # relative difference of two numbers that are the same on other machines
@@ -138,10 +128,6 @@ def differences(saved, fresh):
                 if not same:
                     found.append(f"{old['id']}, {kind}: {a[kind]} became {b[kind]}"[:600])
     return found
-
-
-def test_all_notebooks_are_there():
-    assert tuple(path.stem for path in NOTEBOOKS) == NAMES
 
 
 def marked(path):

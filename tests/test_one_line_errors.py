@@ -14,15 +14,6 @@ import sparsity
 from sparsity import InputError, kernels, monitor
 
 
-@pytest.mark.parametrize("when", [None, "yes", [True], np.array([True, False]),
-                                  jax.numpy.ones(2), jax.random.key(0)])  # fmt: skip
-def test_when_of_a_monitor(when):
-    x = np.zeros((1, 4, 8), np.float32)
-    with pytest.raises(InputError, match=r"^when ") as caught:
-        monitor(x, x, when=when)
-    assert "\n" not in str(caught.value)
-
-
 def test_when_that_is_taken():
     x = np.ones((1, 4, 8), np.float32)
     for when in (np.bool_(True), jax.numpy.array(1) == 1, 1):

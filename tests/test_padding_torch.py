@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from families import SMALL, small_model
 from numpy.testing import assert_allclose
-from test_monitor_torch import SMALL, VOCABULARY, build
 
 from sparsity.attention.library import library
 from sparsity.attention.monitoring import Watch, flex_n_eff, torch_penalty
@@ -17,7 +17,7 @@ LOOSE = dict(rtol=2e-5, atol=2e-5)  # models in single precision, whose sums run
 
 
 def text(count, seed=0):
-    ids = np.random.default_rng(seed).integers(3, VOCABULARY, (1, count))
+    ids = np.random.default_rng(seed).integers(3, SMALL["vocab_size"], (1, count))
     return library("torch").as_tensor(ids)
 
 
@@ -49,7 +49,7 @@ CASES = [
 @pytest.mark.parametrize(("kind", "implementation"), CASES)
 def test_a_padded_text_is_what_it_is_alone(kind, implementation):
     torch = library("torch")
-    model = build(kind, implementation)
+    model = small_model(kind, implementation)
     for starts in ([T - N, T - N], [0, 0]):
         texts, given = padded(starts)
         if kind not in ("bert",):
@@ -76,7 +76,7 @@ def test_a_padded_text_is_what_it_is_alone(kind, implementation):
 @pytest.mark.parametrize("start", [0, T - N, 9])
 def test_the_log_of_a_padded_text_is_that_of_the_text(implementation, start):
     """Of sampled rows; what it was is told apart."""
-    model = build("llama", implementation)
+    model = small_model("llama", implementation)
     (own,), given = padded([start])
     with Watch(model, rows=8) as watch, library("torch").no_grad():
         model(input_ids=own)
@@ -92,7 +92,7 @@ def test_the_log_of_a_padded_text_is_that_of_the_text(implementation, start):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_packed_texts_are_what_they_are_alone(implementation):
     torch = library("torch")
-    model, texts = build("llama", implementation), [text(n, n) for n in (7, 1, 13)]
+    model, texts = small_model("llama", implementation), [text(n, n) for n in (7, 1, 13)]
     places = torch.cat([torch.arange(x.shape[1]) for x in texts])[None]
     batch, start = read(model, torch.cat(texts, 1), position_ids=places, use_cache=False), 0
     for own in texts:
@@ -108,7 +108,7 @@ def test_packed_texts_are_what_they_are_alone(implementation):
 def test_a_step_with_a_cache_is_the_row_of_the_whole_text(kind):
     """Also of a window, whose cache has dropped the first tokens, and of left padding."""
     torch = library("torch")
-    model = build(kind, "sdpa")
+    model = small_model(kind, "sdpa")
     texts, given = padded([T - N, T - N])
     ids, mask = given["input_ids"], given["attention_mask"]
     places = (mask.cumsum(-1) - 1).clamp(min=0)

@@ -1,11 +1,10 @@
 """The panel's pictures: curves, axes, pins, letters, formulas; none of them waits for JAX."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_line import python
 from panel_states import NAMES, arrays, start
 
 from sparsity import evaluate
@@ -170,5 +169,5 @@ for i, rows in enumerate(rowlaws.ALL):
 assert ticks >= 30, ticks
 print("jax" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    done = python("-c", code)
+    assert done.stdout.strip() == "False", done.stderr

@@ -4,14 +4,13 @@ import csv
 import json
 import math
 import runpy
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
+from command_line import python
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -777,16 +776,9 @@ def test_the_panel_of_features_keeps_its_own_dimension():
     assert curve.exact.theory[0] < curve.exact.theory[1]
 
 
-def test_importing_sparsity_loads_no_matplotlib():
-    code = "import sys, sparsity; print(sorted({'matplotlib', 'jax', 'pandas'} & {*sys.modules}))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
-
-
 @pytest.mark.thorough
 def test_a_chart_of_theory_alone_never_loads_jax(tmp_path):
     drawn = [f"sparsity.plot({what}, gamma=2, length=[4, 64])" for what in ("'exp'", "'s + 2'")]
     lines = [f"{line}; print('jax' in sys.modules)" for line in (*drawn, "import jax")]
-    command = [sys.executable, "-c", "\n".join(("import sys, sparsity", *lines))]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    found = python("-c", "\n".join(("import sys, sparsity", *lines)), cwd=tmp_path)
     assert found.stdout.split() == ["False", "False", "True"], found.stderr

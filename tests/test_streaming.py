@@ -3,13 +3,12 @@
 import json
 import math
 import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import ENVIRONMENT, python
 from numpy.testing import assert_allclose
 
 import sparsity
@@ -308,11 +307,7 @@ def test_keys_spread_over_devices():
     """Each device has several blocks of keys, the last of them not full."""
     flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
     flags += " --xla_force_host_platform_device_count=4"
-    done = subprocess.run(
-        [sys.executable, "-c", SPREAD],
-        capture_output=True, text=True, check=False,
-        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-    )  # fmt: skip
+    done = python("-c", SPREAD, env=ENVIRONMENT | {"XLA_FLAGS": flags})
     assert done.returncode == 0, done.stderr
     count, off, same = json.loads(done.stdout)
     # In single precision e^s of a logit of 10 is off by 1e-6.

@@ -1,14 +1,9 @@
 """Streams that are closed, full or left: no traceback, and never exit code 1."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+from command_line import python
 
 ASKED = ("derive", "--help")  # which is answered, and loads nothing heavy
 WRONG = ("derive", "--zzz")  # which is bad input
@@ -18,14 +13,7 @@ WAYS = [("", 0, 2, 1), (">&- 2>&-", 0, 2, 0), (">/dev/full", 2, 2, 1)]
 
 
 def shell(line, *words):
-    return subprocess.run(
-        ["sh", "-c", line, "sh", sys.executable, "-m", "sparsity", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=ENVIRONMENT,
-    )
+    return python("-m", "sparsity", *words, program=("sh", "-c", line, "sh", sys.executable))
 
 
 @pytest.mark.parametrize(("way", "code", "refused", "lines"), WAYS)
@@ -68,12 +56,5 @@ def test_long_work_is_set_up_before_the_libraries_that_read_its_settings():
         "    ','.join({'numpy', 'sympy', 'jax'} & sys.modules.keys()) or 0)\n"
         "main()"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code, "reproduce"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=ENVIRONMENT,
-    )
+    found = python("-c", code, "reproduce")
     assert (found.returncode, found.stderr) == (0, "")

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from families import SMALL, small_model
 
 from sparsity import InputError, measure
 from sparsity.attention.library import library
@@ -13,47 +14,8 @@ from sparsity.attention.torch.models import measure_transformers
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
-T, VOCABULARY = 40, 100
-SMALL = dict(
-    vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-    num_attention_heads=4, num_key_value_heads=2, bos_token_id=0, eos_token_id=1, pad_token_id=2,
-)  # fmt: skip
+T, VOCABULARY = 40, SMALL["vocab_size"]
 IDS = np.random.default_rng(0).integers(3, VOCABULARY, T)
-
-
-def build(kind):
-    """(tiny random model that returns its weights, which keys a query sees)."""
-    torch, hf = library("torch"), library("transformers")
-    torch.manual_seed(0)
-    seen = np.tri(T, dtype=bool)
-    if kind == "llama":
-        model = hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL))
-    elif kind == "gpt2":
-        sizes = dict(vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4)
-        model = hf.GPT2LMHeadModel(hf.GPT2Config(bos_token_id=0, eos_token_id=1, **sizes))
-    elif kind == "mistral":  # a sliding window
-        model = hf.MistralForCausalLM(hf.MistralConfig(sliding_window=8, **SMALL))
-        seen = seen & ~np.tri(T, k=-8, dtype=bool)
-    elif kind == "bert":  # looks both ways
-        sizes = {key: SMALL[key] for key in list(SMALL)[:5]}
-        model = hf.BertModel(hf.BertConfig(pad_token_id=2, **sizes))
-        seen = np.ones((T, T), bool)
-    elif kind == "gemma2":  # a soft cap, low enough to be felt
-        sizes = dict(head_dim=16, attn_logit_softcapping=3.0, sliding_window=16)
-        model = hf.Gemma2ForCausalLM(hf.Gemma2Config(**sizes, **SMALL))
-        for layer in model.model.layers:
-            layer.self_attn.q_proj.weight.data *= 30
-    elif kind == "gptoss":  # learned sinks
-        sizes = dict(head_dim=16, num_local_experts=2, num_experts_per_tok=1, sliding_window=16)
-        model = hf.GptOssForCausalLM(hf.GptOssConfig(**sizes, **SMALL))
-        model.model.layers[0].self_attn.sinks.data += 1
-    else:
-        sizes = dict(vocab_size=VOCABULARY, hidden_size=64, n_layer=2, n_head=4)
-        model = hf.BloomForCausalLM(hf.BloomConfig(**sizes))
-    model.set_attn_implementation("eager")
-    for parameter in model.parameters():
-        parameter.data *= 3  # wide logits
-    return model.eval(), seen
 
 
 def weights(model, ids):
@@ -67,13 +29,13 @@ def hooks_of(model):
     return [(len(x._forward_hooks), len(x._forward_pre_hooks)) for x in model.modules()]
 
 
-KINDS = ["llama", "gpt2", "mistral", "bert", "gemma2", "gptoss"]
+KINDS = ["llama", "gpt2", "mistral", "bert", "gemma2", "gpt_oss"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_measured_are_the_models_own_weights(kind):
     torch = library("torch")
-    model, seen = build(kind)
+    model = small_model(kind)
     with torch.no_grad():
         plain = model(input_ids=torch.as_tensor(IDS)[None])[0]
     hooks = hooks_of(model)
@@ -83,13 +45,13 @@ def test_what_is_measured_are_the_models_own_weights(kind):
     known = (p > 0).any(1, keepdims=True)
     assert (data.length.values == known.sum(-1)).all()
     if kind in ("llama", "gpt2", "bert"):
-        assert (known == seen).all()
+        assert (known == (np.ones((T, T)) if kind == "bert" else np.tri(T))).all()
     total = p.sum(-1)
     n_eff = total**2 / (p * p).sum(-1)
     np.testing.assert_allclose(data.n_eff, n_eff, rtol=1e-4)
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
     np.testing.assert_allclose(data.entropy, entropy, rtol=1e-4, atol=1e-5)
-    if kind == "gptoss":
+    if kind == "gpt_oss":
         np.testing.assert_allclose(data.learned_sink, 1 - total, rtol=1e-3, atol=1e-5)
     assert float(data.S.min()) < 0.8  # not all uniform
     assert data.attrs["causal"] == int(kind != "bert")
@@ -102,7 +64,7 @@ def test_what_is_measured_are_the_models_own_weights(kind):
 
 @pytest.mark.parametrize(("kind", "sink"), [*((kind, None) for kind in KINDS), ("llama", 3)])
 def test_tiles_and_the_layers_of_measure_say_the_same(kind, sink):
-    model, _ = build(kind)
+    model = small_model(kind)
     model = model.double() if kind == "gpt2" else model
     ids = np.random.default_rng(1).integers(3, VOCABULARY, 150)  # three contexts, two tiles
     data, whole = (measure_transformers(model, ids, sink=sink, of=x) for x in ((), "gini"))
@@ -119,7 +81,7 @@ def test_tiles_and_the_layers_of_measure_say_the_same(kind, sink):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_types_and_implementations(dtype, implementation):
     torch = library("torch")
-    model, _ = build("llama")
+    model = small_model("llama")
     model.set_attn_implementation(implementation)
     data = measure_transformers(model.to(getattr(torch, dtype)), IDS)
     assert data.module.values.tolist() == [f"model.layers.{i}.self_attn" for i in range(2)]
@@ -129,7 +91,7 @@ def test_types_and_implementations(dtype, implementation):
 
 
 def test_what_else_is_asked_for_and_how_far_it_is():
-    model, _ = build("llama")
+    model = small_model("llama")
     done = []
     data = measure_transformers(model, IDS, of="gini", progress=lambda *x: done.append(x))
     assert done == [(1, 2), (2, 2)]
@@ -139,7 +101,7 @@ def test_what_else_is_asked_for_and_how_far_it_is():
 
 
 def test_tokens_that_are_not_one_text_are_refused():
-    model, _ = build("llama")
+    model = small_model("llama")
     cases = [[[3, 4], [5, 6]], [[3], [4, 5]], [], [3.0, 4.0], [3, VOCABULARY], [-1, 3], "abc", 3]
     for tokens in cases:
         with pytest.raises(InputError, match="tokens"):
@@ -221,7 +183,7 @@ def test_a_model_in_training_mode_is_refused(whole):
 
 def planted_llama(monkeypatch, change):
     """A Llama model whose own eager attention has its logits changed."""
-    model, _ = build("llama")
+    model = small_model("llama")
     file = library("transformers.models.llama.modeling_llama")
     own = file.eager_attention_forward
 
@@ -249,7 +211,7 @@ def test_a_function_that_does_something_else_than_it_was_given_is_refused(monkey
 
 
 def test_an_attention_that_calls_no_function_is_refused_with_the_way_out():
-    model, _ = build("bloom")
+    model = small_model("bloom")
     with pytest.raises(
         InputError, match=r"made no call.*measure\(attention=…\), or its queries and keys"
     ):
@@ -259,7 +221,7 @@ def test_an_attention_that_calls_no_function_is_refused_with_the_way_out():
 
 def test_a_stale_function_in_the_table_is_not_put_back():
     """Two watches that end in the order in which they began leave the table as it was."""
-    model, _ = build("llama")
+    model = small_model("llama")
     torch = library("torch")
     table = library("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS
     before = dict(table)

@@ -17,18 +17,8 @@ from sparsity.attention.torch.call import Output
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
-FEW = (
-    "albert",
-    "bert",
-    "bloom",
-    "diffllama",
-    "gemma2",
-    "gpt2",
-    "gpt_neo",
-    "gpt_oss",
-    "mamba",
-    "t5",
-)
+FEW = ("albert", "bert", "bloom", "diffllama", "gemma2", "gpt2", "gpt_neo", "gpt_oss", "mamba",
+       "t5")  # fmt: skip
 
 
 def inputs_of(model, ids):

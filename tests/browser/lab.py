@@ -58,13 +58,9 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
     places = {
         name: str(home / name.lower())
         for name in (
-            "JUPYTER_CONFIG_DIR",
-            "JUPYTER_DATA_DIR",
-            "JUPYTER_RUNTIME_DIR",
-            "JUPYTERLAB_SETTINGS_DIR",
-            "JUPYTERLAB_WORKSPACES_DIR",
-            "IPYTHONDIR",
-            "MPLCONFIGDIR",
+            *(f"JUPYTER_{what}_DIR" for what in ("CONFIG", "DATA", "RUNTIME")),
+            *(f"JUPYTERLAB_{what}_DIR" for what in ("SETTINGS", "WORKSPACES")),
+            *("IPYTHONDIR", "MPLCONFIGDIR"),
         )
     }
     for name, content in _QUIET.items():

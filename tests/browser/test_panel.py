@@ -394,8 +394,8 @@ def test_a_marker_is_a_sample(panel):
 
 
 @pytest.mark.wide
-def test_a_bad_formula_changes_nothing_and_is_never_run(panel):
-    """One line with a caret; no file is made; endless texts are answered soon."""
+def test_a_bad_formula_changes_nothing(panel):
+    """One line with a caret; endless texts are answered soon. test_text.py: nothing is run."""
     panel.kernels("exp")
     before, curves = panel.python(), panel.curves()
     message = panel.root.locator(".formula-field .message")
@@ -417,15 +417,6 @@ def test_a_bad_formula_changes_nothing_and_is_never_run(panel):
         assert panel.field("formula").input_value() == text
         assert panel.field("formula").get_attribute("aria-invalid") == "true"
         assert (panel.python(), panel.curves()) == (before, curves)
-    made = """async () => {
-      const run = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
-        .requestExecute({ code: 'import os; print(os.path.exists("run"))' });
-      let said = '';
-      run.onIOPub = (message) => { said += message.content.text ?? ''; };
-      await run.done;
-      return said;
-    }"""
-    assert panel.page.evaluate(made).strip() == "False"
     panel.type("formula", "log(3 + exp(s))")
     assert message.inner_text() == ""
     assert panel.curves() == [*curves, "live log(3 + exp(s))"]
@@ -545,9 +536,6 @@ def test_save_csv(panel):
 
 NONSENSE = (
     ("gamma", "abc", "give a number"),
-    ("gamma", "", "is empty"),
-    ("gamma", "0", "must be from 1e-6 to 1e6"),
-    ("beta", "-1e400", "must be finite"),
     ("length", "1.5", "whole number"),
     ("decay", "1.5", "in (0, 1]"),
 )
