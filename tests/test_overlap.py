@@ -76,8 +76,8 @@ def test_top_k_overlap_of_two_and_three_tokens():
 
 
 SETTINGS = [
-    *itertools.product((5, 12, 32), (0.5, 1.0), (-0.4, 0.6), (0,)),
-    *itertools.product((5, 12, 32), (1.0,), (0.5, 0.9), (2, 4)),
+    *itertools.product((5, 12, 32), (0.5, 1.0), (-0.99, 0.6), (0,)),
+    *itertools.product((5, 12, 32), (1.0,), (0.5, 0.999), (2, 4)),
 ]
 
 
@@ -140,6 +140,10 @@ def test_rows_tend_to_their_limit():
             gaps.append(float(law.value / limit.value - 1))
         assert abs(gaps[2]) < abs(gaps[1]) / 8 < abs(gaps[0]) / 64
         assert abs(gaps[2]) < 1e-3
+    # Of half of the keys, what is not shared at ρ is shared at −ρ.
+    for n, rho in ((64, 0.999), (4096, 0.99)):
+        laws = [exact(f"top_k_overlap:{n // 2},{x}", n) for x in (rho, -rho)]
+        assert abs(sum(map(float, laws)) - 1) < sum(x.value * x.error_bound for x in laws) < 1e-8
     known = sparsity.evaluate("exp", gamma=1, length=100, of="top_k_overlap:50,0.7")
     assert float(known.value) == pytest.approx(0.5 + math.asin(0.7) / math.pi, rel=1e-13)
     overlap = sparsity.evaluate("exp", gamma=1.5, length=100, of="overlap:-0.3")
@@ -237,8 +241,9 @@ def test_what_has_no_pairs_says_so(ask, says):
 
 def test_an_overlap_that_is_below_the_ends_of_its_rules_is_refused():
     """At ρ = −1 and γ = 12 it is 4e-28, and what the rules cut off is not below that."""
-    with pytest.raises(InputError, match="relative error"):
-        exact("overlap:-1", 1024, 12.0)
+    for of, gamma in (("overlap:-1", 12.0), ("top_k_overlap:20,-0.999", 1.0)):
+        with pytest.raises(InputError, match="relative error"):
+            exact(of, 1024, gamma)
     value, error = mean_product(3.0, 3.0, -1.0, np.array([1024]))
     assert error[0] < 1e-6
     assert value[0] < 3e-7

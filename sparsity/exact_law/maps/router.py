@@ -45,8 +45,8 @@ _STEP_V = 0.025  # of the table of a token at t: a spline of order 7 is then rig
 _POINTS = 4e6  # numbers of a block of [u, ε]
 _POINTS_OF_PANEL = 16  # of ε
 _OF_CHANCES = 1e-11  # allowed for where chances near 1 are sums over roots of unity
-_FAR, _WIDEST_Z = 12.0, 8.0  # standard deviations of the keys above ε: beyond which there are fewer
-# or more than k, and which a panel holds for each unit of its width
+_FAR, _WIDEST_Z = 12.0, 4.0  # standard deviations of the keys above ε: beyond which there are fewer
+# or more than k, and which a panel holds
 
 
 class Kinds(NamedTuple):
@@ -285,9 +285,20 @@ def _scores(rho: float, t: np.ndarray, edges: np.ndarray) -> _Scores:
     return _Scores(weights, above, at, missing, rarer, z)
 
 
-def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+def _edges(rho: float, t: np.ndarray, widest: float, coarseness: float) -> np.ndarray:
+    """Return the edges of panels of ε: two widths of its law given a proxy hold each, near t."""
+    rest = math.sqrt((1 - rho) * (1 + rho))
+    if 2 * rest >= widest:
+        return np.arange(LOW, HIGH + coarseness * widest, coarseness * widest)
+    about = np.concatenate([rho * t, t / rho])  # the key at t; where keys above t begin
+    ends = max(about.min() - _FAR * rest, LOW), min(about.max() + _FAR * rest, HIGH)
+    parts = (LOW, ends[0], widest), (*ends, 2 * rest), (ends[1], HIGH + widest, widest)
+    return np.concatenate([np.arange(a, b, coarseness * width) for a, b, width in parts])
+
+
+def _recall(k: int, rho: float, n: float, t: np.ndarray, coarseness: float) -> np.ndarray:
     """Return the chance that the key of the largest score is read, given t, [t]."""
-    edges = np.arange(LOW, HIGH + width, width)
+    edges = _edges(rho, t, 0.25, coarseness)  # two of the largest of 1e12 scores in a panel
     weights, above, at, missing, rarer, z = _scores(rho, t, edges)
     others = np.exp((k - 2) * _log_rest(missing) + (n - k) * _log_rest(rarer))
     body = ((k - 1) * above * ndtr(z) + at * (1 - missing)) * others
@@ -310,44 +321,42 @@ def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarr
     refuse_too_close(rho)
     n = np.asarray(length, dtype=np.float64)
     t, share = kth_scores(n, k)
-    # A panel holds two widths of the law of ε given a proxy, and two of the largest of 1e12 scores.
-    width = min(0.25, 2 * math.sqrt((1 - rho) * (1 + rho)))
     value, error = np.empty((2, len(n)))
     for i, (m, at, chance) in enumerate(zip(n.tolist(), t, share, strict=True)):
-        fine, coarse = (_recall(k, rho, m, at, width * factor) for factor in (1, 1.5))
-        value[i] = fine @ chance / chance.sum()
+        fine, coarse = (_recall(k, rho, m, at, coarseness) for coarseness in (1, 1.5))
+        value[i] = max(fine @ chance / chance.sum(), 1e-300)  # of 0 no error is relative
         others = coarse @ chance / chance.sum(), fine[::2] @ chance[::2] / chance[::2].sum()
         error[i] = integration.relative_gap(value[i], *others) + ROUNDING
     return value, error
 
 
-def _edges_about(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+def _edges_about(k: int, rho: float, n: float, t: np.ndarray, coarseness: float) -> np.ndarray:
     """Return the edges of panels of ε, narrow where the number of keys above ε comes to k."""
-    edges = np.arange(LOW, HIGH + width, width)
+    edges = _edges(rho, t, 0.5, coarseness)
     while True:
         _, _, _, missing, rarer, _ = _scores(rho, t, edges)
         keys = (k - 2) * missing + (n - k) * rarer
         spread = np.sqrt((k - 2) * missing * (1 - missing) + (n - k) * rarer * (1 - rarer) + 1)
         z = np.clip((keys - k) / spread.min(axis=1, keepdims=True), -_FAR, _FAR)
-        wide = (z[:, 0] - z[:, -1] > _WIDEST_Z * width).any(axis=1)
+        wide = (z[:, 0] - z[:, -1] > _WIDEST_Z * coarseness).any(axis=1)
         if not wide.any():
             return edges
         edges = np.sort(np.append(edges, (edges[:-1] + edges[1:])[wide] / 2))
 
 
-def _shared(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+def _shared(k: int, rho: float, n: float, t: np.ndarray, coarseness: float) -> np.ndarray:
     """Return how many of the k largest scores are among the k read, given t, [t]."""
-    every = _scores(rho, t, _edges_about(k, rho, n, t, width))
+    every = _scores(rho, t, _edges_about(k, rho, n, t, coarseness))
     weights, above, at, p, q, z = every
     keys = (k - 2) * p + (n - k) * q
+    spread = np.maximum(p * (1 - p) * (k - 2) + q * (1 - q) * (n - k), 1e-300)
     body = (k - 1) * above + at  # where those above ε are fewer than k
-    # By Chernoff's bound k of them are where that is below −DEPTH.
-    with np.errstate(divide="ignore"):
-        log_chance = k - keys + k * np.log(np.maximum(keys, 1e-300) / k)
-    body = np.where((keys > k) | (log_chance > -DEPTH), 0.0, body)
-    open_ = log_chance > -DEPTH
-    above, at, p, q, z, keys = (x[open_] for x in (above, at, p, q, z, keys))
-    spread = p * (1 - p) * (k - 2) + q * (1 - q) * (n - k)
+    # By Bennett's bound they are, or are not, but for a chance of e^log_chance.
+    off = np.abs(keys - (k - 1))
+    log_chance = off - (spread + off) * np.log1p(off / spread)
+    open_ = (log_chance > -DEPTH) & (body > k * math.exp(-DEPTH))
+    body = np.where((keys > k) | open_, 0.0, body)
+    above, at, p, q, z, keys, spread = (x[open_] for x in (above, at, p, q, z, keys, spread))
     # Numbers of keys that differ by `count` are taken for one another, but for radius^count: that
     # is nothing, or there are none so far above k.
     most = float(keys.max(initial=k))
@@ -392,11 +401,10 @@ def shared(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarr
     n = np.asarray(length, dtype=np.float64)
     # Of few keys the k-th varies more: half the points would bound the error of t by 1e-4.
     t, chance = (x[:, :: LEVELS * (1 if k < 8 else 2)] for x in kth_scores(n, k))
-    width = min(0.5, 2 * math.sqrt((1 - rho) * (1 + rho)))
     value, error = np.empty((2, len(n)))
     for i, m in enumerate(n.tolist()):
-        fine, coarse = (_shared(k, rho, m, t[i], width * factor) / k for factor in (1, 1.5))
-        value[i] = fine @ chance[i] / chance[i].sum()
+        fine, coarse = (_shared(k, rho, m, t[i], coarseness) / k for coarseness in (1, 1.5))
+        value[i] = max(fine @ chance[i] / chance[i].sum(), 1e-300)
         half = chance[i, ::2]
         others = coarse @ chance[i] / chance[i].sum(), fine[::2] @ half / half.sum()
         error[i] = integration.relative_gap(value[i], *others) + _OF_CHANCES / value[i]
