@@ -5,6 +5,7 @@ Names, domains, shapes and what is not a number are refused in one line.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import warnings
@@ -355,7 +356,13 @@ def check_path(name: str, value: Any, fix: str) -> Path:
     Raises:
         InputError: no name that a file can have.
     """
-    known = isinstance(value, (str, os.PathLike)) and os.fspath(value)
-    if not known or "\0" in os.fsdecode(value):
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise InputError(name, value, fix)
+    try:
+        os.lstat(value)
+    except ValueError:  # a zero byte, or half of a character
+        raise InputError(name, value, fix) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InputError(name, value, f"is longer than a file's name can be; {fix}") from None
     return Path(value)

@@ -31,6 +31,7 @@ NUMBER = (
 POSITIVE = (*NUMBER, 0, -1.0)
 WHOLE = (*NUMBER, 0, 2.5, 2**60)
 NAME = ("sofmax", "", None, 3)
+NO_PATH = ("", 3, "a\0b", "\ud800", "s" * 5000)
 LSE = np.zeros((1, 8), np.float32)
 
 
@@ -73,7 +74,8 @@ CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: sparsity.sweep("exp", gamma=1, of=x), "of", ("neff", [])),
     (lambda x: sparsity.sweep("exp", gamma=1, executor=x), "executor", (4, "x")),
     (lambda x: sparsity.sweep("exp", gamma=1, progress=x), "progress", (4, "x")),
-    (lambda x: sparsity.sweep("exp", gamma=1, store=x), "store", ("", 3, "a\0b")),
+    (lambda x: sparsity.sweep("exp", gamma=1, store=x), "store", NO_PATH),
+    (lambda x: sparsity.describe(x), "config", NO_PATH),
     (lambda x: sparsity.plot("exp", gamma=1, progress=x), "progress", (4, "x")),
     (lambda x: sparsity.plot("exp", gamma=1, query=x), "query", (RAGGED,)),
     (lambda x: sparsity.n_eff([1.0, 2.0], log=x), "log", (3, "x", np.ones(2))),
@@ -87,6 +89,8 @@ CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: sparsity.measure(queries=x, keys=QUERIES), "queries", (QUERIES[0], QUERIES * 1j)),
     (lambda x: sparsity.measure(queries=QUERIES, keys=QUERIES, scale=x), "scale", (np.nan, "x")),
     (lambda x: sparsity.stream(QUERIES, QUERIES, window=x), "window", (0, 2.5)),
+    *((lambda x, name=name: sparsity.stream(QUERIES, QUERIES, **{name: x}), name, (1e39, np.nan))
+      for name in ("scale", "softcap", "slopes", "sink_logits")),
     (lambda x: sparsity.stream(QUERIES, QUERIES, of=x), "of", ("neff",)),
     (lambda x: sparsity.stream(QUERIES, QUERIES, mask=x), "mask", (3, lambda i, j: None)),
     (lambda x: sparsity.monitor(QUERIES, QUERIES, when=x), "when",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import Empirical, InputError, Row, ScaleInvariant
+from sparsity import Empirical, InputError, Row, ScaleInvariant, TooFine
 from sparsity.exact_law import sink_chance
 from sparsity.exact_law.sums import token_sums
 
@@ -40,6 +40,13 @@ def test_growth_that_ends_is_no_infinite_moment():
 def test_a_spread_too_wide_for_the_exact_law_is_refused_at_once(kernel, gamma):
     said = _refused(lambda: sparsity.exact(kernel, length=64, beta=0.0, gamma=gamma))
     assert "too wide a range" in said
+
+
+@pytest.mark.parametrize("of", ["max_weight", "top_k_mass:2", "gini"])
+@pytest.mark.parametrize("gamma", [1e6, 1e9, 2.0**63, 1e308])
+def test_panels_of_a_law_of_weights_are_counted_before_they_are_made(gamma, of):
+    with pytest.raises(TooFine, match="panels"):
+        sparsity.exact("exp", gamma=gamma, length=8, of=of)
 
 
 @pytest.mark.parametrize("kernel", ["exp", "softplus"])

@@ -29,6 +29,19 @@ def test_of_one_law_it_is_the_order_statistic():
     assert near[-1] < 1
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e-14, 1e14, 1e300])
+def test_its_unit_is_that_of_the_scores(unit):
+    gamma, beta = np.array([1.0, 2.0]), np.array([0.5, -1.0])
+    scaled = np.array(sparsity.largest_logit(8, unit * gamma, unit * beta)[:3]) / unit
+    np.testing.assert_allclose(scaled, sparsity.largest_logit(8, gamma, beta)[:3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("given", [{"gamma": 1e-310}, {"gamma": 1.0, "beta": 1e308}])
+def test_scores_at_the_ends_of_float64_are_refused(given):
+    with pytest.raises(InputError, match=r"too small for float64|overflows"):
+        sparsity.largest_logit(8, **given)
+
+
 ROWS = [
     ([64] * 5, [1.0] * 5, [0.0] * 5),
     ([1, 10, 100, 1000], [4.0, 2.0, 1.0, 0.5], [0.0, 1.0, 2.0, -1.0]),

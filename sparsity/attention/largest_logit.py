@@ -11,6 +11,7 @@ with lo so low that the last integral is nothing. For N scores of one law it is 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,21 +95,21 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
     n, gamma, beta = _check_rows(length, gamma, beta)
     n = n * check_number("rows", rows, "give how many, at least 1", lambda x: x >= 1)
 
-    def below(x: float, log_chance: float) -> float:
+    def below(share: float, log_chance: float) -> float:  # the root is found to 1e-15 of the span
+        x = low + share * (high - low)
         return float(_log_chance_below(np.array([x]), n, beta, gamma)[0]) - log_chance
 
     with np.errstate(over="ignore"):
         low, high = _find_ends(n, beta, gamma, FINE[0]).max(-1).tolist()
-    if not np.isfinite([low, high]).all():
+    if not math.isfinite(2 * abs(low) + abs(high)):
         raise InputError("gamma", float(gamma.max()), "is too large: the largest score overflows")
     tail = (1 - _CHANCE) / 2
     ends = []
     for chance in (tail, 1 - tail):
-        if below(low, np.log(chance)) >= 0 or low == high:  # rows without spread hold the end
-            ends.append(low)
-        else:
-            root: Any = brentq(below, low, high, args=(np.log(chance),))
-            ends.append(float(root))
+        root: Any = 0.0
+        if below(0.0, np.log(chance)) < 0 and low < high:  # not held by rows without spread
+            root = brentq(below, 0.0, 1.0, args=(np.log(chance),), xtol=1e-15)
+        ends.append(low + root * (high - low))
     mean, error = expected_largest(n, gamma, beta)
     return LargestLogit(mean, ends[0], ends[1], error)
 

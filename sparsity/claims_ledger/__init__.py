@@ -36,7 +36,7 @@ from sparsity.claims_ledger import (
     sinks_mixing,
 )
 from sparsity.claims_ledger.findings import counted_verdicts, with_basis
-from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.claims_ledger.judging import Claim
 from sparsity.errors import InputError
 from sparsity.tables import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
@@ -91,7 +91,6 @@ def _counted(records: Sequence[Mapping[str, Any]]) -> str:
 def claims(
     *keys: str,
     seed: int = 0,
-    routes: Routes | None = None,
     executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Records:
@@ -100,7 +99,6 @@ def claims(
     Args:
         *keys: of claims, as their records have them; none for all.
         seed: the seed of the statistical evidence; the same seed gives the same records.
-        routes: where the numbers come from; None for this package's own routes.
         executor: where claims are judged, as in `sweep`; None for this process.
         progress: called with (claims done, claims in all).
 
@@ -126,7 +124,7 @@ def claims(
         progress(0, len(asked))
     # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
     # order; their numbers bring them back into that of `asked`.
-    judge = operator.methodcaller("record", routes, seed)
+    judge = operator.methodcaller("record", seed=seed)
     records: dict[int, dict[str, Any]] = {}
     for index, record in run_all_tasks(judge, asked, executor):
         records[index] = record

@@ -45,6 +45,7 @@ _DEEP = 34.0  # e-folds below the largest weight down to which t counts
 _ROUNDING = 1e-12  # allowed for in every bound, beside the gap of the two rules
 _RAREST = -1e-270  # log P(f = 0) beyond which densities leave the range of float64
 _MOST_NUMBERS = 6e7  # of a table: seconds
+_FEWEST_U = 100  # points of u for which a table is counted at least
 _LOST = 1e-9  # of the mass of a law of weights, beyond which its panels are wrong
 _AT_ONCE = 16  # points of u of a table held at once: they stay in the cache
 _GONE = 7.0  # u + v beyond which e^(−tz) is nothing, not even a denormal
@@ -81,9 +82,10 @@ class LogWeightLaw(NamedTuple):
     def edges(self, *, fine: bool) -> np.ndarray:
         """Return the edges of panels; finer where more than the largest weight of a row falls."""
         below = max(self.low, self.high - (self.near if fine else 0.0))
-        coarse = np.linspace(self.low, below, math.ceil((below - self.low) / self.width) + 1)
-        above = np.linspace(below, self.high, math.ceil(4 * (self.high - below) / self.width) + 1)
-        return np.concatenate([coarse, above[1:]])
+        coarse, dense = (below - self.low) / self.width, 4 * (self.high - below) / self.width
+        _refuse_many(self, coarse + dense, _POINTS[1] * _FEWEST_U)  # before they take memory
+        lower = np.linspace(self.low, below, math.ceil(coarse) + 1)
+        return np.append(lower, np.linspace(below, self.high, math.ceil(dense) + 1)[1:])
 
     def edges_about(self, keys: int, n: np.ndarray) -> np.ndarray:
         """Return the edges of panels; many where the k-th largest weight of rows of n falls."""
@@ -181,6 +183,12 @@ LAWS: dict[Any, Callable[[float, float, float], LogWeightLaw]] = {
 }
 
 
+def _refuse_many(law: LogWeightLaw, panels: float, numbers: int) -> None:
+    if not panels * numbers <= _MOST_NUMBERS:  # nor is it where they are beyond float64
+        fix = f"its law of weights takes {panels:.0f} panels at these parameters; use estimate"
+        raise TooFine("row", f"gamma = {law.gamma:g}", fix)
+
+
 def _log_share(share: np.ndarray, rest: np.ndarray) -> np.ndarray:
     """Return the log of a share, given it and the rest; at most 0."""
     with np.errstate(divide="ignore"):
@@ -194,15 +202,10 @@ class _Table:
     Both parts are summed from their own end: their differences would have no digits left.
     """
 
-    def __init__(
-        self, law: LogWeightLaw, keys: int, n: np.ndarray, points: int, u: np.ndarray
-    ) -> None:
+    def __init__(self, law: LogWeightLaw, edges: np.ndarray, points: int, u: np.ndarray) -> None:
         """Integrate the law over v, from both ends."""
-        self.edges = law.edges_about(keys, n)
-        count = len(self.edges) - 1
-        if count * points * max(len(u), 100) > _MOST_NUMBERS:
-            fix = f"its law of weights takes {count} panels at these parameters; use estimate"
-            raise TooFine("row", f"gamma = {law.gamma:g}", fix)
+        self.edges = edges
+        _refuse_many(law, len(self.edges) - 1, points * max(len(u), _FEWEST_U))
         # Partial integrals to every node, by one matrix per panel: B is wanted at all of them.
         w, self.up = cumulative_rule(points)
         self.down = w - self.up
@@ -269,7 +272,7 @@ def _lowest(law: LogWeightLaw, n: np.ndarray, keys: int) -> float:
         return law.low
     # The k largest weights are all above v, unless fewer than k are; the largest is, unless all are
     # below. Down from there g(N) is that of many, and the integral over v is known at once.
-    table = _Table(law, keys, n, _POINTS[1], np.empty(0))
+    table = _Table(law, law.edges_about(keys, n), _POINTS[1], np.empty(0))
     below, above = table.parts(table.density)
     share = np.maximum(below, 0.0)  # of the weights between 0 and v
     with np.errstate(divide="ignore"):
@@ -289,9 +292,9 @@ def _by_rule(
     law: LogWeightLaw, n: np.ndarray, of: RankLaw, points: int, step: float
 ) -> tuple[np.ndarray, float]:
     """Return E[value; row ≠ 0] at each length by one rule, and the share of the mass it lost."""
-    lowest = _lowest(law, n, of.keys)
+    edges, lowest = law.edges_about(of.keys, n), _lowest(law, n, of.keys)  # counted, before u
     u = spaced(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
-    table = _Table(law, of.keys, n, points, u)
+    table = _Table(law, edges, points, u)
     start = int(np.searchsorted(table.v[:, -1], lowest))
     begin = float(table.edges[start])
     rare = _LOG_TAIL - 10 - math.log(n.max())

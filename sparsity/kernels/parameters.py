@@ -15,6 +15,8 @@ from sparsity.checks import Numbers, as_float64
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
 
+_TINY = float(np.finfo(np.float64).tiny)  # below, numbers lose digits and 1/x is none
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -45,7 +47,8 @@ class Parameter:
         """Return `value` as a float64 array inside the domain (a choice: as its name).
 
         Raises:
-            InputError: not numeric, not finite, not whole where it must be, or outside the domain.
+            InputError: not numeric, not finite, not whole where it must be, outside the domain, or
+                below the normal numbers.
         """
         if self == QUERY:
             return queries.named(value).name
@@ -55,6 +58,10 @@ class Parameter:
             (np.isfinite(array), f"must be finite, {self.domain}"),
             (whole, f"must be a whole number {self.domain}"),
             (self.admits(array), f"must be {self.domain}"),
+            (
+                (array == 0) | (abs(array) >= _TINY),
+                f"is too small for float64; give {_TINY:.2g} or more",
+            ),
         ):
             if not np.all(good):
                 shown = np.asarray(value)[~good].flat[0] if array.ndim else value

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity.calls import NotTaken
 from sparsity.checks import as_float64, check_several
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
 from sparsity.parsing import parse_number
@@ -76,7 +76,7 @@ def _number(field: str, text: str, argument: str) -> float:
     try:
         value = parse_number(field, argument)
     except InputError:
-        raise InputError(argument, text, f"{field!r} is not a number") from None
+        raise InputError(argument, text, f"{printable(field, 40)!r} is not a number") from None
     if not math.isfinite(value):
         raise InputError(argument, text, f"{field!r} is not finite")
     return value

@@ -27,6 +27,8 @@ from sparsity.checks import (
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import PAIRINGS
 
+_MOST = float(np.finfo(np.float32).max)
+_FINITE = "give numbers that are finite in float32"
 _PRECISIONS = ("default", "high", "highest")
 
 
@@ -57,13 +59,13 @@ def _check_scale(name: str, value: Any) -> Any:
     """Return a number, or a traced one: a temperature may be learned."""
     if isinstance(value, jax.core.Tracer) and value.shape == ():
         return check_reals(name, value, traced=True)
-    return float(check_number(name, value, "give one finite number"))
+    return float(check_number(name, value, _FINITE, lambda x: abs(x) <= _MOST))
 
 
 def _check_by_head(name: str, value: Any) -> Any:
-    numbers = check_reals(name, value, "give finite numbers", traced=True)
-    if not isinstance(numbers, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(numbers))):
-        raise InputError(name, value, "give finite numbers")
+    numbers = check_reals(name, value, _FINITE, traced=True)
+    if not isinstance(numbers, jax.core.Tracer) and not np.all(abs(np.asarray(numbers)) <= _MOST):
+        raise InputError(name, value, _FINITE)
     return numbers
 
 
@@ -92,7 +94,9 @@ _CHECKS = {
     "scale": _check_scale,
     "causal": check_flag,
     "window": lambda name, x: check_whole(name, x, 1),
-    "softcap": lambda name, x: check_number(name, x, "must be > 0 and finite", lambda x: x > 0),
+    "softcap": lambda name, x: check_number(
+        name, x, "must be > 0 and finite in float32", lambda x: 0 < x <= _MOST
+    ),
     "slopes": _check_by_head,
     "sink_logits": _check_by_head,
     "mask": lambda name, x: check_function(name, x, "give a function (i, j) -> bool of positions"),

@@ -19,7 +19,7 @@ from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
 from sparsity.attention.torch.interception import Interceptor
 from sparsity.attention.torch.tiles import EveryRow, check_some_rows
-from sparsity.checks import check_progress, check_whole
+from sparsity.checks import check_path, check_progress, check_whole
 from sparsity.errors import InputError
 from sparsity.output import npy_file, refuse_missing, require_regular_file
 
@@ -36,6 +36,7 @@ _MORE_INPUTS = (
 _GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
 _OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
 _FIX = "give the folder of a model, a GGUF file, or a name of the hub such as owner/name"
+_TEXT = "give a file of text, or of token ids (.npy)"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -230,7 +231,7 @@ def load(model: str | os.PathLike[str]) -> tuple[Any, Any]:
         InputError: it is not there, or transformers cannot read it; a library is missing.
     """
     single, hf = torch.float32, library("transformers")
-    path, named = Path(model), {}
+    path, named = check_path("model", model, _FIX), {}
     if path.suffix == ".gguf":
         refuse_missing("model", require_regular_file(path, "model"), _FIX)
         library("gguf")
@@ -274,8 +275,8 @@ def read_ids(path: str | os.PathLike[str], tokenizer: Any) -> np.ndarray:
     Raises:
         InputError: a file that cannot be read, or without words.
     """
-    path = require_regular_file(Path(path), "text")
-    refuse_missing("text", path, "give a file of text, or of token ids (.npy)")
+    path = require_regular_file(check_path("text", path, _TEXT), "text")
+    refuse_missing("text", path, _TEXT)
     if path.suffix == ".npy":
         try:
             return npy_file(path)
