@@ -55,6 +55,14 @@ def test_a_spread_below_normal_numbers_is_refused(kernel):
     assert said.startswith("gamma = ")
 
 
+@pytest.mark.parametrize("of", [x for x in sparsity.quantities.ALL if x.linear], ids=str)
+def test_what_is_linear_in_a_law_that_is_not_resolved_is_not_either(of):
+    for columns in ((np.nan, 1.0, np.inf), (np.nan, 1.0, np.nan), (1.0, 1.0, np.inf)):
+        assert not of.linear.columns(np.array(columns)[:, None], np.array([8.0]))[2] < 1
+    with pytest.raises(TooFine, match="not resolved"):
+        sparsity.exact("exp", gamma=1e-300, length=8, of=of)
+
+
 def test_beyond_all_patches_nothing_is_drawn_and_one_line_said():
     said = _refused(lambda: sparsity.verify("exp", gamma=2**60))
     assert "\n" not in said

@@ -290,7 +290,7 @@ class Linear:
             # The slope scales the error of the other one. The sum rounds like its shift, which
             # counts where the two cancel. Where the ends are equal the value is known.
             off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
-            relative = np.where((off > 0) & (least < most), off / np.abs(image), 0.0)
+            relative = np.where((off == 0) | (least == most), 0.0, off / np.abs(image))
         return [np.clip(image, least, most), p_row, relative]  # `value` is within its own ends
 
     def _ends(self, n: Any) -> np.ndarray:
