@@ -63,6 +63,13 @@ def test_what_is_linear_in_a_law_that_is_not_resolved_is_not_either(of):
         sparsity.exact("exp", gamma=1e-300, length=8, of=of)
 
 
+def test_no_value_that_is_no_number_is_an_answer(monkeypatch):
+    columns = (np.array(np.nan), np.array(1.0), np.array(1e-12))
+    monkeypatch.setattr("sparsity.exact_law.engine.law", lambda *given: columns)
+    with pytest.raises(TooFine, match="not resolved"):
+        sparsity.exact("exp", gamma=1.0, length=8)
+
+
 def test_beyond_all_patches_nothing_is_drawn_and_one_line_said():
     said = _refused(lambda: sparsity.verify("exp", gamma=2**60))
     assert "\n" not in said

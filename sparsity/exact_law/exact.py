@@ -37,7 +37,7 @@ def _resolved(
 ) -> Exact:
     """Return the result of a law, if all of its values are resolved."""
     value, p_nonzero, error = columns
-    check_resolved(quantity.name, error, **places, length=n)
+    check_resolved(quantity.name, np.where(np.isnan(value), np.nan, error), **places, length=n)
     with np.errstate(divide="ignore", invalid="ignore"):  # of 0, and of KL beside a sink logit
         return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
 
