@@ -21,9 +21,8 @@ from scipy.special import ndtr, softmax
 import sparsity
 from experiments import dilution_verdict, tile_law
 from experiments.dilution_verdict import OWN, RUNGS
-from experiments.frame import Experiment, Record
+from experiments.frame import RESULTS, Experiment, Record, read_table
 from experiments.real_model import RANDOM, SMOLLM2, hash_of, open_model, text_of
-from experiments.recorded import RESULTS, read_table
 from experiments.thresholds import highest
 from sparsity.attention.library import library
 from sparsity.attention.torch.interception import Interceptor

@@ -29,6 +29,7 @@ from sparsity.output import folder, replacing
 from sparsity.plots.colors import CURVES
 
 PREDICTIONS = Path(__file__).parent / "predictions"
+RESULTS = PREDICTIONS.parent / "results"  # those that are committed
 DIGITS = 5  # of a number in the results, to which the same seeds give the same
 
 Record = dict[str, Any]
@@ -161,6 +162,22 @@ def write(
     for suffix, content in files.items():
         with replacing(out / f"{experiment.name}.{suffix}") as part:
             part.write_bytes(content)
+
+
+def read_table(path: Path) -> list[Record]:
+    """Return the rows of a table, with numbers where they can be read as such."""
+
+    def value(text: str) -> Any:
+        try:
+            return int(text)
+        except ValueError:
+            try:
+                return float(text)
+            except ValueError:
+                return text
+
+    with path.open(encoding="utf-8") as file:
+        return [{name: value(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
 def picture(experiment: Experiment, records: list[Record]) -> bytes:

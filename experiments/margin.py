@@ -161,6 +161,14 @@ def means(records: list[Record]) -> dict[tuple[Any, ...], Record]:
     return {tuple(x[name] for name in BY): x for x in found}
 
 
+def forecast_errors(of: dict[tuple[Any, ...], Record]) -> tuple[float, float]:
+    """Return how far off the forecasts are in the mean, and those of other rules and lengths."""
+    told = [x for x in of.values() if x["map"] == "exp"]
+    accuracy, law = (np.array([x[name] for x in told]) for name in ("accuracy", "law"))
+    others = np.random.default_rng(0).permutation(law)
+    return float(np.abs(law - accuracy).mean()), float(np.abs(others - accuracy).mean())
+
+
 def judge(records: list[Record]) -> str:
     """Return the accuracy of every rule at every length, and what held of the prediction."""
     of = means(records)
@@ -191,10 +199,7 @@ def judge(records: list[Record]) -> str:
     def last(margin: float, rule: str, name: str = "exp") -> float:
         return of[margin, name, rule, most]["accuracy"]
 
-    told = [x for x in of.values() if x["map"] == "exp"]
-    accuracy, law = (np.array([x[name] for x in told]) for name in ("accuracy", "law"))
-    error = float(np.abs(law - accuracy).mean())
-    other = float(np.abs(np.random.default_rng(0).permutation(law) - accuracy).mean())
+    error, other = forecast_errors(of)
     none, floor, log_n = (last(wide[0], rule) for rule in (PLAIN, FLOOR, LOG_N))
     maps = list(dict.fromkeys(name for name, _ in series))
     by_map = {name: [last(m, PLAIN, name) for m in wide] for name in maps}

@@ -9,7 +9,7 @@ layers are those of `random_keys`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,8 +17,7 @@ from scipy.optimize import linprog
 from scipy.special import eval_gegenbauer
 
 from experiments import statistics
-from experiments.frame import Experiment, Record
-from experiments.recorded import RESULTS, read_table
+from experiments.frame import RESULTS, Experiment, Record, read_table
 
 DEGREES, COSINES = 40, np.linspace(-1, 0.999, 2000)  # of the polynomials; where there may be pairs
 
@@ -96,22 +95,45 @@ def run(settings: Settings, cell: Record) -> list[Record]:
     }]  # fmt: skip
 
 
-def judge(records: list[Record]) -> str:
-    """Return the bound beside trained layers, and what held of the prediction."""
+class Compared(NamedTuple):
+    """How far laws are off trained layers.
+
+    Args:
+        hard: how many cells do not recall everything; the errors are over these.
+        off: the mean absolute error of each law.
+        over: how much the trained recall is above the bound at most, in all cells.
+        largest: the largest error of the bound.
+    """
+
+    hard: int
+    off: dict[str, float]
+    over: float
+    largest: float
+
+
+def compared(records: list[Record]) -> Compared:
+    """Return how far the bound and other laws are off."""
     columns = {x: np.array([r[x] for r in records], float) for x in list(records[0])[2:]}
     trained = columns["trained"]
     hard = trained < 0.999
     if not hard.any():
         hard[:] = True
-    off = {x: float(np.abs(columns[x] - trained)[hard].mean())
-           for x in ("bound", "frame", "random", "next_bound")}  # fmt: skip
+    off = {
+        x: np.abs(columns[x] - trained)[hard] for x in ("bound", "frame", "random", "next_bound")
+    }
+    means = {name: float(x.mean()) for name, x in off.items()}
     over = float((trained - columns["bound"]).max())
-    largest = float(np.abs(columns["bound"] - trained)[hard].max())
+    return Compared(int(hard.sum()), means, over, float(off["bound"].max()))
+
+
+def judge(records: list[Record]) -> str:
+    """Return the bound beside trained layers, and what held of the prediction."""
+    hard, off, over, largest = compared(records)
     held = {
         f"1: trained models recall no more than the bound by 0.02 ({over:+.3f} at most)": (
             over <= 0.02
         ),
-        f"2: in the {hard.sum()} cells that do not recall everything it is within 0.1 "
+        f"2: in the {hard} cells that do not recall everything it is within 0.1 "
         f"({largest:.3f}), {off['bound']:.3f} off in the mean, at most 0.06": (
             largest <= 0.1 and off["bound"] <= 0.06
         ),

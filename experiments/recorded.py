@@ -9,11 +9,9 @@ entry in `NUMBERS`.
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +19,13 @@ import numpy as np
 from experiments import (
     coca_verdict,
     dilution_verdict,
+    margin,
+    packing,
     recall,
     recall_verdict,
     sharing,
+    sink_map,
+    sink_steps,
     sinks,
     statistics,
     temperature,
@@ -31,29 +33,12 @@ from experiments import (
 )
 from experiments import language_model as lm
 from experiments import sink_conditions as conditions
-from experiments.frame import Record
+from experiments.frame import RESULTS, Record, read_table
 from experiments.readings import AS_TRAINED, NTK, TRAINED, Readings, spread
 from experiments.real_sinks_shown import Table, window_share
 from sparsity.output import json_text, write
 
-RESULTS = Path(__file__).parent / "results"
 DIGITS = 4  # of a number in the record
-
-
-def read_table(path: Path) -> list[Record]:
-    """Return the rows of a table, with numbers where they can be read as such."""
-
-    def value(text: str) -> Any:
-        try:
-            return int(text)
-        except ValueError:
-            try:
-                return float(text)
-            except ValueError:
-                return text
-
-    with path.open(encoding="utf-8") as file:
-        return [{name: value(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
 def interval(ends: Sequence[float]) -> str:
@@ -327,6 +312,50 @@ def of_dilution(rows: list[Record]) -> dict[str, Any]:
     }
 
 
+def of_margin(rows: list[Record]) -> dict[str, Any]:
+    """Return what every rule reads out at each margin, and how far forecasts are off."""
+    of = margin.means(rows)
+    lengths = sorted({row["length"] for row in rows})
+    margins = sorted({row["margin"] for row in rows})
+    error, other = margin.forecast_errors(of)
+    return {
+        **{"lengths": lengths, "margins": margins, "error": error, "error_of_others": other},
+        "factors": {
+            rule: [of[m, "exp", rule, lengths[-1]]["factor"] for m in margins]
+            for rule in (margin.ODDS, margin.LOG_N)
+        },
+        "rules": [
+            {
+                "rule": rule,
+                "longest": [of[m, "exp", rule, lengths[-1]]["accuracy"] for m in margins],
+                "least": [min(of[m, "exp", rule, n]["accuracy"] for n in lengths) for m in margins],
+                "n_eff": [of[m, "exp", rule, lengths[-1]]["n_eff"] for m in margins],
+            }
+            for rule in dict.fromkeys(row["rule"] for row in rows if row["map"] == "exp")
+        ],
+    }
+
+
+def of_sink_steps(rows: list[Record]) -> dict[str, Any]:
+    """Return how slopes and masses of trained sinks change with the steps."""
+    of = sink_steps.compared(rows)
+    lists = {"rises": [x.tolist() for x in of.rises], "noise_from": [low for low, _ in of.kinds]}
+    return of._asdict() | {"kinds": [head for _, head in of.kinds]} | lists
+
+
+def of_packing(rows: list[Record]) -> dict[str, Any]:
+    """Return how far the bound by packing is off trained layers."""
+    return {"cells": len(rows), **packing.compared(rows)._asdict()}
+
+
+def of_sink_map(rows: list[Record]) -> dict[str, Any]:
+    """Return what derivatives and heads of a real model are."""
+    texts, derived = (
+        len({row["text"] for row in rows if row["quantity"] == x}) for x in ("mass", "reach")
+    )
+    return {"texts": texts, "texts_derived": derived, **sink_map.measured(rows)._asdict()}
+
+
 NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
     "recall": of_recall,
     "sinks": of_sinks,
@@ -335,6 +364,10 @@ NUMBERS: dict[str, Callable[[list[Record]], dict[str, Any]]] = {
     "coca": of_coca,
     "sharing": of_sharing,
     "dilution": of_dilution,
+    "margin": of_margin,
+    "sink_steps": of_sink_steps,
+    "packing": of_packing,
+    "sink_map": of_sink_map,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -75,10 +75,61 @@ def mean_odds(mine: list[Record]) -> dict[int, float]:
     return {n: float(np.mean([x["odds"] for x in mine if x["length"] == n])) for n in lengths}
 
 
-def judge(records: list[Record]) -> str:
-    """Return slopes and masses after each number of steps, and what held of the prediction."""
+class Compared(NamedTuple):
+    """What more steps change, of each kind of noise and sink.
+
+    Args:
+        kinds: the noise and the sink.
+        steps: ascending.
+        rises: of logit(mass) at every n, from the first to the middle steps and on to the last.
+        change: of the slope, from the first to the last steps.
+        by_seeds: change of the slope with other seeds, after the middle steps.
+        same: slopes at the same mass, after all steps.
+        ends: slopes after the last steps.
+        far: how much logit(mass) differs over n after them.
+    """
+
+    kinds: list[tuple[float, str]]
+    steps: list[int]
+    rises: tuple[np.ndarray, np.ndarray]
+    change: list[float]
+    by_seeds: list[float]
+    same: list[float]
+    ends: list[float]
+    far: list[float]
+
+
+def compared(records: list[Record]) -> Compared:
+    """Return what more steps change."""
     kinds = list(dict.fromkeys((x["noise_from"], x["head"]) for x in records))
     steps = sorted({x["steps"] for x in records})
+    first, middle, last = steps[0], steps[len(steps) // 2], steps[-1]
+
+    def rise(before: int, after: int) -> np.ndarray:
+        odds = [
+            [list(mean_odds(of(records, count, *kind)).values()) for kind in kinds]
+            for count in (before, after)
+        ]
+        return np.subtract(odds[1], odds[0]).ravel()
+
+    def slopes(count: int, *less: str, seeds: str = "") -> np.ndarray:
+        return np.array([slope(of(records, count, *x, seeds), *less).value for x in kinds])
+
+    return Compared(
+        kinds,
+        steps,
+        (rise(first, middle), rise(middle, last)),
+        (slopes(last) - slopes(first)).tolist(),
+        (slopes(middle, seeds="other") - slopes(middle)).tolist(),
+        [x for count in steps for x in slopes(count, "odds").tolist()],
+        slopes(last).tolist(),
+        [np.ptp(list(mean_odds(of(records, last, *kind)).values())) for kind in kinds],
+    )
+
+
+def judge(records: list[Record]) -> str:
+    """Return slopes and masses after each number of steps, and what held of the prediction."""
+    kinds, steps, (early, late), change, by_seeds, same, ends, far = compared(records)
     lines = [
         "| noise from | sink | steps | slope of b − β̂ | at the same mass | logit(mass) at the "
         "least n | at the largest | leak |",
@@ -95,30 +146,9 @@ def judge(records: list[Record]) -> str:
             name = f"{count:,}" + (", other seeds" if seeds else "")
             lines.append(f"| {low:g} | {head} | {name} | {numbers} | {leak:.2g} |")
     first, middle, last = steps[0], steps[len(steps) // 2], steps[-1]
-    rises = {
-        pair: np.array([
-            after - before
-            for low, head in kinds
-            for before, after in zip(
-                *(mean_odds(of(records, count, low, head)).values() for count in pair), strict=True
-            )
-        ])
-        for pair in ((first, middle), (middle, last))
-    }  # fmt: skip
-    change = {
-        (low, head): slope(of(records, last, low, head)).value
-        - slope(of(records, first, low, head)).value
-        for low, head in kinds
-    }
-    by_seeds = [
-        slope(of(records, middle, *kind, "other")).value - slope(of(records, middle, *kind)).value
-        for kind in kinds
-    ]
-    early, late = rises.values()
-    same = [slope(of(records, count, *kind), "odds").value for count in steps for kind in kinds]
 
     def changes(low: float) -> list[float]:
-        return [x for (noise, _), x in change.items() if noise == low]
+        return [x for (noise, _), x in zip(kinds, change, strict=True) if noise == low]
 
     def shown(values: Any) -> str:
         return " and ".join(f"{x:+.2f}" for x in values)
@@ -153,8 +183,6 @@ def judge(records: list[Record]) -> str:
         ),
     }
     lines += ["", "Slopes in ln n with 95 % intervals; logit(mass) means of seeds, leaks medians."]
-    ends = [slope(of(records, last, *kind)).value for kind in kinds]
-    far = [np.ptp(list(mean_odds(of(records, last, *kind)).values())) for kind in kinds]
     remark = (
         f"Looked at after the results: after {last:,} steps logit(mass) differs by at most "
         f"{max(far):.2f} over n and has risen by {late.min():.1f} to {late.max():.1f} since "

@@ -15,7 +15,7 @@ import sympy
 
 import sparsity
 from experiments import recorded
-from experiments.rules import CLAIMS, FIGURES, longer, needle, outputs, trained
+from experiments.rules import CLAIMS, FIGURES, follow_ups, longer, needle, outputs, trained
 from experiments.rules.first_passage import sample_capacity
 from sparsity import InputError, LengthBias, Row, ScaleInvariant, limit
 from sparsity.claims_ledger.judging import Routes
@@ -259,11 +259,20 @@ OUTCOMES = {
         lambda t: row_of(t["pairs"], pair="next layer, all heads").update(shared=0.3), "refuted"
     ),
     "longer-context-flattens": (lambda t: t.update(growing=0.3), "refuted"),
+    "margin-tells-rules-apart": (
+        lambda t: row_of(t["rules"], rule="as trained").update(longest=[0.3] * 6), "confirmed"
+    ),
+    "sink-slope-stays": (lambda t: t.update(change=[0.1] * 4), "confirmed"),
+    "packing-bounds-recall": (lambda t: t.update(over=0.06), "refuted"),
+    "derivatives-say-what-moves": (
+        lambda t: t["larger"].update({"first key hidden": 0.99}), "refuted"
+    ),
+    "heads-rest-and-switch": (lambda t: t.update(share=0.01), "refuted"),
 }  # fmt: skip
 
 
 def test_another_outcome_changes_the_verdict():
-    claims = (*trained.CLAIMS, *longer.CLAIMS)
+    claims = (*trained.CLAIMS, *longer.CLAIMS, *follow_ups.CLAIMS)
     assert [claim.key for claim in claims] == [*OUTCOMES]
     for claim in claims:
         change, expected = OUTCOMES[claim.key]

@@ -4,7 +4,7 @@
 
 judges them and draws three figures of temperatures, of mechanisms and of what a row can hold. A
 claim is a record of the package (`sparsity.ledger`), judged by the package's own instruments; those
-of `trained` and `longer` are judged by the committed tables of the experiments.
+of `trained`, `longer` and `follow_ups` are judged by the committed tables of the experiments.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from experiments.rules import (
     capacity_figure,
+    follow_ups,
     longer,
     maps,
     mechanisms_figure,
@@ -32,7 +33,7 @@ from sparsity.report import figures
 CLAIMS = (
     *(*powers.CLAIMS, *maps.CLAIMS, *temperature.CLAIMS, *routers.CLAIMS, *needle.CLAIMS),
     *thresholds.CLAIMS,
-    *(*outputs.CLAIMS, *trained.CLAIMS, *longer.CLAIMS),
+    *(*outputs.CLAIMS, *trained.CLAIMS, *longer.CLAIMS, *follow_ups.CLAIMS),
 )
 FIGURES = (temperature_figure.FIGURE, mechanisms_figure.FIGURE, capacity_figure.FIGURE)
 
