@@ -184,7 +184,7 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
             "n_eff_without_sinks", "S_without_sinks", "sinks_mass", "gamma_without_sinks",
             "n_eff_without_sink_key", "gamma_without_sink_key",
             "rank_exact", "rank_limit_without_sinks", "S_exact", "residual_exact")  # fmt: skip
-    of = ("gini", "top_k_mass:3", "participation", "skew")
+    of = ("gini", "top_k_mass:3", "participation")
     for start, count in ((T - 25, 25), (6, 25)):
         text = slice(start, start + count)
         for unit in (None, UNITS):
@@ -215,13 +215,13 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
         "gamma_without_sink_key",
         "top_logit_without_sink_key",
     )
-    packed = measure(queries=q, keys=k, segments=segments, of="skew")
+    packed = measure(queries=q, keys=k, segments=segments)
     plain = measure(weights, segments=segments)
     tensors = measure(jnp.asarray(weights), mask=mask)
     for start, count in places:
         text = slice(start, start + count)
-        alone = measure(queries=q[:, text], keys=k[:, text], of="skew")
-        for name in (*names, "skew_without_sink_key"):
+        alone = measure(queries=q[:, text], keys=k[:, text])
+        for name in names:
             assert_allclose(packed[name].values[..., text], alone[name].values, rtol=1e-8)
         for name in names[:3]:
             for data in (plain, tensors):
@@ -235,7 +235,7 @@ def test_heads_with_masks_of_their_own_are_what_each_is_alone():
     q, k = vectors(seed=11)
     i, j = np.mgrid[:T, :T]
     masks = np.stack([j <= i, (j <= i) & (i - j < 5), (j <= i) & (j < 25), (j <= i) & (j >= 6)])
-    of = ("gini", "skew", "participation")
+    of = ("gini", "participation")
     data = measure(queries=q, keys=k, mask=masks, of=of, sink_logits=UNITS)
     for head, mask in enumerate(masks):
         own = {"queries": q[[head]], "keys": k[[head // 2]], "sink_logits": UNITS[head]}

@@ -4,11 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import special, stats
 
 from sparsity import measure, metric
-from sparsity.attention.measurement import SHAPE, sinks, tables
-from sparsity.attention.measurement.attention_layers import LogitLayer
+from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
 from sparsity.attention.measurement.layers import measure_layer
 
@@ -29,21 +27,13 @@ def by_definition(x, drop):
         found |= {"top_logit_without_sinks": rest.max() - rest.mean()}
     if len(rest) > 1:
         found["gamma_without_sinks"] = rest.std(ddof=1)
-        found |= {
-            "skew_without_sinks": stats.skew(rest),
-            "kurtosis_without_sinks": stats.kurtosis(rest),
-        }
-        F = special.ndtr((np.sort(rest) - rest.mean()) / rest.std(ddof=1))
-        steps = np.arange(len(rest) + 1) / len(rest)
-        found["distance_without_sinks"] = max((F - steps[:-1]).max(), (steps[1:] - F).max())
     if len(rest) and drop.any():
         found["sinks_logit"] = np.log(a[drop].sum()) - rest.mean()
     return found
 
 
 def without(source, drop, sink=0):
-    of = SHAPE if isinstance(source, LogitLayer) else ()
-    return sinks.measure_without_sinks(source, drop, measure_layer(source, sink, of), sink, of)
+    return sinks.measure_without_sinks(source, drop, measure_layer(source, sink), sink)
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +58,7 @@ def differs(got, rows):
             for name, value in expected.items():
                 if name in got:
                     gap = abs(float(got[name][head, t]) - value)
-                    unit = (
-                        100 if name == "distance_without_sinks" else max(1, abs(value))
-                    )  # Φ of a table
-                    worst, count = max(worst, gap / unit), count + 1
+                    worst, count = max(worst, gap / max(1, abs(value))), count + 1
             missing = got.keys() - {"length_without_sinks", "sinks_mass"}
             if not all(np.isnan(got[name][head, t]) for name in missing - expected.keys()):
                 worst = np.inf

@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray
+from scipy.special import ndtr
 
 import sparsity
+from experiments.layerwise import Inside, run_layers
 from experiments.real_heads.parts import centre_rows, row_gamma, row_sparsity
 from experiments.real_model import Model
-from sparsity.attention.measurement import SHAPE, row_laws, tables
+from sparsity.attention.measurement import row_laws, tables, with_laws
 from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.sinks import find_sinks
 from sparsity.attention.torch.models import measure_transformers
 from sparsity.claims_ledger.findings import Finding, core, instead, letter, listed, verdict
 
@@ -27,6 +30,9 @@ WITHIN = 0.25  # a row is near its law if it is within a quarter of it
 GAUSSIAN_ROWS = 4000  # drawn: a share of them has the standard error √(¼/4000) = 0.008 or less
 SEED = 0  # of all draws
 SINK = 0.3  # a head has sinks if they take more than that on average: [Gu]'s ε of the first token
+MIN_TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
+# Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
+LILLIEFORS = 1.045  # his own table of 1967 has 1.031
 _SMALL_LOGIT = 0.25  # a change of a logit or of log odds below which its sign says nothing
 _BLOCK = 2**21  # normal numbers at a time: 16 MiB
 
@@ -54,12 +60,44 @@ class Claim(NamedTuple):
 
 
 def measure_texts(model: Model, texts: Mapping[str, str], tokens: int = 512) -> xarray.Dataset:
-    """Run the first tokens of each text and measure every row of every head, over text too."""
-    found = [
-        measure_transformers(model.llama, model.encode(text)[:tokens], sink=0, of=SHAPE)
-        for text in texts.values()
-    ]
+    """Run the first tokens of each text and measure every row of every head, over text too.
+
+    `departs` is the share of the rows of a head whose logits without the sinks fail Lilliefors'
+    test of normal samples.
+    """
+    found = []
+    for text in texts.values():
+        ids = np.array(model.encode(text)[:tokens])
+        data = with_laws(measure_transformers(model.llama, ids, sink=0))
+        found.append(data.assign(departs=(("layer", "head"), _departing(model, ids, data))))
     return xarray.concat(found, "text").assign_coords(text=list(texts))
+
+
+def _departing(model: Model, ids: np.ndarray, data: xarray.Dataset) -> np.ndarray:
+    """Return which share of the rows of each head fails Lilliefors' test, [layers, heads]."""
+    shares = []
+
+    def show(layer: int, text: int, inside: Inside) -> None:
+        keep = ~find_sinks(data["key_importance"].values[layer])
+        heads, _, dim = inside.queries.shape
+        keys = np.repeat(inside.keys, heads // len(inside.keys), axis=0)
+        s = inside.queries @ keys.swapaxes(1, 2) / dim**0.5
+        failed = [[_fails(row[: i + 1][kept[: i + 1]]) for i, row in enumerate(rows)]
+                  for rows, kept in zip(s, keep, strict=True)]  # fmt: skip
+        shares.append(np.nanmean(failed, axis=1))
+
+    run_layers(model.llama, [ids], show=show)
+    return np.array(shares)
+
+
+def _fails(logits: np.ndarray) -> float:
+    """Return whether logits are farther from normal than 1 % of samples are; NaN of few."""
+    n = len(logits)
+    if n < MIN_TESTED:
+        return np.nan
+    F = ndtr((np.sort(logits) - logits.mean()) / logits.std(ddof=1))
+    steps = np.arange(n + 1) / n
+    return max((F - steps[:-1]).max(), (steps[1:] - F).max()) > LILLIEFORS / n**0.5
 
 
 # --- fits of laws to rows ------------------------------------------------------------------------

@@ -56,8 +56,7 @@ def measure(
     attention calls. Each measured row comes with the exact law of its length and spread. A map of
     n_eff by layer and head is drawn beside FILE.nc.
 
-    Unusable texts are reported and skipped. --of also takes skew, kurtosis and distance, of the
-    logits; the run then takes several times as long.
+    Unusable texts are reported and skipped.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ A model's q and k, or its weights, become a dataset this way:
     layers                measure_layer: block of rows by block of rows, on all cores
       ├─ logit_blocks     of q and k: sums in the pass of `streaming`, the sink key set apart
       ├─ row_focus        n_eff, S, entropy, … of rows, from weights or from their sums
-      └─ requested        quantities and shapes of logits that `of` names
+      └─ requested        quantities that `of` names
     sinks                 the same rows with all sinks left out
     datasets              the limit law and the exact law of `row_laws` beside each row; labels
               │
@@ -32,7 +32,7 @@ import numpy as np
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer, WeightLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, notes_of
-from sparsity.attention.measurement.requested import SHAPE, requested_names
+from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.calls import public
 from sparsity.checks import check_choice, check_flag, check_progress, check_whole
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = [
-    "SHAPE",
     "measure",
     "save",
     "summary",
@@ -104,8 +103,7 @@ def measure(
         sink: position of the sink key, left out in what ends in "_without_sink_key"; None for
             the first key that each row sees.
         of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
-            by its definition on a row's weights; and of logits, "skew", "kurtosis" and "distance"
-            (`SHAPE`), the last with Lilliefors' test.
+            by its definition on a row's weights.
         progress: called with (layers done, layers in all; 0 where an iterable does not say).
 
     Returns:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import xarray
 
 MIN_RANKED = 8  # keys in sight, for a row to count in a correlation or an average
-MIN_TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
-# Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
-LILLIEFORS = 1.045  # his own table of 1967 has 1.031
 
 MEANING = {
     "length": "n, the keys that the row sees",
@@ -41,20 +38,11 @@ MEANING = {
     "learned_sink": "weight p of the learned sink, which with those of the keys sums to 1",
     "beta": "mean of the row's logits",
     "gamma": "standard deviation of the row's logits",
-    "skew": "skewness of the row's logits",
-    "kurtosis": "excess kurtosis of the row's logits",
-    "distance": "Kolmogorov–Smirnov distance of the logits from N(beta, gamma²)",
     "sink_logit": "logit of the sink key less the mean of the others",
     "top_logit_without_sink_key": "largest logit without the sink key, less the mean of these",
     "gamma_without_sink_key": "standard deviation of the logits without the sink key",
-    "skew_without_sink_key": "skewness of the logits without the sink key",
-    "kurtosis_without_sink_key": "excess kurtosis of the logits without the sink key",
-    "distance_without_sink_key": "Kolmogorov–Smirnov distance of the logits without the sink key",
     "gamma_without_sinks": "standard deviation of the logits without all sinks",
     "top_logit_without_sinks": "largest logit without all sinks, less the mean of these logits",
-    "skew_without_sinks": "skewness of the logits without all sinks",
-    "kurtosis_without_sinks": "excess kurtosis of the logits without all sinks",
-    "distance_without_sinks": "Kolmogorov–Smirnov distance of the logits without all sinks",
     "sinks_logit": "log Σ e^s over the sinks less the mean of the other logits",
     "S_limit": "limit law exp(−gamma²/2)",
     "S_exact": "exact law √(E n_eff/n) of n Gaussian logits of spread gamma",
@@ -74,7 +62,6 @@ MEANING = {
     "rank_exact_without_sink_key": "Spearman correlation of S_without_sink_key with its exact law",
     "rank_limit_without_sinks": "Spearman correlation of S_without_sinks with its limit law",
     "rank_exact_without_sinks": "Spearman correlation of S_without_sinks with its exact law",
-    "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sinks left out",
     "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
@@ -86,7 +73,6 @@ MEANING = {
 _AXES = {
     "key_importance": ("key",),
     **dict.fromkeys(("importance", "top_importance", "top_key"), ("context",)),
-    "departs": (),
 }
 
 
@@ -122,7 +108,7 @@ def measure_with_laws(
     """
     measured = measure_layer(layer, sink, of)
     is_sink = sinks.find_sinks(measured["key_importance"])
-    measured |= sinks.measure_without_sinks(layer, is_sink, measured, sink, of)
+    measured |= sinks.measure_without_sinks(layer, is_sink, measured, sink)
     return measured | compare_with_laws(measured) if "gamma" in measured else measured
 
 
@@ -156,11 +142,6 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                 out[f"residual_{name}{tag}"] = np.log(S) - log_S
                 known = np.where(counts, log_S, np.nan)
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
-        if "distance_without_sinks" in found:
-            distance = found["distance_without_sinks"]
-            tested = (left >= MIN_TESTED) & np.isfinite(distance)
-            beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
-            out["departs"] = beyond.sum(-1) / tested.sum(-1)
         return {name: np.asarray(value, found["S"].dtype) for name, value in out.items()}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity.attention.measurement import logit_blocks, row_focus
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer, WeightLayer
-from sparsity.attention.measurement.requested import SHAPE, measure_requested
+from sparsity.attention.measurement.requested import measure_requested
 from sparsity.attention.streaming.sums import Sums
 from sparsity.errors import InputError
 
@@ -65,18 +65,12 @@ def measure_layer(
         padding, are NaN and count nowhere.
 
     Raises:
-        InputError: no such key as `sink`, weights that are not what they are said to be, or the
-            shape of logits asked of weights.
+        InputError: no such key as `sink`, or weights that are not what they are said to be.
     """
     heads, length = layer.shape
     keys = layer.key_count
     if sink is not None and not 0 <= sink < keys:
         raise InputError("sink", sink, f"must be a position from 0 to {keys - 1}")
-    shapes = [name for name in of if name in SHAPE]
-    if isinstance(layer, WeightLayer) and shapes:
-        fix = "is of logits, which weights alone do not have; give queries and keys, "
-        fix += "or leave it out"
-        raise InputError("of", shapes[0], fix)
     sink = layer.first if sink is None else int(sink)
     # Up to these lengths importance is reported. Only causal rows of one text have shorter contexts
     # in them.

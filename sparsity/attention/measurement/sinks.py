@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
-from sparsity.attention.measurement.requested import SHAPE, measure_shape
 from sparsity.attention.measurement.row_focus import (
     SinkApart,
     measure_logit_sums,
     measure_weights,
-    set_sink_apart,
     sum_logits,
 )
 
@@ -46,7 +44,6 @@ def measure_without_sinks(
     sinks: np.ndarray,
     rows: Mapping[str, np.ndarray],
     sink: int | None,
-    of: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
     """Measure every row without its sinks, by the weights and logits of the keys that are left.
 
@@ -55,7 +52,6 @@ def measure_without_sinks(
         sinks: which keys are left out, [heads, T].
         rows: its rows by name, as `measure_layer` has them: with the sink key, and without it.
         sink: position of that key; None for the first that each row sees.
-        of: what was asked for: the shape of logits is measured without the sinks as well.
 
     Returns:
         By name, in the precision of the layer, [heads, T]: length_without_sinks, the keys left;
@@ -71,7 +67,7 @@ def measure_without_sinks(
         part, step = layer.part(several), layer.rows_per_block(MAX_ENTRIES)
         for start in range(0, layer.shape[1], step):
             stop = min(start + step, layer.shape[1])
-            for name, values in _measure_block(part, sinks[several], of, start, stop).items():
+            for name, values in _measure_block(part, sinks[several], start, stop).items():
                 reused[name][several, start:stop] = values
     return {name: x.astype(rows["S"].dtype) for name, x in reused.items()}
 
@@ -103,7 +99,7 @@ def reuse_rows(
         "length_without_sinks": rows["length"] - (is_sink & seen),
         "sinks_mass": np.where(is_sink, rows["sink_mass"], learned),
     }
-    for name in ("n_eff", "S", "gamma", *SHAPE):
+    for name in ("n_eff", "S", "gamma"):
         if name in rows:
             without = rows[f"{name}_without_sink_key"]
             reused[f"{name}_without_sinks"] = np.where(is_sink, without, rows[name])
@@ -120,15 +116,12 @@ def reuse_rows(
     return reused, np.flatnonzero(more.any(1))
 
 
-def _measure_block(
-    layer: Layer, sinks: np.ndarray, of: Sequence[str], start: int, stop: int
-) -> dict[str, np.ndarray]:
+def _measure_block(layer: Layer, sinks: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
     """Measure some rows; sums run over the keys that are left alone, so that nothing cancels.
 
     Args:
         layer: the heads that have sinks beside the sink key.
         sinks: which keys are left out, [heads, T].
-        of: as in `measure_without_sinks`.
         start: the first row.
         stop: the row after the last.
     """
@@ -146,9 +139,6 @@ def _measure_block(
         statistics = name_without_sinks(
             measure_logit_sums(sums, np.asarray(of_sinks, np.float64), learned)
         )
-        if any(name in SHAPE for name in of):
-            shape = measure_shape(set_sink_apart(x, keep, 0), of)
-            statistics |= {f"{name}_without_sinks": shape[name] for name in SHAPE if name in shape}
     else:
         held = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1)
         statistics = name_without_sinks(measure_weights(SinkApart(x, held, keep, drop.any(-1)))[0])
