@@ -1,14 +1,20 @@
 """Which planted mistakes the README's tests let through: `python -m benchmarks.mutations 40`.
 
 Each mutant of a module of the theory has one operator or number changed, at a place drawn from the
-seed. The tests of that module run on a copy; what none of them sees is printed as a survivor.
+seed. First the README's tests run once on a copy, under coverage: only those that run a statement
+can see a mistake in it. These run for each mutant, the most special ones first, until one fails.
+With a folder as third argument, copy and coverage are kept there for another seed.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
+import importlib
+import json
 import os
+import pkgutil
 import random
 import re
 import resource
@@ -16,102 +22,237 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import coverage  # pyright: ignore[reportMissingImports]
+import pytest
 
 ROOT = Path(__file__).parents[1]
-# Folders and files of the theory, and words of the names of the tests that are to see a mistake.
-MUTATED = {
-    "kernels": ("kernels", "zoo", "text", "row_maps", "map_", "numeric"),
-    "limit": ("properties", "finite", "quadrature", "closed_form", "hard_kernels", "kernels"),
-    "rows": ("rows", "rope", "rotary", "pairs", "members", "steps", "scores", "row_"),
-    "quantities": ("members", "ranks", "measure", "rows", "needle", "entropy", "extremes", "ends"),
-    "metric.py": ("metric", "members", "entropy"),
-    "exact_law": ("finite", "rows", "ranks", "entropy", "needle", "map_", "router", "sink"),
-    "attention/measurement": ("measurement", "measured", "padding", "sinks"),
-}
+MUTATED = ["kernels", "limit", "rows", "quantities", "metric.py", "exact_law"]
+MUTATED += ["attention/measurement"]
 OTHER = {
     **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult},
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
     **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And},
 }
-SECONDS = 600  # of a processor, until a mutant is ended; it counts by itself
+CACHE = type(functools.cache(abs))
+FIRST = 40  # tests that run before the others of a mutant, as to collect all takes 10 s
+# Some folders of Python do not look at `.pth`, from which coverage starts by itself.
+START = "import coverage\ncoverage.process_startup()\n"
+# Coverage of commands that a test starts is that test's.
+SETTINGS = """[run]
+source = {copy}/sparsity
+parallel = true
+data_file = {copy}/covered
+context = ${{TEST_THAT_RUNS-}}
+"""
 
 
-def places(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """The nodes inside functions that can be changed, and what is said of each."""
-    for function in ast.walk(tree):
-        for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
-            if (isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in OTHER) or (
-                isinstance(node, ast.Compare) and type(node.ops[0]) in OTHER
-            ):
-                yield node, ast.unparse(node)
-            elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-                yield node, f"the number {node.value}"
+def places(node: ast.AST, lines: range = range(0)) -> Iterator[tuple[Any, range, str]]:
+    """What can be changed in functions, the lines that run it, and what is said of it.
+
+    A default is run by who runs the function.
+    """
+    if isinstance(node, ast.FunctionDef):
+        lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+    elif isinstance(node, ast.stmt) and lines:
+        lines = range(node.lineno, node.lineno + 1)
+    if lines and (
+        (isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in OTHER)
+        or (isinstance(node, ast.Compare) and type(node.ops[0]) in OTHER)
+    ):
+        yield node, lines, ast.unparse(node)
+    elif lines and isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield node, lines, f"the number {node.value}"
+    for child in ast.iter_child_nodes(node):
+        yield from places(child, lines)
 
 
-def change(node: ast.AST) -> None:
+def change(node: Any) -> None:
     """Plant the mistake."""
     if isinstance(node, ast.Constant):
         node.value += 1  # pyright: ignore
     elif isinstance(node, ast.Compare):
         node.ops[0] = OTHER[type(node.ops[0])]()
     else:
-        node.op = OTHER[type(node.op)]()  # pyright: ignore
+        node.op = OTHER[type(node.op)]()
 
 
-def run_pytest(copy: Path, *given: str) -> str:
-    """Return the test that fails first, "" if none does, "ended" where processor time ran out."""
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *given]
-    env = {**os.environ, "PYTHONPATH": str(copy)}
-    limit = functools.partial(resource.setrlimit, resource.RLIMIT_CPU, (SECONDS, SECONDS))
+# As a plugin of pytest, `-p benchmarks.mutations`: the tests that pass, and their seconds.
+SECONDS: dict[str, float] = {}
+
+
+def _switch(test: str) -> None:
+    """Name what runs to coverage, and have it run what an earlier test left in a cache."""
+    import jax
+
+    if test.split("::")[0] != os.environ["TEST_THAT_RUNS"].split("::")[0]:
+        jax.clear_caches()
+    for name in [x for x in sys.modules if x.startswith("sparsity")]:
+        for value in [*vars(sys.modules[name]).values()]:
+            if isinstance(value, CACHE):
+                value.cache_clear()
+    os.environ["TEST_THAT_RUNS"] = test
+    current = coverage.Coverage.current()
+    assert current
+    current.switch_context(test)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Count what a test runs to it."""
+    _switch(item.nodeid)
+    start = time.process_time()
+    result = yield
+    SECONDS.setdefault(item.nodeid, time.process_time() - start)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> Iterator[None]:
+    """Count what a fixture of a module runs to all of its tests."""
+    test = os.environ["TEST_THAT_RUNS"]
+    if fixturedef.scope != "function":
+        _switch(request.node.nodeid)
+    result = yield
+    if fixturedef.scope != "function":
+        _switch(test)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Count what the reading of a module of tests runs to all of its tests."""
+    _switch(collector.nodeid)
+    return (yield)
+
+
+def pytest_collection() -> None:
+    """Count what the import of the package runs to all tests."""
+    _switch("")
+    for module in pkgutil.walk_packages(["sparsity"], "sparsity."):
+        with contextlib.suppress(ImportError):  # of PyTorch and the like
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test that fails without a mistake tells nothing."""
+    if report.failed:
+        SECONDS[report.nodeid] = -1
+
+
+def pytest_sessionfinish() -> None:
+    """Hand over what was counted."""
+    Path(os.environ["TESTS_THAT_RAN"]).write_text(json.dumps(SECONDS), "utf-8")
+
+
+def run_pytest(copy: Path, *given: str, seconds: float = 10**6, **names: str) -> str:
+    """Return the test that fails first, "" if none does, "no end" where processor time ran out."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given]
+    paths = os.pathsep.join([str(copy), os.environ.get("PYTHONPATH", "")])
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+        resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))  # the tests take 6 GiB
+
     done = subprocess.run(
-        words, cwd=copy, env=env, capture_output=True, text=True, preexec_fn=limit, check=False
+        words,
+        **{"cwd": copy, "env": {**os.environ, "PYTHONPATH": paths, **names}},
+        **{"capture_output": True, "text": True, "preexec_fn": limit, "check": False},
     )
     if done.returncode < 0:
-        return "ended"
+        return "no end"
     failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", done.stdout, re.MULTILINE)
-    return (failed[1] if failed else "no test") if done.returncode else ""
+    if done.returncode and not failed:
+        raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
+    return failed[1] if failed else ""
 
 
-def tests_of(copy: Path, name: str, stem: str) -> list[str]:
-    """Return the files of tests of a room; first those, of any room, that import the module."""
-    by_word = {x for word in MUTATED[name] for x in copy.glob(f"tests/test_*{word}*.py")}
-    imported = re.compile(rf"^(from|import) .*\b{stem}\b", re.MULTILINE)
-    first = [x for x in copy.glob("tests/test_*.py") if imported.search(x.read_text("utf-8"))]
-    return [str(x) for x in (*sorted(first), *sorted(by_word.difference(first)))]
+def files(copy: Path, name: str) -> list[Path]:
+    """Return the modules of a room of the theory."""
+    home = copy / "sparsity" / name
+    return sorted(home.rglob("*.py")) if home.is_dir() else [home]
 
 
-def main(count: int, seed: int = 0) -> None:
-    """Draw mutants, run their tests, and print those that survive.
+def cover(copy: Path) -> None:
+    """Copy the checkout, its theory as `ast` writes it, and run its tests under coverage."""
+    shutil.copytree(ROOT / "sparsity", copy.parent / "sparsity")
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
+    for path in (path for name in MUTATED for path in files(copy, name)):
+        path.write_text(ast.unparse(ast.parse(path.read_text("utf-8"))), "utf-8")
+    (copy / "sitecustomize.py").write_text(START, "utf-8")
+    (copy / "settings").write_text(SETTINGS.format(copy=copy), "utf-8")
+    run_pytest(
+        *(copy, "-p", "benchmarks.mutations"),
+        COVERAGE_PROCESS_START=str(copy / "settings"),
+        TEST_THAT_RUNS="",
+        TESTS_THAT_RAN=str(copy / "seconds.json"),
+    )
+    (copy / "sitecustomize.py").unlink()
+    measured = coverage.Coverage(data_file=str(copy / "covered"), config_file=False)
+    measured.combine([str(x) for x in copy.glob("covered.*")])
+    measured.save()
+
+
+def first_failure(copy: Path, tests: list[str], seconds: dict[str, float]) -> str:
+    """Return the test that sees the mistake, "" if none does: the `FIRST` ones alone at first."""
+    for some in filter(None, (tests[:FIRST], sorted(tests[FIRST:]))):
+        (copy / "some").write_text("\n".join(some), "utf-8")
+        # What takes thrice the time without the mistake, and the start, has no end with it.
+        limit = 60 + 3 * sum(seconds[x] for x in some)
+        if failed := run_pytest(copy, "-x", "@some", seconds=limit):
+            return failed
+    return ""
+
+
+def main(count: int, seed: int, copy: Path) -> None:
+    """Draw mutants, run their tests, and print a line of a table for each.
 
     A test that fails without the mistake as well tells nothing: then all stops.
     """
-    drawn, counts = random.Random(seed), Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
-        while counts.total() < count:
-            name = drawn.choice([*MUTATED])
-            home = copy / "sparsity" / name
-            path = drawn.choice(sorted(home.rglob("*.py")) if home.is_dir() else [home])
-            text = path.read_text("utf-8")
-            tree = ast.parse(text)
-            if not (known := list(places(tree))):
-                continue
-            node, said = drawn.choice(known)
-            line = node.lineno  # pyright: ignore
-            change(node)
-            path.write_text(ast.unparse(tree), "utf-8")
-            failed = run_pytest(copy, *tests_of(copy, name, path.stem))
-            path.write_text(text, "utf-8")
-            if failed not in ("", "ended") and run_pytest(copy, failed) == failed:
-                raise SystemExit(f"{failed} fails without a mistake")
-            counts[failed if failed == "ended" else "killed" if failed else "survived"] += 1
-            place = f"{path.relative_to(copy)}:{line}"
-            print(failed or "survived", place, said, dict(counts), flush=True)
+    if not (copy / "covered").exists():
+        cover(copy)
+    seconds = json.loads((copy / "seconds.json").read_text("utf-8"))
+    data = coverage.CoverageData(str(copy / "covered"))
+    data.read()
+    runs = {path: data.contexts_by_lineno(path) for path in data.measured_files()}
+    # The fewer lines of the theory a test runs, the more it says of one of them.
+    breadth = Counter(x for lines in runs.values() for names in lines.values() for x in names)
+    drawn, counts, killers = random.Random(seed), Counter[str](), set[str]()
+    while counts.total() < count:
+        path = drawn.choice(files(copy, drawn.choice(MUTATED)))
+        text = path.read_text("utf-8")
+        tree = ast.parse(text)
+        if not (known := list(places(tree))):
+            continue
+        index = drawn.randrange(len(known))
+        node, lines, said = known[index]
+        names = {name for line in lines for name in runs[str(path)].get(line, ())}
+        tests = [
+            *(x for x in seconds if seconds[x] >= 0 and names & {"", "tests", x.split("::")[0], x})
+        ]
+        change(node)
+        path.write_text(ast.unparse(tree), "utf-8")
+        failed = first_failure(copy, sorted(tests, key=lambda x: breadth[x]), seconds)
+        path.write_text(text, "utf-8")
+        killers.add(failed)
+        counts["killed" if failed else "survived"] += 1
+        source = (copy.parent / path.relative_to(copy)).read_text("utf-8")
+        line = [*places(ast.parse(source))][index][0].lineno
+        place = f"{path.relative_to(copy / 'sparsity')}:{line}"
+        print(f"| {place} | `{said}` | {failed or 'survived'} | {len(tests)} |", flush=True)
+    print(dict(counts))
+    killers -= {"", "no end"}
+    if killers and (failed := run_pytest(copy, *sorted(killers))):
+        raise SystemExit(f"{failed} fails without a mistake")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    mutants, seed, *kept = [*sys.argv[1:], "0"] if len(sys.argv) == 2 else sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        main(int(mutants), int(seed), Path(*kept or [folder]).resolve() / "copy")
