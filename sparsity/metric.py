@@ -119,7 +119,7 @@ def gini(weights: Any, axis: int = -1, log: bool = False) -> Any:
     return (ascending(weights) * ranks).sum(-1) / (n * weights.sum(-1))
 
 
-def _rows(name: str, a: Any, axis: Any = -1) -> Any:
+def _rows(name: str, a: Any, axis: Any) -> Any:
     """Rows of real weights as floating numbers, in which nothing overflows that did not before.
 
     Whole numbers in double precision where NumPy has them, half precision in single.
@@ -135,7 +135,7 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     check_whole("axis", axis, -a.ndim, a.ndim - 1)
     if a.dtype.kind in "iu":
         return a.astype(float)
-    return a.astype(np.float32) if a.dtype.itemsize < 4 else a
+    return a.astype(np.promote_types(a.dtype, np.float32), copy=False)
 
 
 def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0, log: bool = False) -> tuple[Any, Any]:
@@ -148,9 +148,8 @@ def _scaled(name: str, a: Any, axis: int, unit: Any = 0.0, log: bool = False) ->
         InputError: no rows of weights, or not one unit for each row.
     """
     a = _rows(name, a, axis)
-    if axis not in (-1, a.ndim - 1):
-        a = a.__array_namespace__().moveaxis(a, axis, -1)
     xp = a.__array_namespace__()
+    a = xp.moveaxis(a, axis, -1)
     if np.shape(unit) not in ((), a.shape[:-1]):
         fix = f"give one number or one for each row, {a.shape[:-1]}"
         raise InputError("unit", f"array of shape {np.shape(unit)}", fix)

@@ -60,7 +60,7 @@ def test_orders_of_entmax_with_a_name():
             kernels.named(f"entmax:{typed}" if typed else "entmax")
 
 
-def two_keys_of_entmax(gamma, weigh=lambda count, y2: y2):
+def two_keys_of_entmax(gamma, weigh):
     """As `two_keys`: Y₂ = 1 − (1 − d²/4)²/2 of scores d < 2 apart."""
     s = math.sqrt(2) * gamma
     alone = 2 * ndtr(-2 / s)
@@ -75,11 +75,14 @@ def two_keys_of_entmax(gamma, weigh=lambda count, y2: y2):
 
 @pytest.mark.parametrize("gamma", [1e-4, 0.11, 1.0, 1e4])
 def test_entmax_of_two_keys(gamma):
-    for of, true in (
-        ("participation", two_keys_of_entmax(gamma)),
-        ("support", two_keys_of_entmax(gamma, lambda count, y2: count)),
+    for of, weigh in (
+        ("participation", lambda count, y2: y2),
+        ("support", lambda count, y2: count),
+        ("n_eff", lambda count, y2: 1 / y2),
+        ("max_weight", lambda count, y2: (1 + math.sqrt(2 * y2 - 1)) / 2),
     ):
         found = law("entmax1.5", of, gamma=gamma, length=2)
+        true = two_keys_of_entmax(gamma, weigh)
         assert abs(found.value / true - 1) <= min(found.error_bound + 1e-14, 2e-11)
         assert found.error_bound < 1e-7
 
@@ -109,9 +112,8 @@ def test_entmax_where_every_key_has_a_weight(monkeypatch):
         assert (ruled.error < 1e-9).all()
 
 
-@pytest.mark.thorough
 def test_entmax_of_sampled_rows():
-    row, names = Row("entmax1.5", gamma=2.0), ("participation", "support")
+    row, names = Row("entmax1.5", gamma=2.0), ("participation", "support", "n_eff", "max_weight")
     assert hold(drawn("entmax1.5", gamma=2.0), row, 16, names)
 
 

@@ -95,3 +95,9 @@ def test_nothing_is_written_where_the_folder_cannot_be(data, tmp_path):
     with pytest.raises(InputError, match="out"):
         report.write_report(data, tmp_path / "file", "x")
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_table_in_a_terminal():
+    rows = [{"T": 8, "S": 0.5, "below:-2": 0.25, "bos": bos} for bos in (True, False)]
+    lines = ["BOS          T   mean S below:-2", "with         8    0.500     0.25"]
+    assert tables.text(rows).split("\n")[:3] == [*lines, lines[1].replace("with", "none")]

@@ -104,6 +104,17 @@ def test_what_is_drawn_has_the_law_it_says():
     assert made(kernels.performer).row({"dim": 3, "features": 2}) == 6
 
 
+def test_how_far_squares_scatter_by_hand():
+    """E a⁴/(E a²)² without cross terms of differential attention, n² E a⁴/Σ E a² of gates."""
+    own, gates = OWN["differential"], {"gamma": 0.8, "gate": 1.0, "gate_spread": 0.0}
+    second = math.exp(0.25) + 0.36 * math.exp(0.49) - 1.2 * math.exp(0.8 * 0.35)
+    fourth = (math.exp(1.5) + 0.6**4 * math.exp(6 * 0.49)) / second**2
+    assert map_limits.log_scatter(kernels.differential, own, 8) == pytest.approx(math.log(fourth))
+    seen = sum((1 + math.exp(-1)) ** (-2 * d) for d in range(8))
+    true = math.log(64 / seen) + 4 * 0.64
+    assert map_limits.log_scatter(kernels.forgetting, gates, 8) == pytest.approx(true)
+
+
 # Limits by other routes.
 
 

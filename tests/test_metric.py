@@ -99,8 +99,9 @@ def test_the_metrics_of_a_few_rows_by_hand():
             p * (np.log(weight + unit) - np.log(weight)) if unit >= weight * 0.1 else unit / weight
         )
         assert entropy([weight, 0.0], unit) == pytest.approx(true, rel=1e-6), (weight, unit)
-    with pytest.raises(InputError, match="unit = -3"):
-        entropy([1.0, 2.0], -3.0)
+    for unit in (-3.0, np.inf):
+        with pytest.raises(InputError, match=f"unit = {unit:.0f}"):
+            entropy([1.0, 2.0], unit)
 
 
 def test_effective_tokens_is_the_inverse_participation_ratio():

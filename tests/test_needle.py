@@ -21,7 +21,7 @@ from sparsity import (
     exact,
     kernels,
 )
-from sparsity.exact_law import sink_chance
+from sparsity.exact_law import needle, sink_chance
 from sparsity.quantities.marked import recall, recall_slope
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
@@ -190,6 +190,14 @@ def test_a_random_needle_beside_fixed_scores():
         found = exact(row, length=8, of="needle_largest")
         assert float(found.value) == pytest.approx(wanted, rel=1e-8)
         assert found.error_bound < 1e-9
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 4.0])
+def test_means_over_a_random_score(spread):
+    """E e^(−4(x + spread·y)²) by the rule for y, and by half its nodes."""
+    x, wide = np.array([0.0, 0.5]), 1 + 8 * spread**2
+    means = needle._mean_over_score(lambda c: np.exp(-4 * np.log(c) ** 2), x, spread)
+    np.testing.assert_allclose(means, [np.exp(-4 * x * x / wide) / wide**0.5] * 2, rtol=1e-12)
 
 
 def test_a_chance_below_the_range_of_float64_is_refused():

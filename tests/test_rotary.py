@@ -302,6 +302,11 @@ def test_slack_positions_stay_within_the_row():
 # Bad input
 
 
+def test_the_first_negative_t_is_said():
+    with pytest.raises(InputError, match=r"t = -2\.0"):
+        rotated_scores.coca_scores(vectors(2, 4), np.array([[0.0, -2.0], [-3.0, 1.0]]))
+
+
 @pytest.mark.parametrize(
     ("call", "argument"),
     [

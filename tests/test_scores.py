@@ -282,6 +282,11 @@ def test_tokens_out_of_reach_of_bounded_scores():
 # The instruments against each other.
 
 
+def test_a_random_direction_is_that_of_the_normals():
+    z = np.array([[3.0, 4.0, 0.0], [0.0, 1.0, 2.0], [-1.0, 2.0, 2.0]])
+    np.testing.assert_allclose(QKNorm(3).drawn(None, z), np.sqrt(3) * np.array([0.6, 0, -1 / 3]))
+
+
 def test_estimates_say_where_heavy_tails_end_them():
     assert (
         sampling.doubt_of_heavy_tails(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9)))

@@ -46,6 +46,14 @@ GOOD = {
     "silu(s)": s / (1 + exp(-s)),
     "softmax": exp(s),
     "exp(s)*(1 + tanh(s))*softplus(s)": exp(s) * (1 + tanh(s)) * log(1 + exp(s)),
+    # The last that is allowed; the next is in _BEYOND.
+    "1e30*s": 10**30 * s,
+    "1e-30*s": s / 10**30,
+    "s**64": s**64,
+    "s**(1/64)": s ** Rational(1, 64),
+    "cosh(64)*s": sympy.cosh(64) * s,
+    "max(s, 1, 2, 3, 4, 5, 6, 7)": Max(s, 7),
+    "-" * 24 + "s": s,
 }
 
 _DUNDERS = ("class", "bases", "subclasses", "globals", "builtins", "dict", "mro", "init", "code")
@@ -77,6 +85,10 @@ _NUMBERS = (
     "1j*s", "07*s", "s**s", "s/0", "0**-1", "(-1)**0.5", "exp(exp(99))", "log(0)", "s**(1/97)",
     "max()", "where(s, 1, 2)", "where(s > 0, 1)", "where(s == 0, 1, 2)", "exp(s, s)", "abs()",
 )  # fmt: skip
+_BEYOND = (
+    *("1.1e30*s", "1e-31*s", "s**65", "s**(1/65)", "cosh(65)*s", "max(s, 1, 2, 3, 4, 5, 6, 7, 8)"),
+    "-" * 25 + "s",
+)
 _LONG = (
     "exp(" * 60 + "s" + ")" * 60,
     "(" * 50_000 + "s" + ")" * 50_000,
@@ -100,7 +112,7 @@ HOSTILE = (
     *(f"__{name}__" for name in _DUNDERS),
     *_CALLS,
     *_SYNTAX,
-    *_NUMBERS,
+    *(*_NUMBERS, *_BEYOND),
     *_LONG,
     *_UNICODE,
     *_CONSTANTS,

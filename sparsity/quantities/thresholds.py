@@ -9,6 +9,7 @@ order compares with the largest so far: it skips tile i as in a row of the first
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from sparsity.quantities.base import BelowLaw, Family, Quantity, RowSums
@@ -25,7 +26,7 @@ def _tiles(weights: Any, size: int) -> Any:
     return padded.reshape(*weights.shape[:-1], -1, size)
 
 
-def _member(name: str, log_ratio: float, tile: float = 1, *, mass: bool) -> Quantity:
+def _member(mass: bool, name: str, log_ratio: float, tile: float = 1) -> Quantity:
     size, ratio = int(tile), math.exp(log_ratio)
     what = "keys" if size == 1 else f"tiles of {size} keys, all of them"
     tiles = "" if size == 1 else f" of tiles of {size}"
@@ -54,12 +55,7 @@ def _member(name: str, log_ratio: float, tile: float = 1, *, mass: bool) -> Quan
     )
 
 
-def _share(name: str, log_ratio: float, tile: float = 1) -> Quantity:
-    return _member(name, log_ratio, tile, mass=False)
-
-
-def _mass(name: str, log_ratio: float, tile: float = 1) -> Quantity:
-    return _member(name, log_ratio, tile, mass=True)
+_share, _mass = partial(_member, False), partial(_member, True)
 
 
 def _admits(log_ratio: float, tile: float = 1) -> bool:

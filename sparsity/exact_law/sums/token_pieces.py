@@ -94,7 +94,7 @@ def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, floa
     with np.errstate(invalid="ignore"):
         size = min(1.0, *map(order_of, k[1:])) * (end + c * sizes)
         size = np.where(seen & (sizes == -np.inf), -np.inf, size)
-    return (row.sink + row.needle == 0) & (size < -DEEP - tokens), end
+    return (np.maximum(row.sink, row.needle) == 0) & (size < -DEEP - tokens), end
 
 
 def _merge_single_laws(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
