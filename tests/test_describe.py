@@ -35,6 +35,7 @@ from sparsity.attention.sources import MAX_BYTES, read_model
 LINES = (Path(__file__).parent / "data" / "published.jsonl").read_text("utf-8").splitlines()
 PUBLISHED = {each["name"]: each for each in map(json.loads, LINES)}
 CLASSES = [name for name, each in PUBLISHED.items() if "config" in each]
+REFUSED = [name for name, each in PUBLISHED.items() if "refused" in each]
 HEADERS = [name for name, each in PUBLISHED.items() if "gguf" in each]
 LLAMA4 = PUBLISHED["llama-4-scout"]["config"]
 SMALL = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512,
@@ -101,11 +102,10 @@ def test_without_the_classes_there_is_no_law(name):
 
 
 @pytest.mark.model
-def test_what_is_not_read_is_named():
-    odd = {"attn_frobnication": 3, "rope_scaling": {"rope_type": "linear", "factor": 2.0,
-           "qk_frobnication": 1}, "hidden_act": "silu", "alibi": True}  # fmt: skip
-    (kind,) = kinds_of(read_model({"model_type": "llama", **SMALL, **odd}))
-    assert kind.notes == ("not read: alibi, attn_frobnication, qk_frobnication",)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_law_is_refused(name):
+    with pytest.raises(InputError, match=PUBLISHED[name]["refused"]):
+        describe(PUBLISHED[name]["fields"])
 
 
 @pytest.mark.model

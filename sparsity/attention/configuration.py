@@ -30,14 +30,10 @@ from sparsity.rows.tokens import Step
 
 MAX_KINDS = 64  # of layers: a law each, and a line of the table
 # Names of layers that have weights of a row, and what they are here; others have none.
+_FULL = ("full_attention", "attention", "global", "hybrid", "indexed_attention")
 _ATTENDING = {
-    "full_attention": "full attention",
-    "attention": "full attention",
-    "global": "full attention",
-    "hybrid": "full attention",
-    "indexed_attention": "full attention",
-    "sliding_attention": "sliding attention",
-    "local": "sliding attention",
+    **dict.fromkeys(_FULL, "full attention"),
+    **dict.fromkeys(("sliding_attention", "local"), "sliding attention"),
     "chunked_attention": "chunked attention",
 }
 
@@ -107,10 +103,8 @@ class LayerKind:
         Raises:
             InputError: layers without attention weights or without a law, or a γ that is not > 0.
         """
-        if not self.softmax:
-            raise InputError("layer", self.title, "has no attention weights; ask another kind")
-        if self.lawless:
-            raise InputError("layer", self.title, f"no law: {self.lawless}")
+        if not self.has_law:
+            raise InputError("layer", self.title, f"has no law: {self.lawless or 'no weights'}")
         if self.top_k is not None:
             return Row(f"topk:{self.top_k}", gamma=gamma * self.temperature)
         scores = QKNorm(self.head_dim) if self.sphere else None
@@ -151,7 +145,7 @@ def _notes(model: Model) -> list[str]:
     fields, family, notes = model.fields, model.family, [*model.notes]
     if family.norm == "joint":
         notes.append("QK-norm is not of each head alone: its scores are taken for Gaussian")
-    if family.clipped and (limit := fields.get("clip_qkv")):
+    if family.types and (limit := fields.get("clip_qkv")):
         notes.append(f"queries and keys are clipped to ±{limit:g}: not in the row")
     if family.note:
         notes.append(family.note)
@@ -240,7 +234,7 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
     steps += _growing(fields, family, rope, turns)
     near = fields.get("use_bidirectional_attention") is True  # the window has its own token
     both = family.both and not fields.get("is_decoder")
-    both = both or near or fields.get("is_causal") is False
+    both = both or near or (fields.get("is_causal") is False and kind != "chunked_attention")
     words += ["in both directions"] if both else []
     if family.cap and (cap := fields.get(family.cap)):
         steps.append(SoftCap(cap))
@@ -274,9 +268,7 @@ def _turns(fields: Fields, family: Family, layer: int, slides: bool, window: int
         return False
     if family.turning == "windows":
         return slides or not window
-    if family.turning == "all":
-        return not fields.get("mla_use_nope", False)
-    return fields.get(family.turning) in (True, "rope")
+    return family.turning == "all" or fields.get(family.turning) in (True, "rope")
 
 
 def _normalised(fields: Fields, family: Family, turns: bool) -> bool:
@@ -288,8 +280,9 @@ def _normalised(fields: Fields, family: Family, turns: bool) -> bool:
 def _rope_fields(fields: Fields, kind: str) -> Fields:
     """Return RoPE's settings of a kind of layer: its own, or those of all."""
     of_all = fields.get("rope_parameters", {})
-    by_kind = {key: x for key, x in of_all.items() if key.endswith("attention")}
-    return Fields((by_kind.get(kind) or {}) if by_kind else of_all, read=fields.read)
+    by_kind = not {*of_all}.isdisjoint(fields.get("layer_types", ()))
+    values = (of_all.get(kind) or {}) if by_kind else of_all
+    return Fields(values, passed=fields.passed, read=fields.read)
 
 
 def _read_rotation(
@@ -299,10 +292,12 @@ def _read_rotation(
     base = rope.get("rope_theta", family.base)
     if base is None:
         return None
-    share = rope.get("partial_rotary_factor", 1.0)
     part = fields.get("qk_rope_head_dim") or fields.get("rotary_dim")
-    table = rule(rope) in ("longrope", "su") or fields.get("rope_freqs", False)
-    turned = min(part or 2 * int(head_dim * share / 2), head_dim)
+    table = rule(rope) == "longrope" or fields.get("rope_freqs", False)
+    size = fields.values.get("head_dim") or head_dim  # RoPE has it where attention does not
+    turned = min(part or int(size * rope.get("partial_rotary_factor", 1.0)), head_dim)
+    if turned % 2:
+        raise InputError("rotary_dim", turned, "must be even: RoPE turns pairs of entries")
     return Rotation(base, turned, read_scaling(rope, context), table)
 
 

@@ -99,9 +99,7 @@ class Description:
                 kernel = getattr(row.kernel, "uncapped", row.kernel)  # the cap is one of the steps
                 by_kind[kind.title] = Row(kernel, steps=(*laws, *steps, *others), **row.params)
         if not by_kind:
-            why = next(
-                (kind.lawless for kind in self.kinds if kind.lawless), "no attention weights"
-            )
+            why = next((x.lawless for x in self.kinds if x.lawless), "no attention weights")
             raise InputError("config", self.family, f"no law of its rows: {why}")
         return by_kind
 
@@ -242,8 +240,7 @@ def describe(
         lengths = sorted({n for n in LENGTHS if n <= (context or n)} | {context or LENGTHS[0]})
     asked = LENGTH.check(lengths).ravel()
     if not asked.size or asked.size > MAX_LENGTHS:
-        fix = f"give from one to {MAX_LENGTHS} row lengths"
-        raise InputError("lengths", f"{asked.size} lengths", fix)
+        raise InputError("lengths", f"{asked.size} lengths", f"give 1 to {MAX_LENGTHS} of them")
     ns = tuple(int(n) for n in asked)
     spreads, origins = zip(*(_spread(kind, given) for kind in kinds), strict=True)
     n_eff = _n_eff(kinds, [[spread] for spread in spreads], ns)[:, 0]

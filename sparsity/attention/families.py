@@ -87,7 +87,6 @@ class Family:
         tuned: the temperature: "llama4", "ministral", or the field of log-n scaling's length.
         sinks: which layers have learned sink logits: "all", or those in "windows".
         latent: whether the scale has the square of m(mscale_all_dim), as DeepSeek's models do.
-        clipped: whether `clip_qkv` clips queries and keys.
         base: of RoPE, where no field has it.
         layers: the field that counts its layers.
         ignored: fields of its files that its code does not use.
@@ -109,7 +108,6 @@ class Family:
     tuned: str = ""
     sinks: str = ""
     latent: bool = False
-    clipped: bool = False
     base: float | None = None
     layers: str = "num_hidden_layers"
     ignored: str = ""
@@ -133,9 +131,9 @@ FAMILIES = (
     Family("modernbert-decoder"),
     Family("mistral mixtral starcoder2 phi3 minimax", sliding="all"),
     Family("minimax_text_01", sliding="all", fill="minimax", ignored="attn_type_list"),
-    Family("gptj codegen", base=1e4, ignored="rotary scale_attn_weights"),
+    Family("gptj codegen gpt_neox", base=1e4, ignored="rotary scale_attn_weights"),
     Family("qwen", tuned="seq_length", fill="llama"),
-    Family("olmo dbrx", clipped=True),
+    Family("olmo dbrx"),
     Family("gpt_oss", sinks="all"),
     Family("mimo_v2_flash", sinks="windows"),
     # RoPE in some layers
@@ -152,8 +150,7 @@ FAMILIES = (
     Family("qwen3_moe", norm="heads", sliding="all"),
     Family("glm4_moe cohere sarvam_moe", norm="heads", norm_if="use_qk_norm"),
     Family("phi persimmon stablelm", norm="heads", norm_if="qk_layernorm"),
-    Family("olmo2 olmo3 olmo_hybrid flex_olmo minimax_m2", norm="joint"),
-    Family("olmoe", norm="joint", clipped=True),
+    Family("olmo2 olmo3 olmo_hybrid flex_olmo minimax_m2 olmoe", norm="joint"),
     Family("gemma3_text", by_query_scalar, norm="heads"),
     Family("gemma3n_text", unscaled, norm="heads", ignored="query_pre_attn_scalar"),
     # a scale of their own
@@ -181,7 +178,7 @@ FAMILIES = (
     Family("mamba mamba2 falcon_mamba rwkv xlstm fnet", attends=False),
     # biases and positions that are learned
     Family("bloom", positions="ALiBi"),
-    Family("mpt", of_mpt, positions="learned positions or ALiBi", clipped=True),
+    Family("mpt", of_mpt, positions="learned positions or ALiBi"),
     Family("falcon", positions="RoPE or ALiBi"),
     Family("gpt2 gpt-sw3 gpt_bigcode", of_gpt2, positions=_LEARNED),
     Family("gpt_neo", unscaled, positions=_LEARNED),
@@ -206,3 +203,21 @@ FAMILIES = (
 )
 # fmt: on
 BY_TYPE = {name: family for family in FAMILIES for name in family.types.split()}
+# Fields that only the code of these types reads, and fields that all but theirs reads.
+_READ_BY = {
+    "partial_rotary_factor": "bamba glm glm4 glm4_moe gpt_neox gpt_neox_japanese mellum "
+    "mimo_v2_flash minimax_m2 nemotron persimmon phi phi3 qwen3_5_text qwen3_5_moe_text qwen3_next "
+    "recurrent_gemma solar_open stablelm",
+    "alpha": "hunyuan_v1_dense hunyuan_v1_moe",
+    "clip_qkv": "olmo dbrx olmoe mpt",
+}
+_PASSED_BY = {
+    "head_dim": "gptj codegen gpt_neox",
+    "use_bidirectional_attention": "gemma gemma2",  # of eager attention; others may see both ways
+}
+
+
+def passed_over(kind: str) -> frozenset[str]:
+    """Return the fields that the code of a type does not read, though others of its class do."""
+    alone = {field for field, kinds in _READ_BY.items() if kind not in kinds.split()}
+    return frozenset(alone.union(x for x, kinds in _PASSED_BY.items() if kind in kinds.split()))

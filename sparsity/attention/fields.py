@@ -114,9 +114,8 @@ _NAMES = {
     "attn_logit_softcapping clip_qkv alibi_bias_max alpha",
     _number(0.0, 1e6): "mscale mscale_all_dim llama_4_scaling_beta",
     _FLAG: "alibi use_qk_norm qk_norm qk_layernorm *use_sliding_window attn_temperature_tuning "
-    "use_logn_attn use_mem_rope *use_long_context mla_use_nope scale_attn_weights "
-    "scale_attn_by_inverse_layer_idx mla_scale_q_lora mla_scale_kv_lora truncate rope_freqs "
-    "is_causal is_decoder",
+    "use_logn_attn use_mem_rope *use_long_context scale_attn_weights truncate rope_freqs "
+    "scale_attn_by_inverse_layer_idx is_causal is_decoder",
     _SWITCH: "use_bidirectional_attention",
     _LETTERS: "*hybrid_override_pattern",
     _WORD: "rope_type type position_embedding_type model_type",
@@ -197,17 +196,19 @@ class Fields:
         values: as `checked` returns them, with what a class filled in.
         names: of all fields that the file has set.
         consumed: those that the class knows: what they say is in `values`.
+        passed: those that the family's code does not read, whatever its class knows.
     """
 
     values: Mapping[str, Any]
     names: tuple[str, ...] = ()
     consumed: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
     read: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, the default where it is missing."""
         same = (name, *_SAME.get(name, ()))
-        given = [x for x in same if self.values.get(x) is not None]
+        given = [x for x in same if self.values.get(x) is not None and x not in self.passed]
         self.read.update(given)
         return self.values[given[0]] if given else default
 
@@ -226,8 +227,8 @@ class Fields:
         """Return the fields of the file that speak of attention and that nobody has read."""
         left = [
             printable(name, _MOST_OF_NAME)
-            for name in sorted({*self.names} - self.read - self.consumed)
-            if _OF_ATTENTION.search(name) and not _NO_CHANGE.search(name)
+            for name in sorted({*self.names} - self.read - (self.consumed - self.passed))
+            if name in self.passed or (_OF_ATTENTION.search(name) and not _NO_CHANGE.search(name))
         ]
         more = len(left) - _MOST_NAMED
         return ", ".join(left[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

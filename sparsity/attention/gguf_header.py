@@ -136,7 +136,26 @@ def read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
         InputError: no header of GGUF, or none within the bounds.
     """
     try:
-        return _read_fields(path)
+        with path.open("rb") as file:
+            magic, version = _take(file, "4sI")
+            if magic != b"GGUF" or version not in (2, 3):
+                raise EOFError
+            tensors, fields = _take(file, "QQ")
+            if max(tensors, fields) > _MOST_NAMES:
+                raise EOFError
+            left = iter(range(_MOST_ITEMS))
+            header: dict[str, Any] = {}
+            for _ in range(fields):
+                _count(left)
+                key = _text(file)
+                header[key] = _value(file, _take(file, "I")[0], left)
+            names = set()
+            for _ in range(tensors):
+                _count(left)
+                names.add(_text(file))
+                (rank,) = _take(file, "I")
+                _skip(file, 8 * rank + 12)
+            return header, names
     except (struct.error, UnicodeDecodeError, KeyError, OSError, EOFError, RecursionError):
         raise InputError("config", path, "holds no configuration; its header is broken") from None
 
@@ -220,34 +239,6 @@ def _scaling(name: str, own: Fields) -> dict[str, Any]:
         "attention_factor": amplitude,
         "mscale_all_dim": 10 * _number(own, "rope.scaling.yarn_log_multiplier"),
     }
-
-
-def _read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
-    """Return what `read_fields` does.
-
-    Raises:
-        Exception: of the list there, where the file is something else.
-    """
-    with path.open("rb") as file:
-        magic, version = _take(file, "4sI")
-        if magic != b"GGUF" or version not in (2, 3):
-            raise EOFError
-        tensors, fields = _take(file, "QQ")
-        if max(tensors, fields) > _MOST_NAMES:
-            raise EOFError
-        left = iter(range(_MOST_ITEMS))
-        header: dict[str, Any] = {}
-        for _ in range(fields):
-            _count(left)
-            key = _text(file)
-            header[key] = _value(file, _take(file, "I")[0], left)
-        names = set()
-        for _ in range(tensors):
-            _count(left)
-            names.add(_text(file))
-            (rank,) = _take(file, "I")
-            _skip(file, 8 * rank + 12)
-        return header, names
 
 
 def _count(left: Iterator[int]) -> None:

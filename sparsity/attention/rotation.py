@@ -18,9 +18,7 @@ from sparsity.rows.rope_scaling import (
 from sparsity.rows.steps import LongRope, Yarn
 from sparsity.rows.tokens import Step
 
-_PLAIN = ("default", "mrope", "proportional", "none")  # of a text, the angles are plain
-_LONGROPE = ("longrope", "su")
-RULES = (*_PLAIN, *_LONGROPE, "linear", "dynamic", "yarn", "llama3")
+RULES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
         InputError: a setting that the rule needs is missing.
     """
     name = rule(rope)
-    if name in _PLAIN or name in _LONGROPE:
+    if name in ("default", "longrope"):
         return None
     # The defaults below are those of the library, for configurations that leave them out.
     trained = rope.get("original_max_position_embeddings", context)
@@ -71,7 +69,7 @@ def read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
         return LinearScaling(rope.need("factor"))
     if trained is None:
         raise InputError("max_position_embeddings", None, f"the rule {name} needs it")
-    factor = rope.get("factor") or max(1.0, (context or trained) / trained)
+    factor = rope.get("factor") or (context or trained) / trained
     if name == "dynamic" and (alpha := rope.get("alpha")):  # Hunyuan's
         return NtkScaling(alpha)
     if name == "dynamic":
@@ -83,8 +81,8 @@ def read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
     return YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
 
 
-def read_temperature(rope: Fields, context: int | None, on_scale: bool) -> tuple[Step, ...]:
-    """Return the step that the rule's factor on q and on k makes of scores, if there is one.
+def read_temperature(rope: Fields, context: int | None, on_scale: bool) -> list[Step]:
+    """Return the steps that the rule's factors on q, on k and on the scale make of scores.
 
     Args:
         rope: the settings.
@@ -93,24 +91,27 @@ def read_temperature(rope: Fields, context: int | None, on_scale: bool) -> tuple
             DeepSeek's models do.
     """
     name = rule(rope)
+    if name == "default" or not (on_scale or name in ("yarn", "longrope")):
+        return []
     trained = rope.get("original_max_position_embeddings", context)
     factor = rope.get("factor") or (max(1.0, context / trained) if context and trained else 1.0)
-    given = rope.get("attention_factor")
-    if name in _LONGROPE and given is None:
-        return (LongRope(factor, trained),) if factor > 1 and trained and trained > 1 else ()
-    if name not in (*_LONGROPE, "yarn") or factor <= 1:
-        return ()
-    one, every = rope.get("mscale"), rope.get("mscale_all_dim")
-    amplitude = _grown(factor, one) / _grown(factor, every) if one and every else _grown(factor)
-    total = amplitude if given is None else given
+    given, every = rope.get("attention_factor"), rope.get("mscale_all_dim")
+    steps, total = list[Step](), 1.0
+    if name == "longrope" and given is None:
+        steps += [LongRope(factor, trained)] if factor > 1 and trained and trained > 1 else []
+    elif name == "yarn" and given is None:
+        one = rope.get("mscale")
+        total = _grown(factor, one) / _grown(factor, every) if one and every else _grown(factor)
+    elif name in ("yarn", "longrope"):
+        total = given
     if every and on_scale:
         total *= _grown(factor, every)
+    if total < 1 or (factor == 1 and total > 1):
+        raise InputError("attention_factor", total, "is known from 1 on, and 1 for a factor of 1")
     # Scores have the square of `total`. A `Yarn` step has (1 + c ln r)², of which c is found back;
     # where it is the usual one, rounding must not make 0.1 another number.
-    slope = round((total - 1) / math.log(factor), 12)
-    if slope < 0:
-        raise InputError("attention_factor", total, "is not known below 1")
-    return (Yarn(factor, slope),) if slope else ()
+    slope = round((total - 1) / math.log(factor), 12) if total > 1 else 0.0
+    return [*steps, Yarn(factor, slope)] if slope else steps
 
 
 def _grown(factor: float, weight: float = 1.0) -> float:

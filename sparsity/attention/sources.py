@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsity.attention import gguf_header
-from sparsity.attention.families import BY_TYPE, Family
+from sparsity.attention.families import BY_TYPE, Family, passed_over
 from sparsity.attention.fields import (
     ASKED,
     FIELDS,
@@ -93,17 +93,14 @@ def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError("config", path, f"is larger than {MAX_BYTES} bytes")
-        content = json_file(path)
+        content = json_file(path) if path.stat().st_size <= MAX_BYTES else None
     except FileNotFoundError:
         raise InputError("config", path, "no such file; give a config.json or its folder") from None
-    except InputError:
-        raise
     except (OSError, ValueError):
-        raise InputError("config", path, "holds no configuration; give a config.json") from None
+        content = None
     if not isinstance(content, dict):
-        raise InputError("config", path, "holds no configuration; give a config.json")
+        fix = f"holds no configuration; give a config.json of at most {MAX_BYTES} bytes"
+        raise InputError("config", path, fix)
     return content
 
 
@@ -132,24 +129,16 @@ def _of_fields(given: Mapping[str, Any]) -> Model:
         missing = "the file alone is not the configuration: pip install 'sparsity[transformers]'"
         lawless = missing if _library() is None else f"the family {kind!r} is not known here"
         return Model(kind, _UNKNOWN, Fields(values, names), "the file alone", lawless, notes)
+    own, of_class, known, source = filled
     for name in filter(values.get, LAYERS):
-        if (count := filled.values.get(name, values[name])) != values[name]:
+        if (count := of_class.get(name, values[name])) != values[name]:
             raise InputError(name, values[name], f"the layers that are listed are {count}")
-    kind = kind if fill else filled.type
+    kind = kind if fill else own
     family = BY_TYPE.get(kind)
     lawless = family.weights if family else f"the family {kind!r} is not known here"
-    fields = Fields(filled.values, names, filled.known | FOR_CLASSES)
-    return Model(kind, family or _UNKNOWN, fields, filled.source, lawless, notes)
-
-
-@dataclass(frozen=True)
-class _Filled:
-    """The fields of a class: its type, their values, the names that it knows, and who it is."""
-
-    type: str
-    values: Mapping[str, Any]
-    known: frozenset[str]
-    source: str
+    passed = passed_over(kind) if family else frozenset[str]()
+    fields = Fields(of_class, names, known | FOR_CLASSES, passed)
+    return Model(kind, family or _UNKNOWN, fields, source, lawless, notes)
 
 
 @contextmanager
@@ -175,8 +164,12 @@ def _library() -> Any:
         return None
 
 
-def _filled(kind: str, values: Mapping[str, Any], foreign: bool) -> _Filled | None:
-    """Return the fields of the class of a type; None where there is none.
+def _filled(
+    kind: str, values: Mapping[str, Any], foreign: bool
+) -> tuple[str, dict[str, Any], frozenset[str], str] | None:
+    """Return what the class of a type makes of fields; None where there is none.
+
+    That is the type of its text part, the values, the names that it knows, and who it is.
 
     A class keeps fields that it does not have; its code passes them over, and so does this.
 
@@ -196,6 +189,7 @@ def _filled(kind: str, values: Mapping[str, Any], foreign: bool) -> _Filled | No
         with _quietly():
             whole = library.AutoConfig.for_model(kind, **copy.deepcopy(given))
             text = whole.get_text_config(decoder=True)
+            getattr(text, "standardize_rope_params", list)()  # as its model does where it is made
             cls = type(text)
             known = getattr(cls, "__dataclass_fields__", None) or signature(cls.__init__).parameters
             usual, sure = cls(), {*known, *ASKED}
@@ -206,7 +200,7 @@ def _filled(kind: str, values: Mapping[str, Any], foreign: bool) -> _Filled | No
             fields["rope_parameters"] = {**fields["rope_parameters"], "rope_theta": base}
         fields |= inner
         source = f"{cls.__name__} of transformers {library.__version__}"
-        return _Filled(text.model_type, fields, frozenset(known), source)
+        return text.model_type, fields, frozenset(known), source
     except Exception as error:  # noqa: BLE001  a class raises whatever its fields make it raise
         why = printable(str(error).splitlines()[-1].strip() if str(error) else repr(error), 200)
         raise InputError("config", kind, f"transformers refuses it: {why}") from None
