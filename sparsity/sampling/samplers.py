@@ -220,9 +220,8 @@ class Features(_KeySampler):
     """
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw one batch; arguments = (q̃ [d], center, spread); [d] and [d, d] of mixed features."""
+        """Draw one batch; arguments = (q̃ [d], center, spread)."""
         query, center, spread = arguments
         noise = normal(key, (self.size, self.dim), self.dtype)
-        moved = noise @ spread.T if spread.ndim == 2 else spread * noise
-        a = jax_weight(self.kernel)(center + moved) @ query
+        a = jax_weight(self.kernel)(center + spread * noise) @ query
         return summary(a, a * a)
