@@ -45,8 +45,21 @@ def test_a_spread_too_wide_for_the_exact_law_is_refused_at_once(kernel, gamma):
 @pytest.mark.parametrize("of", ["max_weight", "top_k_mass:2", "gini"])
 @pytest.mark.parametrize("gamma", [1e6, 1e9, 2.0**63, 1e308])
 def test_panels_of_a_law_of_weights_are_counted_before_they_are_made(gamma, of):
-    with pytest.raises(TooFine, match="panels"):
+    with pytest.raises(TooFine, match=r"panels|narrow"):
         sparsity.exact("exp", gamma=gamma, length=8, of=of)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "beta", "gamma", "of"),
+    [
+        *(("exp", 0.0, 1e-7, x) for x in ("below:-6", "mass_below:-6")),
+        *(("exp", 0.0, 1e300, x) for x in ("overlap:0.5", "max_weight")),
+        *(("relu2", 1e300, 1.0, x) for x in ("keys_for_mass:0.9", "tiles_below:-6,4", "gini")),
+    ],
+)
+def test_laws_of_weights_at_the_ends_of_float64_are_refused_at_once(kernel, beta, gamma, of):
+    with pytest.raises(TooFine, match="estimate"):
+        sparsity.exact(kernel, beta=beta, gamma=gamma, length=8, of=of)
 
 
 @pytest.mark.parametrize("kernel", ["exp", "softplus"])

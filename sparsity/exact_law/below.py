@@ -208,6 +208,8 @@ def _value(key: _Key, n: int, of: BelowLaw, group: int) -> tuple[float, float]:
     tiles = sum(count * math.ceil(size / of.tile) for size, count in groups.items())
     if tiles == 1:  # which has the largest weight
         return 0.0, 0.0
+    if key.high - key.low < -of.log_ratio:  # nothing lies so far below another
+        return 0.0, math.inf
     whole = _grid(key, key.low, key.high, 1)
     # Where the share has its mass, or the largest weight has: the weight that is held lies between.
     nothing = BelowLaw(-1e-9, of.tile)

@@ -65,7 +65,7 @@ def _mean_product(
     far, rest = math.sqrt(2 * depth), gamma2 * math.sqrt((1 - rho) * (1 + rho))
     widest, value = max(("gamma", gamma), ("gamma2", gamma2), key=lambda pair: pair[1])
     points, along = 2 * far * value / step, (far * value + depth) / step
-    refuse_slow(widest, value, PRODUCT * points * along**2, points * along)
+    refuse_slow(widest, value, PRODUCT * points * along * along, points * along)
     z, share = normal_points(max(gamma, abs(rho) * gamma2), far, step)
     y, weight = normal_points(rest, far, step)
     u1 = _times_that_count(gamma, n, (z, share), step, depth)

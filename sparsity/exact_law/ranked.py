@@ -40,6 +40,7 @@ from sparsity.special import bdtr, log_ndtr, ndtri_exp
 _STEPS = (0.22, 0.3)  # of u: of the value, and of what bounds its error
 _POINTS = (16, 12)  # of a panel, likewise
 _WIDEST = 0.5  # panel of v
+_NARROWEST = 1e-12  # likewise, over |v|: its nodes have four digits
 _LOG_TAIL = -41.0  # log of the probability of what is left out
 _DEEP = 34.0  # e-folds below the largest weight down to which t counts
 _ROUNDING = 1e-12  # allowed for in every bound, beside the gap of the two rules
@@ -320,6 +321,7 @@ def law_of_weights(kernel: Kernel, beta: float, gamma: float, n: float) -> LogWe
 
     Raises:
         InputError: a kernel that is not in `LAWS`, or weights that are hardly ever above 0.
+        TooFine: weights that are all but equal.
     """
     if kernel.weight not in LAWS:
         fix = "no exact law of ranks but for exp and powers of |s| or max(s, 0); use estimate"
@@ -330,6 +332,8 @@ def law_of_weights(kernel: Kernel, beta: float, gamma: float, n: float) -> LogWe
     if law.log_zero > _RAREST:
         fix = "a weight is hardly ever above 0; give a larger beta, or a larger gamma"
         raise InputError("beta / gamma", beta / gamma, fix)  # the caller may have scaled both
+    if not law.width > _NARROWEST * max(abs(law.low), abs(law.high)):
+        raise TooFine("gamma", gamma, "its law of weights is too narrow for float64; use estimate")
     return law
 
 
