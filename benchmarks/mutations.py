@@ -69,7 +69,9 @@ def places(node: ast.AST, lines: range = range(0)) -> Iterator[tuple[Any, range,
     elif lines and isinstance(node, ast.Constant) and type(node.value) in (int, float):
         yield node, lines, f"the number {node.value}"
     for child in ast.iter_child_nodes(node):
-        yield from places(child, lines)
+        # Decorators hold the sizes of caches, on which no number depends.
+        if child not in getattr(node, "decorator_list", ()):
+            yield from places(child, lines)
 
 
 def change(node: Any) -> None:

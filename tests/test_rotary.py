@@ -70,6 +70,15 @@ def test_rotation_by_matrices(pairing):
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
+def test_to_join_undoes_to_split(pairing):
+    for turned in (None, 4, 8):
+        planes = rope_planes.split(np.arange(8), pairing, turned)
+        np.testing.assert_array_equal(rope_planes.join(*planes, pairing, turned), np.arange(8))
+    first = [0, 2] if pairing == "interleaved" else [0, 1]
+    np.testing.assert_array_equal(rope_planes.split(np.arange(8), pairing, 4)[0], [*first, 4, 6])
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
 @settings(max_examples=20)
 @given(shift=st.integers(0, 10**5), seed=st.integers(0, 2**20))
 def test_scores_depend_on_the_distance_alone_and_slack_does_not(pairing, shift, seed):
