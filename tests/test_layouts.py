@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sparsity import InputError, measure
+from sparsity.attention.measurement.attention_layers import WeightLayer
 
 HEADS, T = 3, 12
 RANDOM = np.random.default_rng(5)
@@ -161,3 +162,14 @@ def test_layers_that_differ_and_steps_name_the_way():
         with pytest.raises(InputError, match=r"generate\(\) has them.*attentions\[0\]"):
             measure(attention=steps)
     assert measure(attention=step).sizes["layer"] == 2
+
+
+def test_blocks_hold_what_their_rows_see():
+    """Keys up to the last row and the sink, in eight widths; a power of two of rows."""
+    layer = WeightLayer(weights=np.empty((2, 600, 1000)))
+    for sink in (0, 124, 125, 999):
+        widths = [layer.key_width(stop, sink) for stop in range(1, 601)]
+        spare = np.subtract(widths, [max(400 + stop, sink + 1) for stop in range(1, 601)])
+        assert 0 <= spare.min() <= spare.max() < 125
+        assert set(widths) <= set(range(125, 1001, 125))
+    assert [layer.rows_per_block(most) for most in (1, 10**5, 10**9)] == [1, 32, 64]

@@ -100,4 +100,5 @@ def test_nothing_is_written_where_the_folder_cannot_be(data, tmp_path):
 def test_a_table_in_a_terminal():
     rows = [{"T": 8, "S": 0.5, "below:-2": 0.25, "bos": bos} for bos in (True, False)]
     lines = ["BOS          T   mean S below:-2", "with         8    0.500     0.25"]
+    assert tables.text(rows[:1]).split("\n")[:2] == lines
     assert tables.text(rows).split("\n")[:3] == [*lines, lines[1].replace("with", "none")]
