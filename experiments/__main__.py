@@ -10,6 +10,7 @@ from experiments import (
     coca,
     dilution,
     frame,
+    many_pairs,
     margin,
     packing,
     random_keys,
@@ -30,6 +31,7 @@ ALL = (
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
     *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
     *(margin.EXPERIMENT, sink_map.EXPERIMENT, packing.EXPERIMENT),
+    many_pairs.EXPERIMENT,
 )
 
 
