@@ -15,7 +15,8 @@ BY = ("map", "steps", "pairs", "keys", "values", "dim")
 LINEAR, DELTA = "identity", "delta rule"
 NOT_RUN = (
     "Planned besides were P = 4096, and V = 256 at P = 1024: they were left out for their time, "
-    "before any of them had a result."
+    "before any of them had a result. Later, with a prediction of its own: "
+    "[P = 4096](many_pairs.md)."
 )
 TITLES = {
     "random": "random keys: P, d and V, no parameter",
