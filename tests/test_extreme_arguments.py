@@ -76,6 +76,12 @@ def test_what_is_linear_in_a_law_that_is_not_resolved_is_not_either(of):
         sparsity.exact("exp", gamma=1e-300, length=8, of=of)
 
 
+@pytest.mark.parametrize("name", ["sparsemax", "entmax1.5"])
+def test_maps_of_the_smallest_spreads_are_uniform(name):
+    n_eff = [sparsity.exact(name, gamma=g, length=8).value for g in (1e-307, 1e-160, 1e-50)]
+    np.testing.assert_allclose(n_eff, 8.0, rtol=1e-9)
+
+
 def test_no_value_that_is_no_number_is_an_answer(monkeypatch):
     columns = (np.array(np.nan), np.array(1.0), np.array(1e-12))
     monkeypatch.setattr("sparsity.exact_law.engine.law", lambda *given: columns)

@@ -47,6 +47,7 @@ from sparsity.exact_law.maps.threshold_maps import (
 )
 from sparsity.special import ndtr
 
+_ALL_ALIKE = 1e-100  # γ below which weights are 1/n to as many digits
 _ALL_IN = 14.0  # c/√n from which every key has a weight
 
 
@@ -58,7 +59,7 @@ class EntmaxThreeHalves(ThresholdMap):
     bisections = 44
 
     def __init__(self, gamma: float) -> None:
-        self.c = 2 / gamma
+        self.c = 2 / max(gamma, _ALL_ALIKE)
         self.total = self.c**2
 
     def means(self, t: np.ndarray, z: np.ndarray) -> KeyMeans:
