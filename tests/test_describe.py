@@ -4,6 +4,7 @@
 of each family: the kinds of its layers, in lines.
 """
 
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from sparsity import (
 )
 from sparsity.attention.configuration import LayerKind, kinds_of
 from sparsity.attention.describe import ASSUMED, GAMMA_OF_SMOLLM2, UNIT
+from sparsity.attention.families import BY_TYPE, passed_over
 from sparsity.attention.fields import FIELDS
 from sparsity.attention.sources import MAX_BYTES, read_model
 
@@ -109,6 +111,19 @@ def test_what_has_no_law_is_refused(name):
 
 
 @pytest.mark.model
+def test_sizes_of_heads_count_where_the_code_of_a_class_reads_them():
+    """Held against the text of each class: another release may read them elsewhere."""
+    known = pytest.importorskip("transformers").CONFIG_MAPPING
+    for kind in {*BY_TYPE} & {*known} - {"kimi_linear", "zamba"}:  # their sizes have other names
+        family = BY_TYPE[kind]
+        if family.attends and not (family.latent or family.weights):
+            files = Path(inspect.getfile(known[kind])).parent.glob("modeling_*.py")
+            code = "".join(file.read_text("utf-8") for file in files)
+            size = "partial_rotary_factor" if family.positions == "RoPE" else "head_dim"
+            assert (size in passed_over(kind)) == (f'"{size}"' not in code), kind
+
+
+@pytest.mark.model
 def test_a_class_whose_usual_form_refuses_or_has_kinds_of_its_own_is_read():
     library = pytest.importorskip("transformers")
     for name in ("embedding_gemma2", "dots3_note_text"):  # of no record
@@ -132,8 +147,7 @@ def test_n_eff_of_the_rows(tmp_path):
     assert usual.gamma == pytest.approx((1.0, 2.9), rel=1e-15)
     assert usual.origins == (UNIT, ASSUMED)
     assert usual.lengths == (4096, 32768, 131072, 1048576, 10485760)  # the last is its own
-    frame = found.to_dataframe()
-    assert list(frame["count"]) == [36, 12]
+    assert list(found.to_dataframe()["count"]) == [36, 12]
     for said in (repr(found), found._repr_html_()):
         assert "chunked attention, chunks of 8192" in said
     own = json.loads(json.dumps(found.as_json()))
@@ -148,8 +162,8 @@ def test_a_measured_gamma_has_the_constant_temperatures(tmp_path):
     factor = Yarn(40.0, 0.0707).factor(1)
     assert kind.temperature == pytest.approx(factor, rel=1e-7)
     assert found.gamma[0] == pytest.approx(GAMMA_OF_SMOLLM2 / factor, rel=1e-7)
-    plain = exact("exp", gamma=GAMMA_OF_SMOLLM2, length=4096)
-    assert found.n_eff[0, 0] == pytest.approx(float(plain), rel=1e-9)
+    plain = float(exact("exp", gamma=GAMMA_OF_SMOLLM2, length=4096))
+    assert found.n_eff[0, 0] == pytest.approx(plain, rel=1e-9)
     assert "it contains 1.59 of RoPE's scaling" in repr(found)
     indexed = LayerKind("", (0,), 64, 0.125, (LongRope(32.0, 4096),), top_k=8)
     assert indexed.row(2.0) == Row("topk:8", gamma=2.0 * indexed.temperature)
@@ -233,9 +247,7 @@ def hostile_configurations():
 
 
 def check_hostile(configurations):
-    count = 0
-    for config in configurations:
-        count += 1
+    for count, config in enumerate(configurations, 1):  # noqa: B007  the last is returned
         try:
             said = repr(describe(config, gamma=2.0, lengths=(64,)))
         except InputError as error:
@@ -292,8 +304,7 @@ def crafted_files():
     yield "groups in groups.json", b'{"num_hidden_layers": 2, "text_config": ' + deep + b"}"
     kinds = ", ".join(f'"k{i}"' for i in range(2000)).encode()
     yield "kinds.json", b'{"num_hidden_layers": 2000, "layer_types": [' + kinds + b"]}"
-    layers = b'{"model_type": "llama", "num_hidden_layers": 1000000000000}'
-    yield "layers.json", layers
+    yield "layers.json", b'{"model_type": "llama", "num_hidden_layers": 1000000000000}'
 
 
 @pytest.mark.usefixtures("alone")
@@ -304,6 +315,4 @@ def test_crafted_files_are_refused_in_a_line(tmp_path, command):
         path = tmp_path / name
         path.write_bytes(content)
         code, out, err = command("describe", path)
-        assert (code, out) == (2, ""), name
-        assert err.count("\n") == 1, name
-        assert err[:-1].isprintable(), name
+        assert (code, out, err.count("\n"), err[:-1].isprintable()) == (2, "", 1, True), name

@@ -204,9 +204,8 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
     seen.
     """
     if kind not in _ATTENDING:
-        return LayerKind(
-            f"{kind.replace('_', ' ')}: no weights of a row", (), 0, math.nan, softmax=False
-        )
+        title = f"{kind.replace('_', ' ')}: no weights of a row"
+        return LayerKind(title, (), 0, math.nan, softmax=False)
     head_dim = _read_head_dim(fields)
     scale = family.scale(fields, head_dim, layer)
     words, notes = [_ATTENDING[kind]], []
@@ -281,8 +280,7 @@ def _rope_fields(fields: Fields, kind: str) -> Fields:
     """Return RoPE's settings of a kind of layer: its own, or those of all."""
     of_all = fields.get("rope_parameters", {})
     by_kind = not {*of_all}.isdisjoint(fields.get("layer_types", ()))
-    values = (of_all.get(kind) or {}) if by_kind else of_all
-    return Fields(values, passed=fields.passed, read=fields.read)
+    return replace(fields, values=(of_all.get(kind) or {}) if by_kind else of_all)
 
 
 def _read_rotation(

@@ -212,12 +212,16 @@ _READ_BY = {
     "clip_qkv": "olmo dbrx olmoe mpt",
 }
 _PASSED_BY = {
-    "head_dim": "gptj codegen gpt_neox",
+    "head_dim": "gptj codegen gpt_neox bloom mpt gpt2 gpt-sw3 gpt_bigcode gpt_neo opt biogpt "
+    "openai-gpt clip_text_model xglm ctrl bert roberta xlm-roberta xlm-roberta-xl camembert "
+    "electra ernie distilbert albert data2vec-text roberta-prelayernorm megatron-bert layoutlm "
+    "deberta-v2 deberta",
+    "is_causal": "openai-gpt gpt_neo",
     "use_bidirectional_attention": "gemma gemma2",  # of eager attention; others may see both ways
 }
 
 
 def passed_over(kind: str) -> frozenset[str]:
-    """Return the fields that the code of a type does not read, though others of its class do."""
+    """Return the fields that the code of a type does not read, whatever its class has."""
     alone = {field for field, kinds in _READ_BY.items() if kind not in kinds.split()}
     return frozenset(alone.union(x for x, kinds in _PASSED_BY.items() if kind in kinds.split()))

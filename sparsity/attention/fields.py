@@ -72,8 +72,7 @@ def _is_pattern(value: Any) -> bool:
 
 
 def _whole(low: int, high: int) -> Domain:
-    says = f"a whole number from {low} to {high}"
-    return Domain(says, lambda x: _is_whole(x, low, high), whole=True)
+    return Domain(f"a whole number from {low} to {high}", lambda x: _is_whole(x, low, high), True)
 
 
 def _number(low: float, high: float = 1e30) -> Domain:
@@ -237,11 +236,12 @@ class Fields:
 def names_set(given: Mapping[Any, Any], depth: int = 3) -> tuple[str, ...]:
     """Return the names of the fields that are set to more than null, false or nothing.
 
-    Those of groups come with them: what changes scores may stand in `attn_config`.
+    Only a model that is not causal says so by false. Those of groups come with them: what changes
+    scores may stand in `attn_config`.
     """
     names: list[str] = []
     for name, value in given.items():
-        idle = any(value is x or value == x for x in (None, False, [], "absolute"))
+        idle = name != "is_causal" and value in (None, False, [], "absolute")
         if idle or not isinstance(name, str):
             continue
         group = FIELDS.get(name) is _GROUPS and name != "text_config"

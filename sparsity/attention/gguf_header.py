@@ -124,9 +124,8 @@ def read_header(path: Path) -> Header:
     values = {field: fields.get(key) for key, field in _SAME.items()}
     values["rope_freqs"] = "rope_freqs.weight" in tensors
     values |= _ruled(name, architecture, fields, checked(values))
-    kind, names = architecture.type or name, tuple(fields.values)
-    kind = kind if name in _BY_NAME else ""
-    return Header(name, kind, values, names, frozenset(fields.read), architecture.note)
+    kind = (architecture.type or name) if name in _BY_NAME else ""
+    return Header(name, kind, values, (*fields.values,), frozenset(fields.read), architecture.note)
 
 
 def read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
