@@ -4,8 +4,8 @@
 of each family: the kinds of its layers, in lines.
 """
 
-import inspect
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from sparsity.attention.configuration import LayerKind, kinds_of
 from sparsity.attention.describe import ASSUMED, GAMMA_OF_SMOLLM2, UNIT
 from sparsity.attention.families import BY_TYPE, passed_over
 from sparsity.attention.fields import FIELDS
+from sparsity.attention.library import library
 from sparsity.attention.sources import MAX_BYTES, read_model
 
 LINES = (Path(__file__).parent / "data" / "published.jsonl").read_text("utf-8").splitlines()
@@ -113,14 +114,21 @@ def test_what_has_no_law_is_refused(name):
 @pytest.mark.model
 def test_sizes_of_heads_count_where_the_code_of_a_class_reads_them():
     """Held against the text of each class: another release may read them elsewhere."""
-    known = pytest.importorskip("transformers").CONFIG_MAPPING
-    for kind in {*BY_TYPE} & {*known} - {"kimi_linear", "zamba"}:  # their sizes have other names
-        family = BY_TYPE[kind]
+    codes: dict[str, str] = {}
+    for file in Path(library("transformers").__file__).parent.glob("models/*/modeling_*.py"):
+        code = file.read_text("utf-8")
+        codes |= dict.fromkeys(re.findall(r"^class (\w+)", code, re.M), code)
+    models = library("transformers.models.auto.modeling_auto").MODEL_MAPPING_NAMES
+    checked = 0
+    for kind in {*BY_TYPE} & {*models} - {"kimi_linear", "zamba"}:  # their sizes have other names
+        family, model = BY_TYPE[kind], models[kind]
         if family.attends and not (family.latent or family.weights):
-            files = Path(inspect.getfile(known[kind])).parent.glob("modeling_*.py")
-            code = "".join(file.read_text("utf-8") for file in files)
+            code = codes[model if isinstance(model, str) else model[0]]
             size = "partial_rotary_factor" if family.positions == "RoPE" else "head_dim"
-            assert (size in passed_over(kind)) == (f'"{size}"' not in code), kind
+            reads = f'"{size}"' in code
+            assert reads == (size not in passed_over(kind)), kind
+            checked += 1
+    assert checked > 100
 
 
 @pytest.mark.model

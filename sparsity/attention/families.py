@@ -207,7 +207,7 @@ BY_TYPE = {name: family for family in FAMILIES for name in family.types.split()}
 _READ_BY = {
     "partial_rotary_factor": "bamba glm glm4 glm4_moe gpt_neox gpt_neox_japanese mellum "
     "mimo_v2_flash minimax_m2 nemotron persimmon phi phi3 qwen3_5_text qwen3_5_moe_text qwen3_next "
-    "recurrent_gemma solar_open stablelm",
+    "recurrent_gemma sarvam_moe solar_open stablelm",
     "alpha": "hunyuan_v1_dense hunyuan_v1_moe",
     "clip_qkv": "olmo dbrx olmoe mpt",
 }
