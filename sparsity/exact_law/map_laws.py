@@ -11,7 +11,7 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import below, engine
-from sparsity.exact_law.maps import entmax, router, sparsemax, top_k
+from sparsity.exact_law.maps import entmax, routed_weights, router, sparsemax, top_k
 from sparsity.exact_law.maps.threshold_maps import SupportAndParticipation
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import BelowLaw, Quantity
@@ -119,7 +119,7 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
         value[~short], error[~short] = router.recall(k, params["rho"], n[~short])
     elif not short.all():
         whole = (quantity.name, k, params["gamma"], params["rho"])
-        value[~short], error[~short] = router.law(*whole, n[~short])
+        value[~short], error[~short] = routed_weights.law(*whole, n[~short])
     return value, error
 
 

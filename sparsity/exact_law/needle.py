@@ -34,7 +34,8 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.quantities import Quantity
-from sparsity.quantities.base import Exceeds, NeedleLaw, within
+from sparsity.quantities.base import within
+from sparsity.quantities.laws import Exceeds, NeedleLaw
 from sparsity.quantities.marked import recall, recall_slope
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row

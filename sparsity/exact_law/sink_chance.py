@@ -31,7 +31,8 @@ from sparsity import kernels
 from sparsity.errors import RESOLVED, InputError, TooFine, TooRare
 from sparsity.exact_law.integration import hyperbola, narrowed
 from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI
-from sparsity.quantities.base import Exceeds, within
+from sparsity.quantities.base import within
+from sparsity.quantities.laws import Exceeds
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row
 from sparsity.special import lambertw, ndtr

@@ -7,18 +7,7 @@ import functools
 from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.parsing import parse_number
-from sparsity.quantities.base import (
-    BelowLaw,
-    Family,
-    Integral,
-    KeysLaw,
-    Linear,
-    LogMoment,
-    PairLaw,
-    Quantity,
-    RankLaw,
-    RowSums,
-)
+from sparsity.quantities.base import Family, Linear, Quantity, RowSums
 from sparsity.quantities.largest import (
     gini,
     keys_for_mass,
@@ -27,6 +16,7 @@ from sparsity.quantities.largest import (
     support,
     top_k_mass,
 )
+from sparsity.quantities.laws import BelowLaw, Integral, KeysLaw, LogMoment, PairLaw, RankLaw
 from sparsity.quantities.marked import (
     needle_largest,
     needle_mass,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.quantities.base import Family, KeysLaw, Quantity, RankLaw, RowSums
+from sparsity.quantities.base import Family, Quantity, RowSums
+from sparsity.quantities.laws import KeysLaw, RankLaw
 from sparsity.special import betainc
 
 # k up to which sums of probabilities are taken: far beyond, P(N = 0) leaves the range of float64,

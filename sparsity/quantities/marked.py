@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.quantities.base import Exceeds, Family, Integral, NeedleLaw, Quantity, RowSums
+from sparsity.quantities.base import Family, Quantity, RowSums
+from sparsity.quantities.laws import Exceeds, Integral, NeedleLaw
 from sparsity.special import ndtr
 
 _MOST_VALUES = 10**6  # beyond, the table of recall would be too coarse where it is steep

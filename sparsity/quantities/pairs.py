@@ -12,7 +12,8 @@ import numpy as np
 
 from sparsity import metric
 from sparsity.kernels.numeric.points import EPS
-from sparsity.quantities.base import Family, LongRows, PairLaw, Quantity, RowSums
+from sparsity.quantities.base import Family, LongRows, Quantity, RowSums
+from sparsity.quantities.laws import PairLaw
 from sparsity.special import ndtri, owens_t
 
 

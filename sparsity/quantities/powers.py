@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RowSums
+from sparsity.quantities.base import Family, Linear, Quantity, RowSums
+from sparsity.quantities.laws import Integral, LogMoment
 
 S = Quantity(
     name="S",

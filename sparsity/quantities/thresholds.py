@@ -12,7 +12,8 @@ import math
 from functools import partial
 from typing import Any
 
-from sparsity.quantities.base import BelowLaw, Family, Quantity, RowSums
+from sparsity.quantities.base import Family, Quantity, RowSums
+from sparsity.quantities.laws import BelowLaw
 
 _LEAST = -80.0  # ln λ: float32 has numbers down to e^−87, and no kernel drops so little
 

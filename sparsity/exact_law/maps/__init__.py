@@ -2,5 +2,5 @@
 
 sparsemax, entmax ── threshold_maps ── gaussian_tail    support and participation, by Kac–Rice,
                                                         and by one integral more n_eff, S, max p
-top_k ── router                                         the k-th largest score, or proxy
+top_k ── router ── routed_weights                       the k-th largest score, or proxy
 """

@@ -19,7 +19,7 @@ import numpy as np
 from sparsity.exact_law.transforms.nodes import too_wide
 from sparsity.exact_law.transforms.shared_nodes import Family, family, tilt
 from sparsity.kernels.base import Kernel
-from sparsity.quantities.base import LogMoment
+from sparsity.quantities.laws import LogMoment
 
 Orders = tuple[float | LogMoment, ...]
 
