@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_notebooks import FOLDER, NAMES, code, parts
+from test_notebooks import NOTEBOOKS, code, parts
 
 from browser.lab import open_notebook, open_unrun, pictures, run_all
 
@@ -12,17 +12,17 @@ pytestmark = [pytest.mark.browser, pytest.mark.wide]  # `-m notebook` runs them 
 
 # Before one is run.
 def test_saved_figures_are_seen_by_who_trusts_nothing(notebook):
-    for name in NAMES:
-        open_unrun(notebook, f"{name}.ipynb")
+    for path in NOTEBOOKS:
+        open_unrun(notebook, path.name)
         seen = pictures(notebook)
-        cells = code(json.loads((FOLDER / f"{name}.ipynb").read_text("utf-8")))
+        cells = code(json.loads(path.read_text("utf-8")))
         saved = ["image/png" in parts(output) for cell in cells for output in cell["outputs"]]
-        assert any(saved) or name == "06_on_a_gpu"
+        assert any(saved) or path.stem == "06_on_a_gpu"
         assert sum(cell["shown"] for cell in seen) == sum(saved)
         assert not any(cell["trusted"] for cell in seen)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
 def test_it_runs_without_an_error(notebook, name):
     open_notebook(notebook, f"{name}.ipynb")
     cells = run_all(notebook, 150)
