@@ -92,7 +92,6 @@ def test_texts_of_a_batch_are_an_axis():
         measure(queries=[q], keys=[k[:2]])
 
 
-@pytest.mark.thorough
 def test_each_text_of_a_batch_has_its_own_mask():
     q, k = (RANDOM.normal(size=(2, 2, T, 4)) for _ in range(2))
     mask = np.ones((2, 1, T, T), bool)

@@ -70,6 +70,7 @@ def test_jumps_do_not_lose_the_bias(beta, n):
     ("weight", "rise"),
     [
         (exp(2 * s), 2.0),
+        (sympy.Integer(2) ** (3 * s) * exp(s), 1 + 3 * math.log(2)),
         (sympy.Integer(7), 0.0),
         (Piecewise((1, s < 0), (2, True)), None),
         (exp(s) * Piecewise((1, s < 0), (2, True)), None),
