@@ -18,6 +18,7 @@ from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.measurement.requested import requested_names
 from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
 from sparsity.attention.torch.interception import Interceptor
+from sparsity.attention.torch.replay import compiled_calls
 from sparsity.attention.torch.tiles import EveryRow, check_some_rows
 from sparsity.checks import check_path, check_progress, check_whole
 from sparsity.errors import InputError
@@ -90,19 +91,22 @@ def _refuse_model(model: Any) -> None:
 
 
 def _run(model: Any, ids: Any) -> None:
-    """Run the model on one text, without a cache.
+    """Run the model on one text, without a cache, and without scores of words where it can.
 
     Raises:
         InputError: its own code fails.
     """
+    takes = inspect.signature(model.forward).parameters
+    # Scores of the whole vocabulary at each token are a fifth of the time of a small model. By them
+    # compiled code is held against what is computed again.
+    less = "logits_to_keep" in takes and not compiled_calls(model)
     try:
         with torch.no_grad():
-            model(input_ids=ids, use_cache=False)
+            model(input_ids=ids, use_cache=False, **({"logits_to_keep": 1} if less else {}))
     except InputError:
         raise
     except Exception as error:  # whatever the code of a model raises
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        takes = inspect.signature(model.forward).parameters
         beside = " and ".join(name for name in _MORE_INPUTS if name in takes)
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
         way = f"takes {beside} as well" if beside else "shorten the text"
