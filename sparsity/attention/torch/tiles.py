@@ -17,7 +17,12 @@ import numpy as np
 from sparsity.attention.library import torch
 from sparsity.attention.measurement.layers import ContextImportance, contexts
 from sparsity.attention.measurement.row_focus import measure_logit_sums
-from sparsity.attention.measurement.sinks import find_sinks, name_without_sinks, reuse_rows
+from sparsity.attention.measurement.sinks import (
+    MIN_SINK_WEIGHT,
+    find_sinks,
+    name_without_sinks,
+    reuse_rows,
+)
 from sparsity.attention.streaming.inputs import spaced
 from sparsity.attention.streaming.sums import Sums
 from sparsity.attention.torch.call import Call, Output, Unseen, logits
@@ -27,6 +32,9 @@ from sparsity.attention.torch.call import Call, Output, Unseen, logits
 ENTRIES_ON_CPU, ENTRIES = 3 * 2**15, 2**24
 MASKED_ROWS = 32  # of a tile of all heads, whose logits with masks take several arrays
 HIDDEN = -1e30  # the logit of a hidden key: finite, since Σ e^s·s would be 0·∞
+# Rows in which sinks are looked for beforehand, and how many keys may be set apart as such: by 16
+# rows, 13 of the 66 heads of SmolLM2 with several sinks had to be read again, by 32 next to none.
+LOOKED_AT, MOST_APART = 32, 4
 CHECKED_ROWS = 16  # of a call, which must make the rows of its output
 
 
@@ -100,7 +108,9 @@ class _PlainRows:
     Attributes:
         kept: positions of the other keys.
         count: how many of these each row sees.
-        beside: ln Σ e^s of the keys set apart, [heads, rows]; −∞ where none is seen.
+        apart: positions of the keys set apart, [heads, rows, keys].
+        s_apart: their logits, −∞ where they are not seen.
+        beside: ln Σ e^s of them, [heads, rows].
     """
 
     def __init__(self, call: Call, heads: slice, apart: Any) -> None:
@@ -118,8 +128,8 @@ class _PlainRows:
         self.count = torch.searchsorted(self.kept, self.last, right=True)
         of_apart = [x @ k[head // shared, apart].mT for head, x in enumerate(q, heads.start)]
         s = torch.stack(of_apart).double().masked_fill(apart > self.last[:, None], -math.inf)
-        self.beside = s.logsumexp(-1).to(wide)
-        self.first, self.looks_back = apart[:1].expand(self.beside.shape), call.causal
+        self.s_apart, self.beside = s, s.logsumexp(-1).to(wide)
+        self.apart, self.looks_back = apart.expand(s.shape), call.causal
         self.entries = ENTRIES_ON_CPU if q.device.type == "cpu" else ENTRIES
         # What a tile is written in is kept: new memory for each takes the system as much time as
         # the sums.
@@ -154,15 +164,16 @@ class _MaskedRows:
 
     Attributes:
         beside: also ∞ for rows without a key, from which keys receive nothing then.
-        first: the first of the keys set apart, of each row [heads, rows].
         looks_back: whether none of the rows so far sees a key after itself.
     """
 
     def __init__(self, call: Call, heads: slice, apart: Any) -> None:
-        self.call, self.heads, self.apart = call, heads, apart
+        self.call, self.heads, self._given = call, heads, apart
         self.kept = torch.arange(call.key.shape[-2], device=call.key.device)
         shape = heads.stop - heads.start, len(self.kept)
-        self.count, self.first, self._key_counts = self.kept.new_zeros((3, *shape))
+        self.count, self._key_counts = self.kept.new_zeros((2, *shape))
+        self.apart = self.kept.new_zeros((*shape, 1 if apart is None else len(apart)))
+        self.s_apart = self.apart.double()
         self.beside = self.count.to(torch.promote_types(call.query.dtype, torch.float32))
         self.looks_back = True
 
@@ -175,15 +186,15 @@ class _MaskedRows:
         for first in range(start, stop, MASKED_ROWS):
             rows = slice(first, min(first + MASKED_ROWS, stop))
             s, seen = (x[0, self.heads] for x in logits(self.call, self.kept[None, rows]))
-            if self.apart is None:
+            if self._given is None:
                 apart = seen.to(torch.uint8).argmax(-1, keepdim=True)
             else:
-                apart = self.apart.expand(*s.shape[:2], -1)
+                apart = self._given.expand(*s.shape[:2], -1)
             of_apart = s.gather(-1, apart).double()
             of_apart = of_apart.masked_fill(~seen.gather(-1, apart), -math.inf)
             others = seen.scatter(-1, apart, False)
-            beside = of_apart.logsumexp(-1).masked_fill(~seen.any(-1), math.inf)
-            self.beside[:, rows], self.first[:, rows] = beside, apart[..., 0]
+            self.apart[:, rows], self.s_apart[:, rows] = apart, of_apart
+            self.beside[:, rows] = of_apart.logsumexp(-1).masked_fill(~seen.any(-1), math.inf)
             self.count[:, rows] = others.sum(-1)
             self._key_counts += seen.sum(-2)
             self.looks_back = self.looks_back and not bool(seen[..., first:].triu(1).any())
@@ -207,7 +218,10 @@ class EveryRow:
         self.call, plain = call, all(x is None for x in mods)
         self.kind = _PlainRows if plain else _MaskedRows
         self.sink = 0 if sink is None and plain else sink
-        apart = None if self.sink is None else torch.tensor([self.sink], device=call.query.device)
+        self.apart = [] if self.sink is None else [self.sink]
+        if plain:
+            self.apart += [key for key in _likely_sinks(call) if key != self.sink]
+        apart = torch.tensor(self.apart, device=call.query.device) if self.apart else None
         self.rows = self.kind(call, slice(0, heads), apart)
         wide = torch.promote_types(call.query.dtype, torch.float32)
         unit = None if call.unit is None else call.unit.to(wide)
@@ -231,58 +245,104 @@ class EveryRow:
 
     def statistics(self) -> dict[str, np.ndarray]:
         """Return rows with and without their sinks, as `measurement.measure_with_laws` has them."""
-        measured, count, sink = _measure_rows(self.rows, [*self.sums.values()], self.call.unit)
-        measured["length"] = count + np.isfinite(sink)
-        importance, first = ContextImportance(self.sink), self.rows.first.cpu().numpy()
-        of_sink = np.nan_to_num(measured["sink_mass"] - measured.get("learned_sink", 0.0))
+        others, s = _read_sums(self.rows, [*self.sums.values()])
+        sink, whole = s[..., 0], others
+        for i in range(1, s.shape[-1]):
+            whole = _add_key(whole, s[..., i])
+        unit = self.call.unit
+        learned = None if unit is None else unit.double().cpu().numpy()[:, None]
+        measured = measure_logit_sums(whole, sink, learned)
+        measured["length"] = whole.count + np.isfinite(sink)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            log_total = np.logaddexp(
+                np.where(whole.count > 0, whole.top + np.log(whole.z), -np.inf), sink
+            )
+            log_total = log_total if learned is None else np.logaddexp(log_total, learned)
+            given = np.nan_to_num(np.exp(s - log_total[..., None]))
+        importance, apart = ContextImportance(self.sink), self.rows.apart.cpu().numpy()
         for stop, received, counts in self.contexts:
-            at = np.arange(len(received))[:, None], first[:, :stop]
-            np.add.at(received, at, of_sink[:, :stop])
+            at = np.arange(len(received))[:, None, None], apart[:, :stop]
+            np.add.at(received, at, given[:, :stop])
             importance.close(stop, received, counts, stop)
         # Shorter contexts are those of rows that look back.
         measured |= importance.statistics(measured, 0 if self.looks_back else -1)
         sinks = find_sinks(importance.by_key)
         reused, several = reuse_rows(measured, sinks, self.sink, np.isfinite(sink))
         for head in several:
-            for name, values in self._head_without(head, sinks[head]).items():
+            left, of_sinks = self._without(head, sinks[head], others, s)
+            statistics = measure_logit_sums(left, of_sinks, None if unit is None else learned[head])
+            without = name_without_sinks(statistics) | {"length_without_sinks": left.count}
+            for name, values in without.items():
                 reused[name][head] = values
         kind = np.float64 if self.call.query.dtype == torch.float64 else np.float32
         measured |= reused
         return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in measured.items()}
 
-    def _head_without(self, head: int, sinks: np.ndarray) -> dict[str, np.ndarray]:
-        """Return all rows of a head without its sinks."""
-        apart = torch.as_tensor(np.flatnonzero(sinks), device=self.call.query.device)
-        heads = slice(head, head + 1)
-        rows = self.kind(self.call, heads, apart)
-        sums = [_sum_tile(tile, entropy=False)[0] for tile in rows.tiles(0, len(sinks))]
-        unit = None if self.call.unit is None else self.call.unit[heads]
-        measured, count, _ = _measure_rows(rows, [sums], unit)
-        return name_without_sinks(measured) | {"length_without_sinks": count}
+    def _without(
+        self, head: int, sinks: np.ndarray, others: Sums, s: np.ndarray
+    ) -> tuple[Sums, np.ndarray]:
+        """Return the sums of a head without its sinks, and the logit of these as one key."""
+        if sinks.sum() == sinks[self.apart].sum():  # all of them were set apart
+            left = Sums(*(np.broadcast_to(x, s.shape[:2])[head] for x in others[:7]))
+            for i in np.flatnonzero(~sinks[self.apart]):
+                left = _add_key(left, s[head, :, i])
+            s = s[head][:, sinks[self.apart]]
+        else:
+            apart = torch.as_tensor(np.flatnonzero(sinks), device=self.call.query.device)
+            rows = self.kind(self.call, slice(head, head + 1), apart)
+            tiles = [_sum_tile(x, entropy=False)[0] for x in rows.tiles(0, len(sinks))]
+            left, s = _read_sums(rows, [tiles])
+            left, s = Sums(*(np.broadcast_to(x, s.shape[:2])[0] for x in left[:7])), s[0]
+        return left, np.logaddexp.reduce(s, axis=-1)
 
 
-def _measure_rows(
-    rows: _PlainRows | _MaskedRows, groups: list[list[TileSums]], unit: Any
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return statistics of rows, how many keys are not set apart, and the logit of those that are.
+def _read_sums(
+    rows: _PlainRows | _MaskedRows, groups: list[list[TileSums]]
+) -> tuple[Sums, np.ndarray]:
+    """Return sums of rows without the keys that are set apart, and the logits of these.
 
     Args:
         rows: the rows.
         groups: the sums of their tiles, by heads.
-        unit: logits of learned sinks, [heads], or None.
     """
     of_heads = [[torch.cat(x, -1) for x in zip(*group, strict=True)] for group in groups]
     joined = (torch.cat(x) for x in zip(*of_heads, strict=True))
     top, z, norm_e, total, norm, w = (x.double().cpu().numpy() for x in joined)
-    count, beside = rows.count.cpu().numpy(), rows.beside.double().cpu().numpy()
+    count = rows.count.cpu().numpy()
     some, mean = count > 0, total / np.maximum(count, 1)
     if not (np.isfinite(mean) & np.isfinite(norm)).all():
         raise Unseen("has logits that are not finite")
     m2 = np.maximum(norm**2 - total * mean, 0.0)
     tops, means = np.where(some, top, -np.inf), np.where(some, mean + top, 0.0)
-    others = Sums(count, tops, z, norm_e**2, w, means, m2)
-    learned = None if unit is None else unit.double().cpu().numpy()[:, None]
-    return measure_logit_sums(others, beside, learned), count, beside
+    return Sums(count, tops, z, norm_e**2, w, means, m2), rows.s_apart.cpu().numpy()
+
+
+def _add_key(sums: Sums, s: np.ndarray) -> Sums:
+    """Return sums of rows with one more key of these logits, −∞ where it is not seen."""
+    seen, some = np.isfinite(s), sums.count > 0
+    count, top = sums.count + seen, np.maximum(sums.top, s)
+    base = np.where(count > 0, top, 0.0)
+    # How far what was the largest logit, and the new one, lie below the largest now.
+    down, below = np.where(some, sums.top - base, 0.0), np.where(seen, s - base, 0.0)
+    share, e = np.where(some, np.exp(down), 0.0), np.where(seen, np.exp(below), 0.0)
+    moved = np.where(seen, s - sums.mean, 0.0) / np.maximum(count, 1)
+    return Sums(
+        count, top, share * sums.z + e, share**2 * sums.y + e**2,
+        share * (sums.w + down * sums.z) + below * e,
+        sums.mean + moved, sums.m2 + moved**2 * count * sums.count,
+    )  # fmt: skip
+
+
+def _likely_sinks(call: Call) -> list[int]:
+    """Return keys that may be sinks, by some rows; one that is not found costs time alone."""
+    length = call.query.shape[-2]
+    at = torch.linspace(0, length - 1, LOOKED_AT, device=call.query.device).long()[None]
+    s, seen = (x[0] for x in logits(call, at))
+    p, counts = torch.softmax(s.masked_fill(~seen, HIDDEN), -1), seen.sum(-2)
+    often = 4 * counts >= LOOKED_AT
+    mean = torch.where(often, p.sum(-2) / counts.clamp(min=1), 0.0).amax(0)
+    most = mean.topk(min(MOST_APART, length))
+    return most.indices[most.values > MIN_SINK_WEIGHT / 2].tolist()
 
 
 def check_some_rows(call: Call, made: Output) -> None:
