@@ -270,7 +270,9 @@ class EveryRow:
         reused, several = reuse_rows(measured, sinks, self.sink, np.isfinite(sink))
         for head in several:
             left, of_sinks = self._without(head, sinks[head], others, s)
-            statistics = measure_logit_sums(left, of_sinks, None if unit is None else learned[head])
+            statistics = measure_logit_sums(
+                left, of_sinks, None if learned is None else learned[head]
+            )
             without = name_without_sinks(statistics) | {"length_without_sinks": left.count}
             for name, values in without.items():
                 reused[name][head] = values
