@@ -97,7 +97,7 @@ def _run(model: Any, ids: Any) -> None:
         InputError: its own code fails.
     """
     takes = inspect.signature(model.forward).parameters
-    # Scores of the whole vocabulary at each token are a fifth of the time of a small model. By them
+    # Scores of the whole vocabulary at each token are a tenth of the time of a small model. By them
     # compiled code is held against what is computed again.
     less = "logits_to_keep" in takes and not compiled_calls(model)
     try:
