@@ -48,7 +48,7 @@ class Parameter:
 
         Raises:
             InputError: not numeric, not finite, not whole where it must be, outside the domain, or
-                below the normal numbers.
+                a scale below the normal numbers.
         """
         if self == QUERY:
             return queries.named(value).name
@@ -59,7 +59,7 @@ class Parameter:
             (whole, f"must be a whole number {self.domain}"),
             (self.admits(array), f"must be {self.domain}"),
             (
-                (array == 0) | (abs(array) >= _TINY),
+                (array >= _TINY) | (self.admits is not _positive),
                 f"is too small for float64; give {_TINY:.2g} or more",
             ),
         ):
