@@ -30,14 +30,14 @@ class OfRows(Parameters[_V], Generic[_V], total=False):
 
     steps: Sequence[Step]
     scores: Scores | None
+    mean: Numbers
+    covariance: Numbers
 
 
 class OfLongRows(OfRows[_V], Generic[_V], total=False):
-    """The same where the length is one of them, and features that were measured have a mean."""
+    """The same where the length is one of them."""
 
     length: _V
-    mean: Numbers
-    covariance: Numbers
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -26,6 +26,7 @@ from sparsity.checks import check_choice
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import One, names_parameters
+from sparsity.kernels.queries import check_features
 from sparsity.kernels.queries import named as named_query
 from sparsity.limit.scores import log_moment
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
@@ -66,7 +67,8 @@ def estimate(
 
     Without a length it is S = E|a| / √(E a²) of long rows. Scores and positions are drawn as
     scalars under a change of measure; for a score kernel, `dim` draws whole keys k ∈ R^dim
-    instead. `nonnegative` draws whole log-normal features whose σ̃/μ̃ is `ratio`.
+    instead. `nonnegative` draws whole log-normal features whose σ̃/μ̃ is `ratio`, or whose `mean`
+    and `covariance` are given, with a `query`, as in `evaluate`.
 
     With a length it is the mean of the quantity over whole rows of n tokens: S is then the mean
     of ‖a‖₁/(√n‖a‖₂). RoPE or CoCA as the only step is drawn from first principles.
@@ -150,6 +152,9 @@ def draw(
     Raises:
         InputError: as in `estimate`.
     """
+    measured = {"mean", "covariance"} & parameters.keys()
+    if measured and not isinstance(kernel, Row) and kernels.named(kernel) is kernels.nonnegative:
+        return _estimate_measured_features(parameters | {"length": length}, of, sampling)
     row, bound, n, dim = _bind(kernel, length, parameters)
     law = row.kernel.law
     of_rows = n is not None and law is not Law.POSITION
@@ -263,3 +268,28 @@ def _estimate_features(
         raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
     query = named_query(values["query"]).vector(dim)
     return estimators.features(kernels.exp, query, 0.0, spread, sampling)
+
+
+def _estimate_measured_features(
+    parameters: dict[str, Any], of: str | Quantity | None, sampling: Sampling
+) -> Estimate:
+    """Estimate S from log-normal features of the mean and covariance that were measured.
+
+    S depends on these alone: log k̃ ~ N(ln μ̃ − C_ii/2, C) with C_ij = ln(1 + Σ̃_ij/(μ̃_i μ̃_j)).
+    """
+    mean, covariance, query = check_features(**parameters)
+    if query.ndim != 1:
+        raise InputError("query", f"array of shape {query.shape}", "give one query, [d]")
+    if of is not None and quantities.named(of) is not quantities.S:
+        raise InputError("of", of, "only S of long rows is sampled for nonnegative")
+    read = (query > 0) & (mean > 0)
+    m, sigma = mean[read], covariance[np.ix_(read, read)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        of_logs = np.log1p(sigma / np.outer(m, m))
+    ends, axes = np.linalg.eigh(of_logs) if np.isfinite(of_logs).all() else (np.full(1, -1.0), None)
+    if axes is None or ends[0] < -1e-9 * ends[-1]:
+        fix = "no log-normal features have it, so that it is not sampled; evaluate needs none"
+        raise InputError("covariance", f"array of shape {covariance.shape}", fix)
+    mixed, center = axes * np.sqrt(np.maximum(ends, 0)), np.log(m) - np.diag(of_logs) / 2
+    drawn = estimators.features(kernels.exp, query[read], center, mixed, sampling)
+    return replace(drawn, quantity=quantities.S.name)

@@ -194,16 +194,14 @@ def full_keys(
     return conclude(done, _RATIO, method="full-keys", sampling=sampling, samples_per_draw=len(q))
 
 
-def features(
-    feature: Kernel, query: Any, center: float, spread: float, sampling: Sampling
-) -> Estimate:
+def features(feature: Kernel, query: Any, center: Any, spread: Any, sampling: Sampling) -> Estimate:
     """Estimate S of nonnegative linear attention, a = q̃·h(k), k ~ N(center, spread²), from keys.
 
     Args:
         feature: the SCORE kernel whose f is the feature map h ≥ 0.
         query: the features q̃ of the query, [d].
-        center: mean of each entry of the key.
-        spread: standard deviation of each entry, > 0.
+        center: mean of each entry of the key, or [d].
+        spread: standard deviation of each entry, > 0, or the matrix [d, d] that mixes normals.
         sampling: the settings; samples are keys.
 
     Raises:
@@ -213,8 +211,9 @@ def features(
     q = np.asarray(query, np.float64)
     if q.ndim != 1 or not np.all(q >= 0) or not np.any(q):
         raise InputError("query", q, "must be a nonnegative, nonzero vector")
-    q = q[q > 0]  # what is multiplied by zero need not be drawn
-    arguments = (q.astype(real), real.type(center), real.type(spread))
+    if np.ndim(spread) == 0:
+        q = q[q > 0]  # what is multiplied by zero need not be drawn
+    arguments = (q.astype(real), np.asarray(center, real), np.asarray(spread, real))
     sampler = Features(feature, len(q), batch_size(len(q)), real.name)
     rounding = proposals.SUMMATION_ULPS * float(np.finfo(real).eps)
     done = run(sampler, arguments, (_RATIO,), sampling, resolution=rounding)

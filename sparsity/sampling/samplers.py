@@ -220,8 +220,9 @@ class Features(_KeySampler):
     """
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw one batch; arguments = (q̃ [d], center, spread)."""
+        """Draw one batch; arguments = (q̃ [d], center, spread); [d] and [d, d] of mixed features."""
         query, center, spread = arguments
         noise = normal(key, (self.size, self.dim), self.dtype)
-        a = jax_weight(self.kernel)(center + spread * noise) @ query
+        moved = noise @ spread.T if spread.ndim == 2 else spread * noise
+        a = jax_weight(self.kernel)(center + moved) @ query
         return summary(a, a * a)
