@@ -1,11 +1,14 @@
 """Attention measured in one pass: against NumPy float64 on the whole matrix."""
 
+import json
 import math
+import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from command_line import ENVIRONMENT, python
 from numpy.testing import assert_allclose
 
 import sparsity
@@ -275,6 +278,41 @@ def test_inside_jit_and_vmap():
     assert tuple(sorted(mapped)) == tuple(sorted(OF))
     for name, x in mapped.items():
         assert_allclose(x, alone[name], rtol=1e-6)
+
+
+SPREAD = """
+import json
+import jax, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+from sparsity.attention.streaming import stream
+NAMES = ("n_eff", "entropy", "gamma", "max_key", "sink_mass", "log_sum_exp", "top_k_mass:8")
+rng = np.random.default_rng(0)
+q, k = (rng.standard_normal((2, n, 144, 8)).astype(np.float32) for n in (4, 2))
+q *= 2
+whole = jax.device_get(stream(q, k, NAMES, sink_logits=0.5, window=100))
+def part(q, k):
+    return stream(q, k, NAMES, sink_logits=0.5, window=100, axis_name="keys", block=(64, 20))
+spread = jax.device_get(jax.jit(jax.shard_map(
+    part, mesh=Mesh(np.array(jax.devices()), ("keys",)), in_specs=(P(), P(None, None, "keys")),
+    out_specs=P(), check_vma=False
+))(q, k))
+off = [np.nanmax(np.abs(spread[n] - whole[n]) / (1 + np.abs(whole[n]))) for n in NAMES]
+same = all(np.array_equal(np.isnan(spread[n]), np.isnan(whole[n])) for n in NAMES)
+print(json.dumps([len(jax.devices()), float(max(off)), same]))
+"""
+
+
+@pytest.mark.thorough
+def test_keys_spread_over_devices():
+    """Each device has several blocks of keys, the last of them not full."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
+    flags += " --xla_force_host_platform_device_count=4"
+    done = python("-c", SPREAD, env=ENVIRONMENT | {"XLA_FLAGS": flags})
+    assert done.returncode == 0, done.stderr
+    count, off, same = json.loads(done.stdout)
+    # In single precision e^s of a logit of 10 is off by 1e-6.
+    assert (count, same) == (4, True)
+    assert off < 2e-6
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ How a number passes through the modules:
                      reduce: block of queries × block of keys ──> logits, seen
                                               │
                      sums:   of_block, merge ─┴──> Sums of every row
-                                              │
+                                              │      (`merged` over devices)
                               FinishedRows ───┴──> n_eff, entropy, gamma, … (`ALL`)
 """
 
@@ -51,7 +51,7 @@ from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
 __all__ = [
-    "ALL", "Mask", "Statistic", "Sums", "merge", "segments_of", "spaced", "spaced_each",
+    "ALL", "Mask", "Statistic", "Sums", "merge", "merged", "segments_of", "spaced", "spaced_each",
     "stream",
 ]  # fmt: skip
 
@@ -77,7 +77,9 @@ def stream(
     pairing: str = "half",
     rows: Any = None,
     positions: Any = None,
+    axis_name: str | None = None,
     block: tuple[int, int] = BLOCK,
+    precision: str = "highest",
 ) -> dict[str, jax.Array]:
     """Return how focused softmax attention is, row by row, in one pass over blocks of keys.
 
@@ -108,7 +110,10 @@ def stream(
         rows: which of the queries to look at, [rows], or of each text, [..., rows], −1 for none of
             them; None for all. `spaced` and `spaced_each` give some.
         positions: of the queries, [T]; needed where there are not as many keys as queries.
+        axis_name: inside `shard_map`, the axis over which keys are split evenly; positions run on
+            through all parts.
         block: queries and keys at a time.
+        precision: of the products, as JAX names it.
 
     Returns:
         By name, [..., heads, rows], float32 or wider; NaN for rows with too few keys. Where
@@ -124,14 +129,22 @@ def stream(
     q, k = inputs.check_arrays(queries, keys)
     given = inputs.check_options(
         q.shape[-3], scale=scale, causal=causal, window=window, softcap=softcap, slopes=slopes,
-        mask=mask, sink_logits=sink_logits, sinks=sinks, rope=rope, pairing=pairing, block=block,
+        mask=mask, sink_logits=sink_logits, sinks=sinks, rope=rope, pairing=pairing,
+        axis_name=axis_name, block=block, precision=precision,
     )  # fmt: skip
     if rows is not None:
         rows = check_reals("rows", rows, "give whole numbers, positions of queries", traced=True)
     # Positions of all queries are known before rows are chosen from them, and rotations come last,
     # on as few queries as are looked at.
     by_text = rows is not None and rows.ndim > 1  # whether every text has rows of its own
-    at = inputs.check_query_positions(q.shape[-2], k.shape[-2], positions)
+    sharded = axis_name is not None
+    if rope is not None and sharded:
+        fix = "rotate queries and keys before they are sharded, and leave it out"
+        raise InputError("rope", given["rope"], fix)
+    if sharded and (segments is not None or by_text):
+        fix = "keys are sharded: give a mask on positions, which run on through all parts"
+        raise InputError("segments", "given", fix)
+    at = inputs.check_query_positions(q.shape[-2], k.shape[-2], positions, sharded)
     texts = None if segments is None else segments_of(segments, k)
     if by_text and texts is None:  # rows that are none of a text are padding
         texts = jnp.ones(k.shape[-2], "int32")
@@ -146,7 +159,8 @@ def stream(
         chosen = chosen._replace(at=jnp.broadcast_to(jnp.asarray(chosen.at), chosen.text.shape))
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else given["scale"]
     chosen = chosen._replace(scale=scale, slopes=given["slopes"])
-    rule = LogitRule(*(given[x] for x in ("causal", "window", "softcap", "mask")))
+    first = jax.lax.axis_index(axis_name) * k.shape[-2] if sharded else 0
+    rule = LogitRule(*(given[x] for x in ("causal", "window", "softcap", "mask", "precision")))
     needed, sink_keys = needed_sums(wanted), None
     if "sink" in needed:
         # Without masks the first key in sight is the first of all, and is summed up by itself; with
@@ -156,19 +170,20 @@ def stream(
             sink_keys = tuple(sorted(set(given["sinks"] or (0,))))
         needed = needed - {"sink"} | (frozenset() if sink_keys else {"first", "opening"})
     plan = PassPlan(rule, needed, max(statistic.most for statistic in wanted), given["block"])
-    names = tuple(statistic.name for statistic in wanted)
-    learned = given["sink_logits"]
-    values = _stream_compiled(plan, names, sink_keys, chosen, k, learned, no_value())
+    fixed = (plan, tuple(statistic.name for statistic in wanted), sink_keys, axis_name)
+    values = _stream_compiled(*fixed, chosen, k, first, given["sink_logits"], no_value())
     return {statistic.name: values[statistic.name] for statistic in wanted}
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _stream_compiled(
     plan: PassPlan,
     names: tuple[str, ...],
     sink_keys: tuple[int, ...] | None,
+    axis_name: str | None,
     rows: QueryRows,
     k: Any,
+    first: Any,
     learned_sinks: Any,
     missing: Any,
 ) -> dict[str, jax.Array]:
@@ -178,22 +193,24 @@ def _stream_compiled(
         plan: what is fixed of the pass.
         names: of the statistics.
         sink_keys: positions of keys; None for the first of each row, or where nobody asked.
+        axis_name: as in `stream`.
         rows: the queries, with slopes as `stream` takes them.
         k: the keys.
+        first: the position of the first key.
         learned_sinks: the sink logits, as `stream` takes them.
         missing: what rows with too few keys have.
     """
     if rows.text is not None and rows.text.ndim > 1:  # of each text: mapped over them
         lead, own_fields = rows.q.shape[:-3], ("q", "at", "text", "texts")
-        one_text = functools.partial(_stream_compiled, plan, names, sink_keys)
+        one_text = functools.partial(_stream_compiled, plan, names, sink_keys, axis_name)
 
         def flat(x: Any) -> Any:
             return jnp.reshape(x, (-1, *x.shape[len(lead) :]))
 
         axes = rows._replace(scale=None, slopes=None, **dict.fromkeys(own_fields, 0))
         of_texts = rows._replace(**{x: flat(getattr(rows, x)) for x in own_fields})
-        each_text = jax.vmap(one_text, in_axes=(axes, 0, None, None))
-        values = each_text(of_texts, flat(k), learned_sinks, missing)
+        each_text = jax.vmap(one_text, in_axes=(axes, 0, None, None, None))
+        values = each_text(of_texts, flat(k), first, learned_sinks, missing)
         return {name: x.reshape(*lead, *x.shape[1:]) for name, x in values.items()}
     lead, heads, groups = rows.q.shape[:-3], rows.q.shape[-3], k.shape[-3]
     wide = jnp.promote_types(rows.q.dtype, "float32")
@@ -207,7 +224,9 @@ def _stream_compiled(
     at, scale = (jnp.asarray(x, kind) for x, kind in ((rows.at, "int32"), (rows.scale, wide)))
     rows = rows._replace(at=at, scale=scale, slopes=by_group(rows.slopes))
     sink_positions = None if sink_keys is None else jnp.asarray(sink_keys, "int32")
-    every, of_sinks = sum_rows_over_keys(plan, rows, k, sink_positions)
+    every, of_sinks = sum_rows_over_keys(plan, rows, k, first, sink_positions)
+    if axis_name is not None:
+        every, of_sinks = merged(every, axis_name), of_sinks and merged(of_sinks, axis_name)
     wanted = [statistic_named(name) for name in names]
     learned = None if learned_sinks is None else by_group(learned_sinks)[..., None]
     values = evaluate_statistics(wanted, _finish_rows(every, of_sinks, learned), missing)
@@ -229,6 +248,15 @@ def _finish_rows(every: Sums, sinks: Sums | None, learned: Any) -> FinishedRows:
         some = every.count > 0
         of_sink = jnp.where(some, jnp.exp(jnp.where(some, every.opening - low, 0)), 0)
     return FinishedRows(relative(every, low), low, weight, of_sink)
+
+
+def merged(sums: Sums, axis_name: str) -> Sums:
+    """Return the sums over the keys of all devices along an axis of `shard_map`, alike on each."""
+    # Not by `psum`, which adds: maxima and rescaled sums merge by `merge`, in the order of the
+    # axis, so that every device has the same bits.
+    every = jax.lax.all_gather(sums, axis_name)
+    parts = [jax.tree.map(lambda x, i=i: x[i], every) for i in range(jax.lax.axis_size(axis_name))]
+    return functools.reduce(merge, parts)
 
 
 def __dir__() -> list[str]:

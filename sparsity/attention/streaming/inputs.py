@@ -29,6 +29,7 @@ from sparsity.rows.rope_planes import PAIRINGS
 
 _MOST = float(np.finfo(np.float32).max)
 _FINITE = "give numbers that are finite in float32"
+_PRECISIONS = ("default", "high", "highest")
 
 
 def check_options(heads: int, **given: Any) -> dict[str, Any]:
@@ -76,6 +77,18 @@ def _check_block(name: str, value: Any) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
+def _check_axis(name: str, value: Any) -> Any:
+    """Return the name of an axis, or a tuple of names, of the `shard_map` around the call."""
+    several = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(axis, str) for axis in several):
+        raise InputError(name, value, "give the name of an axis of shard_map")
+    try:
+        jax.lax.axis_size(value)
+    except NameError:
+        raise InputError(name, value, "is no axis of a shard_map around it") from None
+    return value
+
+
 _SINKS = "give positions of keys, whole numbers >= 0"
 _CHECKS = {
     "scale": _check_scale,
@@ -90,7 +103,9 @@ _CHECKS = {
     "sinks": lambda name, x: tuple(check_positions(name, x, _SINKS).tolist()),
     "rope": lambda name, x: float(check_number(name, x, "must be finite and > 1", lambda x: x > 1)),
     "pairing": lambda name, x: check_choice(name, x, PAIRINGS),
+    "axis_name": _check_axis,
     "block": _check_block,
+    "precision": lambda name, x: check_choice(name, x, _PRECISIONS),
 }
 
 
@@ -120,19 +135,20 @@ def check_arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
     return q.astype(wide), k.astype(wide)
 
 
-def check_query_positions(queries: int, keys: int, positions: Any) -> Any:
+def check_query_positions(queries: int, keys: int, positions: Any, sharded: bool) -> Any:
     """Return the positions of the queries, [queries].
 
     Args:
         queries: how many there are.
-        keys: how many keys there are.
+        keys: how many keys there are on this device.
         positions: as `stream` takes them.
+        sharded: whether the keys are split over devices.
 
     Raises:
         InputError: not one position for each query.
     """
     if positions is None:
-        if queries != keys:
+        if not sharded and queries != keys:
             fix = f"there are {queries} queries and {keys} keys: give their positions"
             raise InputError("positions", None, fix)
         return np.arange(queries)

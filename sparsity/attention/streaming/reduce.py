@@ -34,12 +34,14 @@ class LogitRule:
         window: how many keys up to itself it sees at most; None for all.
         softcap: the cap; None for none.
         mask: (i, j) -> bool, which keys a query sees besides; positions [rows, 1] and [1, keys].
+        precision: of the product, as JAX names it.
     """
 
     causal: bool = True
     window: int | None = None
     softcap: float | None = None
     mask: Mask | None = None
+    precision: str = "highest"
 
 
 class QueryRows(NamedTuple):
@@ -91,7 +93,9 @@ def make_logits(rule: LogitRule, rows: QueryRows, k: Any, at: Any) -> tuple[Any,
     # Half precision is summed up in float32, as fused kernels do; the cap comes before the bias and
     # the mask, in the order in which models apply them.
     wide = jnp.promote_types(rows.q.dtype, "float32")
-    s = jnp.einsum("ghrd,gkd->ghrk", rows.q, k, precision="highest", preferred_element_type=wide)
+    s = jnp.einsum(
+        "ghrd,gkd->ghrk", rows.q, k, precision=rule.precision, preferred_element_type=wide
+    )
     if rows.scale is not None:
         s = rows.scale.astype(wide) * s
     if rule.softcap is not None:
@@ -172,24 +176,24 @@ def _take_tokens(x: Any, begin: Any, size: int, heads: tuple[int, ...]) -> Any:
     return part.reshape(-1, *heads, size, x.shape[-1])
 
 
-def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any) -> Sums:
-    """Return the sums of a block of queries over all keys."""
+def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any, first: Any) -> Sums:
+    """Return the sums of a block of queries over all keys; the first key is at `first`."""
     rule, fields, most, (_, size) = plan
     total = k.shape[-2]
     size = min(size, total)
 
     def score_block(j: Any) -> tuple[Any, Any, Any, Any]:
         begin = _block_start(j, size, total)
-        at = begin + jnp.arange(size, dtype="int32")
+        at = first + begin + jnp.arange(size, dtype="int32")
         s, seen = make_logits(rule, rows, _take_tokens(k, begin, size, ()), at)
         # The last block begins earlier so as to be of full size: keys that the block before has had
         # are not counted again.
-        fresh = at >= j * size
+        fresh = at >= first + j * size
         return s, seen & fresh, at[0], ()
 
     def reaches(j: Any) -> Any:
         # By the outermost positions of the rows alone: a mask of the caller's is not asked.
-        begin = _block_start(j, size, total)
+        begin = first + _block_start(j, size, total)
         last, reached = begin + size - 1, jnp.asarray(True)
         if rule.causal:
             reached = reached & (begin <= rows.at.max())
@@ -204,23 +208,24 @@ def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any) -> Sums:
 
 
 def sum_rows_over_keys(
-    plan: PassPlan, rows: QueryRows, k: Any, sinks: Any
+    plan: PassPlan, rows: QueryRows, k: Any, first: Any, sinks: Any
 ) -> tuple[Sums, Sums | None]:
     """Return the sums of all queries over all keys, and over the sinks: [groups, heads, rows] each.
 
     Args:
         plan: what is fixed.
         rows: the queries, [..., heads, rows, d].
-        k: keys [..., groups, keys, d].
+        k: keys [..., groups, keys, d], at the positions from `first` on.
+        first: the position of the first key.
         sinks: positions of the keys that are looked at as sinks, int32; None for none.
     """
-    total = rows.q.shape[-2]
+    total, first = rows.q.shape[-2], jnp.asarray(first, "int32")
     size, heads = min(plan.block[0], total), rows.q.shape[-3] // k.shape[-3]
-    # Sinks are summed up in a pass of their own, over these few keys; for a position beyond all of
-    # them some key stands in, and `here` leaves it out.
+    # Sinks are summed up in a pass of their own, over these few keys. On a device that does not
+    # hold a sink's position some key stands in for it, and `here` leaves it out.
     if sinks is not None:
-        here = sinks < k.shape[-2]
-        sink_keys = k[..., jnp.clip(sinks, 0, k.shape[-2] - 1), :]
+        here = (sinks >= first) & (sinks < first + k.shape[-2])
+        sink_keys = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]
         sink_keys = sink_keys.reshape(-1, *sink_keys.shape[-2:])
 
     def sum_block(i: Any) -> tuple[Sums, Sums | None]:
@@ -232,10 +237,10 @@ def sum_rows_over_keys(
         if rows.text is not None:
             part = part._replace(text=jax.lax.dynamic_slice_in_dim(rows.text, begin, size))
         if sinks is None:
-            return _sum_row_block(plan, part, k), None
+            return _sum_row_block(plan, part, k, first), None
         s, seen = make_logits(plan.rule, part, sink_keys, sinks)
         of_sinks = of_block(s, seen & here, 0, frozenset({"z"}))
-        return _sum_row_block(plan, part, k), of_sinks
+        return _sum_row_block(plan, part, k, first), of_sinks
 
     count = -(-total // size)
     by_block = jax.lax.map(sum_block, jnp.arange(count, dtype="int32"))
