@@ -62,6 +62,18 @@ def test_laws_of_weights_at_the_ends_of_float64_are_refused_at_once(kernel, beta
         sparsity.exact(kernel, beta=beta, gamma=gamma, length=8, of=of)
 
 
+@pytest.mark.parametrize("beta", [1e10, 1e300])
+@pytest.mark.parametrize("of", ["sink_mass", "n_eff", "entropy"])
+def test_tables_of_scores_far_apart_are_counted_before_they_are_made(beta, of):
+    row = Row("exp", beta=beta, gamma=1.0, steps=(sparsity.Sink(3.0),))
+    try:
+        result = sparsity.exact(row, length=8, of=of)
+    except TooFine:
+        return
+    others = Row("exp", beta=0.0, gamma=1.0)  # beside which the sink has no weight
+    assert result.value == pytest.approx(sparsity.exact(others, length=7, of=of).value)
+
+
 @pytest.mark.parametrize("kernel", ["exp", "softplus"])
 def test_a_spread_below_normal_numbers_is_refused(kernel):
     said = _refused(lambda: sparsity.exact(kernel, length=4, beta=0.0, gamma=5e-324))

@@ -77,6 +77,9 @@ def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
 
     [laws, ·, points]. Laws that share their nodes are one product of matrices.
     """
+    held = len(laws) * (3 + len(laws[0].k)) * (stop - start)
+    held = held if max(-start, stop) < 2**53 else math.inf  # float64 has no longer each of them
+    refuse_slow("row", "tokens whose scores lie far apart", 0.0, held)
     tables = np.empty((len(laws), 3 + len(laws[0].k), stop - start))
     families: dict[int, list[int]] = {}
     for i, law in enumerate(laws):
