@@ -13,6 +13,7 @@ from experiments import (
     many_pairs,
     margin,
     packing,
+    passkey,
     random_keys,
     real_sinks,
     recall,
@@ -31,7 +32,7 @@ ALL = (
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
     *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
     *(margin.EXPERIMENT, sink_map.EXPERIMENT, packing.EXPERIMENT),
-    many_pairs.EXPERIMENT,
+    *(many_pairs.EXPERIMENT, passkey.EXPERIMENT),
 )
 
 
