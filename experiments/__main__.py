@@ -10,6 +10,7 @@ from experiments import (
     coca,
     dilution,
     frame,
+    lost_weight,
     many_pairs,
     margin,
     packing,
@@ -32,7 +33,7 @@ ALL = (
     *(real_sinks.EXPERIMENT, coca.EXPERIMENT, sharing.EXPERIMENT, random_keys.EXPERIMENT),
     *(thresholds.EXPERIMENT, sink_steps.EXPERIMENT, dilution.EXPERIMENT),
     *(margin.EXPERIMENT, sink_map.EXPERIMENT, packing.EXPERIMENT),
-    *(many_pairs.EXPERIMENT, passkey.EXPERIMENT),
+    *(many_pairs.EXPERIMENT, passkey.EXPERIMENT, lost_weight.EXPERIMENT),
 )
 
 

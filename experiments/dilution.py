@@ -187,34 +187,45 @@ def read_layer(
     return found
 
 
+def tokens(settings: Settings, name: str) -> tuple[Any, np.ndarray]:
+    """Return the tokens of a text, and how far after the n-th one the queries are."""
+    end = settings.lengths[-1] + settings.after
+    encoded = open_model(settings.model).encode(text_of(name))[:end]
+    if len(encoded) < end:
+        raise sparsity.InputError("texts", name, f"has {len(encoded)} tokens, not {end}")
+    drawn = np.random.default_rng(settings.seed).permutation(settings.after)
+    return library("torch").as_tensor(encoded)[None], np.sort(drawn[: settings.rows])
+
+
+def nearest_rows(settings: Settings, call: Any, after: np.ndarray) -> list[np.ndarray]:
+    """Return the scores [heads, rows, n] of a layer at each length, the nearest key first."""
+    q, k = (x[0].float().numpy() for x in (call.query, call.key))
+    k = np.repeat(k, len(q) // len(k), axis=0)
+    rows = []
+    for n in settings.lengths:
+        s = q[:, n + after] @ np.swapaxes(k, 1, 2) * q.shape[-1] ** -0.5
+        nearest = np.broadcast_to((n + after)[:, None] - np.arange(n), (*s.shape[:2], n))
+        rows.append(np.take_along_axis(s, nearest, -1))
+    return rows
+
+
 def run(settings: Settings, cell: Record) -> list[Record]:
     """Read the heads of a text; numbers are means of rows, n_eff the geometric one."""
     model, torch = open_model(settings.model), library("torch")
-    end = settings.lengths[-1] + settings.after
-    ids: Any = torch.as_tensor(model.encode(text_of(cell["text"]))[:end])[None]
-    if ids.shape[1] < end:
-        raise sparsity.InputError("texts", cell["text"], f"has {ids.shape[1]} tokens, not {end}")
-    rng = np.random.default_rng(settings.seed)
-    after = np.sort(rng.permutation(settings.after)[: settings.rows])
+    ids, after = tokens(settings, cell["text"])
     fitted = fitted_within()
     layers = 0
 
     def look(path: str, call: Any, made: Any) -> list[Record]:
         nonlocal layers
-        q, k = (x[0].float().numpy() for x in (call.query, call.key))
-        k = np.repeat(k, len(q) // len(k), axis=0)
-        rows = []
-        for n in settings.lengths:
-            s = q[:, n + after] @ np.swapaxes(k, 1, 2) * q.shape[-1] ** -0.5
-            nearest = np.broadcast_to((n + after)[:, None] - np.arange(n), (*s.shape[:2], n))
-            rows.append(np.take_along_axis(s, nearest, -1))
-        within = tuple(fitted[layers, head] for head in range(len(q)))
+        rows = nearest_rows(settings, call, after)
+        within = tuple(fitted[layers, head] for head in range(len(rows[0])))
         found = read_layer(settings, rows, within, np.random.default_rng([settings.seed, layers]))
         layers += 1
         return [
             {"layer": layers - 1, "head": i}
             | {name: round(float(x[i]), DIGITS) for name, x in found.items()}
-            for i in range(len(q))
+            for i in range(len(within))
         ]
 
     with Interceptor(model.llama, look) as calls, torch.no_grad():

@@ -43,7 +43,7 @@ from sparsity.rows.rope_planes import BASE, angles
 HOME = Path(__file__).parents[1]
 NAMES = [experiment.name for experiment in ALL]
 # These run a model of transformers, the full ones from the folder that SPARSITY_MODEL names.
-OF_MODELS = ("real_sinks", "sharing", "thresholds", "dilution", "sink_map")
+OF_MODELS = ("real_sinks", "sharing", "thresholds", "dilution", "lost_weight", "sink_map")
 # `coca` takes half an hour of a core or more: it comes again by `python -m experiments coca`.
 AGAIN = [
     pytest.param(x, marks=pytest.mark.model) if x in OF_MODELS else x for x in NAMES if x != "coca"
