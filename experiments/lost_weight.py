@@ -169,7 +169,15 @@ def judge(records: list[Record]) -> str:
             f"{shares} |"
         )
     count = len(dict.fromkeys(x["text"] for x in records))
-    lines += ["", f"Medians of the heads of {count} texts, and shares of those that count."]
+    unchanged = pooled(MEASURED, keys, longest)
+    lines += [
+        "",
+        f"Medians of the heads of {count} texts, and shares of those that count.",
+        "",
+        "Looked at after the results: of keys no change from n = "
+        f"{lengths[0]} is within the factor in {unchanged:.0%} of heads and settings at {longest}, "
+        f"the law in {of_keys[-1]:.0%}.",
+    ]
     return "\n".join([*statistics.verdicts(held), *statistics.refutations(met), *lines])
 
 
