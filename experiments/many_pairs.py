@@ -145,7 +145,7 @@ def draw(records: list[Record], figure: Figure) -> None:
     axes[0].set_ylabel("recalled by linear attention")
     axes[-1].legend(frameon=False, loc="upper left")
     pairs = cells[0]["pairs"]
-    figure.suptitle(f"Of {pairs:,} pairs: laws told P, d and V alone, beside trained layers")
+    figure.suptitle(f"Of {pairs:,} pairs trained layers recall little, as laws of P, d and V say")
 
 
 EXPERIMENT = Experiment(
