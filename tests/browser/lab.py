@@ -99,7 +99,7 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
         yield Lab(port, token, notebooks, log)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(600)  # a busy machine takes its time
 
 
 def chromium_path(*names: str) -> str:
