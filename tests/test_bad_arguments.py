@@ -88,6 +88,8 @@ CALLS = [  # (call of one value, the argument that is named, what is refused)
     (lambda x: sparsity.Window(x), "size", (0, 2.5, np.nan)),
     (lambda x: sparsity.measure(queries=x, keys=QUERIES), "queries", (QUERIES[0], QUERIES * 1j)),
     (lambda x: sparsity.measure(queries=QUERIES, keys=QUERIES, scale=x), "scale", (np.nan, "x")),
+    (lambda x: sparsity.measure(queries=QUERIES, keys=QUERIES, sink_logits=x), "sink_logits",
+     (1e39, np.nan, [1.0, 2.0, 3.0, 4.0, 5.0])),
     (lambda x: sparsity.stream(QUERIES, QUERIES, window=x), "window", (0, 2.5)),
     *((lambda x, name=name: sparsity.stream(QUERIES, QUERIES, **{name: x}), name, (1e39, np.nan))
       for name in ("scale", "softcap", "slopes", "sink_logits")),

@@ -90,8 +90,8 @@ def _check_learned_sinks(value: Any, heads: int) -> np.ndarray | None:
     if value is None:
         return None
     x = np.asarray(_as_array("sink_logits", value), np.float64)
-    if x.shape not in ((), (heads,)) or not np.isfinite(x).all():
-        fix = f"give one finite number or one for each of {heads} heads"
+    if x.shape not in ((), (heads,)) or not (np.abs(x) <= np.finfo(np.float32).max).all():
+        fix = f"give one number, finite in float32, or one for each of {heads} heads"
         raise InputError("sink_logits", f"array of shape {x.shape}", fix)
     return np.broadcast_to(x, (heads,))
 

@@ -64,7 +64,9 @@ def _check_scale(name: str, value: Any) -> Any:
 
 def _check_by_head(name: str, value: Any) -> Any:
     numbers = check_reals(name, value, _FINITE, traced=True)
-    if not isinstance(numbers, jax.core.Tracer) and not np.all(abs(np.asarray(numbers)) <= _MOST):
+    if isinstance(numbers, jax.core.Tracer):
+        return numbers
+    if not np.all(abs(np.asarray(numbers, np.float64)) <= _MOST):
         raise InputError(name, value, _FINITE)
     return numbers
 
