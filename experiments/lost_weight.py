@@ -198,7 +198,7 @@ def draw(records: list[Record], figure: Figure) -> None:
     axes[0].set_ylabel("weight lost, measured")
     axes[0].legend(frameon=False, markerscale=3)
     figure.suptitle(
-        f"Weight below the largest + ln λ = {ratio.replace('-', '−')} in heads of SmolLM2"
+        f"At ln λ = {ratio.replace('-', '−')} most heads lose what the law says to a factor of two"
     )
 
 
