@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sparsity.attention.families import Family
+from sparsity.attention.families import Family, Model
 from sparsity.attention.fields import LISTS, Fields
-from sparsity.attention.rotation import Rotation, read_scaling, read_temperature, rule
-from sparsity.attention.sources import Model
 from sparsity.errors import InputError
+from sparsity.rows.rope_scaling import (
+    DynamicNtkScaling,
+    LinearScaling,
+    Llama3Scaling,
+    NtkScaling,
+    RopeScaling,
+    YarnScaling,
+)
 from sparsity.rows.row import Row
 from sparsity.rows.steps import (
     Alibi,
@@ -28,6 +34,7 @@ from sparsity.rows.steps import (
 )
 from sparsity.rows.tokens import Step
 
+RULES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")  # for long contexts
 MAX_KINDS = 64  # of layers: a law each, and a line of the table
 # Names of layers that have weights of a row, and what they are here; others have none.
 _FULL = ("full_attention", "attention", "global", "hybrid", "indexed_attention")
@@ -42,6 +49,23 @@ _SAID = (
     *("num_hidden_layers", "num_attention_heads", "hidden_size", "head_dim"),
     *("max_position_embeddings", "sliding_window", "rope_theta"),
 )
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How a layer turns queries and keys.
+
+    Args:
+        base: of the angles.
+        turned: entries of a head that turn.
+        scaling: the rule for long contexts, or None.
+        table: whether the file has a factor for every angle, as LongRoPE does.
+    """
+
+    base: float
+    turned: int
+    scaling: RopeScaling | None = None
+    table: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,17 +143,14 @@ def kinds_of(model: Model) -> tuple[LayerKind, ...]:
     """
     fields, family = model.fields, model.family
     types = _layer_types(fields, family)
-    if len({*types}) > MAX_KINDS:
-        raise InputError("config", model.type, f"has more than {MAX_KINDS} kinds of layer")
-    if model.lawless:
-        return _named_alone(model, types)
-    if not any(kind in _ATTENDING for kind in types):
+    if not (model.lawless or any(kind in _ATTENDING for kind in types)):
         title = "no attention weights"
         return (LayerKind(title, tuple(range(len(types))), 0, math.nan, softmax=False),)
     # Fields are read on the way, so that what was not read is known only behind this loop.
     layers: dict[LayerKind, list[int]] = {}
     for layer, kind in enumerate(types):
-        layers.setdefault(_read_layer(fields, family, layer, kind), []).append(layer)
+        named = _name_layer(model, kind) if model.lawless else None
+        layers.setdefault(named or _read_layer(fields, family, layer, kind), []).append(layer)
         if len(layers) > MAX_KINDS:
             raise InputError("config", model.type, f"has more than {MAX_KINDS} kinds of layer")
     notes = _notes(model)
@@ -142,7 +163,10 @@ def kinds_of(model: Model) -> tuple[LayerKind, ...]:
 
 def _notes(model: Model) -> list[str]:
     """Return what is said of every layer."""
-    fields, family, notes = model.fields, model.family, [*model.notes]
+    fields, family = model.fields, model.family
+    said = {name: fields.get(name) for name in _SAID} if model.lawless else {}
+    read = ", ".join(f"{name} = {value:g}" for name, value in said.items() if value is not None)
+    notes = [*([f"read: {read}"] if read else []), *model.notes]
     if family.norm == "joint":
         notes.append("QK-norm is not of each head alone: its scores are taken for Gaussian")
     if family.types and (limit := fields.get("clip_qkv")):
@@ -155,22 +179,12 @@ def _notes(model: Model) -> list[str]:
     return notes
 
 
-def _named_alone(model: Model, types: list[str]) -> tuple[LayerKind, ...]:
-    """Return the layers of a model of which no law can be given, by the names of their types."""
-    fields = model.fields
-    head_dim, listed = fields.get("head_dim", 0), any(map(fields.get, LISTS))
-    said = {name: fields.get(name) for name in _SAID}
-    read = ", ".join(f"{name} = {value:g}" for name, value in said.items() if value is not None)
-    notes = (f"read: {read}", *_notes(model))
-    kinds = [
-        LayerKind(
-            kind.replace("_", " ") if listed else "layers of a kind that is not known",
-            tuple(i for i, x in enumerate(types) if x == kind),
-            head_dim, math.nan, notes=notes, lawless=model.lawless,
-        )
-        for kind in dict.fromkeys(types)
-    ]  # fmt: skip
-    return tuple(sorted(kinds, key=lambda x: -len(x.layers)))
+def _name_layer(model: Model, kind: str) -> LayerKind:
+    """Return the kind of a layer of which no law can be given, by the name of its type."""
+    listed = any(map(model.fields.get, LISTS))
+    title = kind.replace("_", " ") if listed else "layers of a kind that is not known"
+    head_dim = model.fields.get("head_dim", 0)
+    return LayerKind(title, (), head_dim, math.nan, lawless=model.lawless)
 
 
 def _layer_types(fields: Fields, family: Family) -> list[str]:
@@ -225,8 +239,8 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
         words += [] if rotation else ["no RoPE" if rotates else family.positions.split(" or ")[0]]
     norm = _normalised(fields, family, turns)
     if rotation is not None and not (norm and family.norm == "turned heads"):
-        steps += read_temperature(rope, context, family.latent)
-        if rotation.turned < head_dim and read_temperature(rope, context, on_scale=False):
+        steps += _read_temperature(rope, context, family.latent)
+        if rotation.turned < head_dim and _read_temperature(rope, context, on_scale=False):
             notes.append("RoPE's temperature is of the entries that turn: the row has it of all")
     if rotation is not None and rotation.table:
         notes.append("RoPE's angles have a table of factors, which is not read")
@@ -291,12 +305,93 @@ def _read_rotation(
     if base is None:
         return None
     part = fields.get("qk_rope_head_dim") or fields.get("rotary_dim")
-    table = rule(rope) == "longrope" or fields.get("rope_freqs", False)
+    table = _rule(rope) == "longrope" or fields.get("rope_freqs", False)
     size = fields.values.get("head_dim") or head_dim  # RoPE has it where attention does not
     turned = min(part or int(size * rope.get("partial_rotary_factor", 1.0)), head_dim)
     if turned % 2:
         raise InputError("rotary_dim", turned, "must be even: RoPE turns pairs of entries")
-    return Rotation(base, turned, read_scaling(rope, context), table)
+    return Rotation(base, turned, _read_scaling(rope, context), table)
+
+
+def _rule(rope: Fields) -> str:
+    """Return the name of the rule for long contexts.
+
+    Raises:
+        InputError: a rule that is not known.
+    """
+    name = rope.get("rope_type") or rope.get("type") or "default"
+    if name not in RULES:
+        raise InputError("rope_type", name, f"is not known; the rules are {', '.join(RULES)}")
+    return name
+
+
+def _read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
+    """Return the rule for the angles; None where they stay, or stand in a table of their own.
+
+    Args:
+        rope: the settings, under the names of Hugging Face's `rope_parameters`.
+        context: the longest row that the model takes, if it says so.
+
+    Raises:
+        InputError: a setting that the rule needs is missing.
+    """
+    name = _rule(rope)
+    if name in ("default", "longrope"):
+        return None
+    # The defaults below are those of the library, for configurations that leave them out.
+    trained = rope.get("original_max_position_embeddings", context)
+    if name == "linear":
+        return LinearScaling(rope.need("factor"))
+    if trained is None:
+        raise InputError("max_position_embeddings", None, f"the rule {name} needs it")
+    factor = rope.get("factor") or (context or trained) / trained
+    if name == "dynamic" and (alpha := rope.get("alpha")):  # Hunyuan's
+        return NtkScaling(alpha)
+    if name == "dynamic":
+        return DynamicNtkScaling(factor, trained)
+    if name == "llama3":
+        low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
+        return Llama3Scaling(factor, trained, low, high)
+    fast, slow = rope.get("beta_fast", 32.0), rope.get("beta_slow", 1.0)
+    return YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
+
+
+def _read_temperature(rope: Fields, context: int | None, on_scale: bool) -> list[Step]:
+    """Return the steps that the rule's factors on q, on k and on the scale make of scores.
+
+    Args:
+        rope: the settings.
+        context: the longest row that the model takes, if it says so.
+        on_scale: whether the family multiplies the scale by m(mscale_all_dim)² as well, as
+            DeepSeek's models do.
+    """
+    name = _rule(rope)
+    if name == "default" or not (on_scale or name in ("yarn", "longrope")):
+        return []
+    trained = rope.get("original_max_position_embeddings", context)
+    factor = rope.get("factor") or (max(1.0, context / trained) if context and trained else 1.0)
+    given, every = rope.get("attention_factor"), rope.get("mscale_all_dim")
+    steps, total = list[Step](), 1.0
+    if name == "longrope" and given is None:
+        steps += [LongRope(factor, trained)] if factor > 1 and trained and trained > 1 else []
+    elif name == "yarn" and given is None:
+        one = rope.get("mscale")
+        total = _grown(factor, one) / _grown(factor, every) if one and every else _grown(factor)
+    elif name in ("yarn", "longrope"):
+        total = given
+    if every and on_scale:
+        total *= _grown(factor, every)
+    if total < 1 or (factor == 1 and total > 1):
+        raise InputError("attention_factor", total, "is known from 1 on, and 1 for a factor of 1")
+    # Scores have the square of `total`. A `Yarn` step has (1 + c ln r)², of which c is found back;
+    # where it is the usual one, rounding must not make 0.1 another number.
+    slope = round((total - 1) / math.log(factor), 12) if total > 1 else 0.0
+    return [*steps, Yarn(factor, slope)] if slope else steps
+
+
+def _grown(factor: float, weight: float = 1.0) -> float:
+    """Return m(weight) = 1 + 0.1·weight·ln r, YaRN's factor at r times the trained context."""
+    return 1.0 + 0.1 * weight * math.log(factor)
 
 
 def _growing(fields: Fields, family: Family, rope: Fields, turns: bool) -> list[Step]:

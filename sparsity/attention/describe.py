@@ -21,6 +21,7 @@ from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import GAMMA, LENGTH
+from sparsity.output import json_ready
 from sparsity.rows.row import Row
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.tokens import Step
@@ -135,26 +136,26 @@ class Description:
             kinds.append(
                 {
                     "title": kind.title,
-                    "layers": list(kind.layers),
+                    "layers": kind.layers,
                     "head_dim": kind.head_dim or None,
-                    "scale": _number(kind.scale),
+                    "scale": kind.scale,
                     "rope": _rope(kind),
                     "qk_norm": kind.qk_norm,
                     "temperature": kind.temperature,
-                    "gamma": _number(self.gamma[i]),
+                    "gamma": self.gamma[i],
                     "gamma_is": self.origins[i] or None,
                     "row": None if row is None else row.described(),
                     "n_eff": self._by_length(self.n_eff[i]),
                     "n_eff_of_gamma": {f"{x:g}": self._by_length(values) for x, values in ladder},
-                    "notes": list(kind.notes),
+                    "notes": kind.notes,
                     "no_law": kind.lawless or None,
                 }
             )
         about = {"model_type": self.family, "context": self.context, "source": self.source}
-        return about | {"kinds": kinds}
+        return json_ready(about | {"kinds": kinds})
 
-    def _by_length(self, values: np.ndarray) -> dict[str, float | None]:
-        return {str(n): _number(x) for n, x in zip(self.lengths, values, strict=True)}
+    def _by_length(self, values: np.ndarray) -> dict[str, float]:
+        return dict(zip(map(str, self.lengths), values, strict=True))
 
     def __repr__(self) -> str:
         count = sum(len(kind.layers) for kind in self.kinds)
@@ -314,7 +315,3 @@ def _rope(kind: LayerKind) -> str:
     if scaling is not None:
         rule = f", {type(scaling).__name__} by {getattr(scaling, 'factor', 1):g}"
     return f"RoPE base {kind.rotation.base:g}{part}{rule}"
-
-
-def _number(x: float) -> float | None:
-    return None if np.isnan(x) else float(x)

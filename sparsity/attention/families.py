@@ -117,6 +117,35 @@ class Family:
     weights: str = ""
 
 
+@dataclass(frozen=True)
+class Model:
+    """A configuration as it was read.
+
+    Args:
+        type: its `model_type`.
+        family: what its code does; an empty record where it is not known.
+        fields: with what the class filled in.
+        source: who filled them in, in words.
+        lawless: why no law can be given; empty where one can.
+        notes: of the reading.
+    """
+
+    type: str
+    family: Family
+    fields: Fields
+    source: str
+    lawless: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def context(self) -> int | None:
+        """The longest row that the model takes, of pictures their patches and a token; or None."""
+        picture, patch = self.fields.get("image_size"), self.fields.get("patch_size")
+        if picture and patch:
+            return (picture // patch) ** 2 + 1
+        return self.fields.get("max_position_embeddings")
+
+
 _LEARNED, _NOWHERE = "learned positions", "no positions"
 _ONE_SIDE_MAMBA = "beside the attention of a layer stands a state-space model: not in the row"
 # fmt: off
@@ -202,6 +231,7 @@ FAMILIES = (
     Family("xlnet", weights="relative attention in two streams"),
 )
 # fmt: on
+UNKNOWN = Family("")  # the record of a family that is not here
 BY_TYPE = {name: family for family in FAMILIES for name in family.types.split()}
 # Fields that only the code of these types reads, and fields that all but theirs reads.
 _READ_BY = {

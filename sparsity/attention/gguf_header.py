@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sparsity.attention.families import BY_TYPE, UNKNOWN, Model
 from sparsity.attention.fields import FIELDS, Fields, checked
 from sparsity.errors import InputError
 
@@ -22,8 +23,9 @@ _TEXT, _LIST = 8, 9
 _MOST_ITEMS = 4_000_000  # of lists and tensors: ten times the largest vocabulary
 _MOST_NAMES = 2**16  # fields, and tensors: some fifty, and some thousands
 _MOST_TEXT = 2**20  # bytes of a text that is read; a chat template has tens of thousands
-_MOST_BYTES = 2**40  # of anything
 _MOST_KEPT = 4096  # items of a list that is kept: one for each layer
+# What reading raises where a size, a type or a text is not what it should be.
+_BROKEN = struct.error, ValueError, KeyError, OSError, OverflowError, StopIteration, RecursionError
 
 
 @dataclass(frozen=True)
@@ -89,29 +91,8 @@ _SAME = {
 }
 
 
-@dataclass(frozen=True)
-class Header:
-    """A header under the names of a `config.json`.
-
-    Args:
-        name: of the architecture.
-        type: the `model_type` of its family; empty where its rules are not known.
-        values: its fields under the names of `fields.FIELDS`, by llama.cpp's rules.
-        names: of its fields as they stand there.
-        read: those of them that made the values.
-        note: of what llama.cpp itself does otherwise.
-    """
-
-    name: str
-    type: str
-    values: dict[str, Any]
-    names: tuple[str, ...]
-    read: frozenset[str]
-    note: str
-
-
-def read_header(path: Path) -> Header:
-    """Return the header of a GGUF file.
+def read_header(path: Path) -> Model:
+    """Return the configuration that the header of a GGUF file is, by llama.cpp's rules.
 
     Raises:
         InputError: no header of GGUF, or none within the bounds.
@@ -124,8 +105,12 @@ def read_header(path: Path) -> Header:
     values = {field: fields.get(key) for key, field in _SAME.items()}
     values["rope_freqs"] = "rope_freqs.weight" in tensors
     values |= _ruled(name, architecture, fields, checked(values))
-    kind = (architecture.type or name) if name in _BY_NAME else ""
-    return Header(name, kind, values, (*fields.values,), frozenset(fields.read), architecture.note)
+    family = BY_TYPE.get(architecture.type or name) if name in _BY_NAME else None
+    lawless = "" if family else f"the architecture {name!r} is not known here"
+    known = Fields(checked(values), (*fields.values,), frozenset(fields.read))
+    notes = (architecture.note,) if architecture.note else ()
+    source = "its header, by llama.cpp's rules"
+    return Model(name, family or UNKNOWN, known, source, lawless, notes)
 
 
 def read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
@@ -138,24 +123,24 @@ def read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
         with path.open("rb") as file:
             magic, version = _take(file, "4sI")
             if magic != b"GGUF" or version not in (2, 3):
-                raise EOFError
+                raise ValueError
             tensors, fields = _take(file, "QQ")
             if max(tensors, fields) > _MOST_NAMES:
-                raise EOFError
-            left = iter(range(_MOST_ITEMS))
+                raise ValueError
+            left = iter(range(_MOST_ITEMS))  # at its end it raises StopIteration
             header: dict[str, Any] = {}
             for _ in range(fields):
-                _count(left)
+                next(left)
                 key = _text(file)
                 header[key] = _value(file, _take(file, "I")[0], left)
             names = set()
             for _ in range(tensors):
-                _count(left)
+                next(left)
                 names.add(_text(file))
                 (rank,) = _take(file, "I")
                 _skip(file, 8 * rank + 12)
             return header, names
-    except (struct.error, UnicodeDecodeError, KeyError, OSError, EOFError, RecursionError):
+    except _BROKEN:
         raise InputError("config", path, "holds no configuration; its header is broken") from None
 
 
@@ -240,16 +225,6 @@ def _scaling(name: str, own: Fields) -> dict[str, Any]:
     }
 
 
-def _count(left: Iterator[int]) -> None:
-    """Take one of the items that may be read.
-
-    Raises:
-        EOFError: none is left.
-    """
-    if next(left, None) is None:
-        raise EOFError
-
-
 def _take(file: BinaryIO, letters: str) -> tuple[Any, ...]:
     size = struct.calcsize(f"<{letters}")
     return struct.unpack(f"<{letters}", file.read(size))
@@ -259,14 +234,13 @@ def _skip(file: BinaryIO, size: int) -> None:
     """Go on by so many bytes.
 
     Raises:
-        EOFError: the file is shorter.
+        ValueError: the file is shorter.
+        OverflowError: no file is as long.
     """
-    if size > _MOST_BYTES:
-        raise EOFError
     if size:
         file.seek(size - 1, os.SEEK_CUR)
         if not file.read(1):
-            raise EOFError
+            raise ValueError
 
 
 def _text(file: BinaryIO, keep: bool = True) -> str:
@@ -287,13 +261,13 @@ def _value(file: BinaryIO, kind: int, left: Iterator[int]) -> Any:
     if size <= _MOST_KEPT:
         values = []
         for _ in range(size):
-            _count(left)
+            next(left)
             values.append(_value(file, inner, left))
         return values
     if inner in _TYPES:
         _skip(file, size * struct.calcsize(f"<{_TYPES[inner]}"))
         return None
     for _ in range(size):
-        _count(left)
+        next(left)
         _value(file, inner, left) if inner == _LIST else _text(file, keep=False)
     return None

@@ -15,13 +15,12 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from sparsity.attention import gguf_header
-from sparsity.attention.families import BY_TYPE, Family, passed_over
+from sparsity.attention.families import BY_TYPE, UNKNOWN, Model, passed_over
 from sparsity.attention.fields import (
     ASKED,
     FIELDS,
@@ -37,36 +36,6 @@ from sparsity.errors import InputError, printable
 from sparsity.output import json_file, require_regular_file
 
 MAX_BYTES = 2**22  # of a config.json: ten times the largest published one
-_UNKNOWN = Family("")
-
-
-@dataclass(frozen=True)
-class Model:
-    """A configuration as it was read.
-
-    Args:
-        type: its `model_type`.
-        family: what its code does; an empty record where it is not known.
-        fields: with what the class filled in.
-        source: who filled them in, in words.
-        lawless: why no law can be given; empty where one can.
-        notes: of the reading.
-    """
-
-    type: str
-    family: Family
-    fields: Fields
-    source: str
-    lawless: str
-    notes: tuple[str, ...] = ()
-
-    @property
-    def context(self) -> int | None:
-        """The longest row that the model takes, of pictures their patches and a token; or None."""
-        picture, patch = self.fields.get("image_size"), self.fields.get("patch_size")
-        if picture and patch:
-            return (picture // patch) ** 2 + 1
-        return self.fields.get("max_position_embeddings")
 
 
 def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
@@ -81,13 +50,7 @@ def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
     path = path / "config.json" if path.is_dir() else path
     require_regular_file(path, "config")
     if path.suffix == ".gguf":
-        header = gguf_header.read_header(path)
-        family = BY_TYPE.get(header.type)
-        lawless = "" if family else f"the architecture {header.name!r} is not known here"
-        fields = Fields(checked(header.values), header.names, header.read)
-        notes = (header.note,) if header.note else ()
-        source = "its header, by llama.cpp's rules"
-        return Model(header.name, family or _UNKNOWN, fields, source, lawless, notes)
+        return gguf_header.read_header(path)
     return _of_fields(_read_json(path))
 
 
@@ -123,12 +86,12 @@ def _of_fields(given: Mapping[str, Any]) -> Model:
     rope = values.get("rope_scaling") or {}
     if rope.get("type") == "su":  # LongRoPE, as Phi-3 first named it
         rope["type"] = "longrope"
-    fill = BY_TYPE.get(kind, _UNKNOWN).fill
+    fill = BY_TYPE.get(kind, UNKNOWN).fill
     filled = _filled(fill or kind, values, foreign=bool(fill))
     if filled is None:
         missing = "the file alone is not the configuration: pip install 'sparsity[transformers]'"
         lawless = missing if _library() is None else f"the family {kind!r} is not known here"
-        return Model(kind, _UNKNOWN, Fields(values, names), "the file alone", lawless, notes)
+        return Model(kind, UNKNOWN, Fields(values, names), "the file alone", lawless, notes)
     own, of_class, known, source = filled
     for name in filter(values.get, LAYERS):
         if (count := of_class.get(name, values[name])) != values[name]:
@@ -138,7 +101,7 @@ def _of_fields(given: Mapping[str, Any]) -> Model:
     lawless = family.weights if family else f"the family {kind!r} is not known here"
     passed = passed_over(kind) if family else frozenset[str]()
     fields = Fields(of_class, names, known | FOR_CLASSES, passed)
-    return Model(kind, family or _UNKNOWN, fields, source, lawless, notes)
+    return Model(kind, family or UNKNOWN, fields, source, lawless, notes)
 
 
 @contextmanager
