@@ -48,7 +48,6 @@ def test_the_page_shows_what_was_measured(data, tmp_path):
     head, row = cells(page)
     (told,) = tables.summary(data)
     shown = dict(zip(map(html.unescape, head), row, strict=True))
-    assert shown["BOS"] == "not said"
     assert shown["n_eff"] == f"{told['n_eff']:.2f}"
     assert shown["S/exact"] == f"{told['ratio_exact_without_sinks']:.3g}"
     assert "Sinks take more than 0.3 of the weight in 50 % of the heads" in page
@@ -64,7 +63,7 @@ def test_the_page_shows_what_was_measured(data, tmp_path):
 
 @pytest.mark.thorough
 def test_the_exact_law_stands_beside_rows_without_their_sinks(data):
-    n, lines = report._medians_by_length(report._with_runs(data).isel(bos=0))
+    n, lines = report._medians_by_length(report._with_texts(data))
     assert list(lines) == ["whole row", "without sinks", "exact law"]
     assert np.all(np.diff(n) > 0)
     assert n[-1] <= T
@@ -75,9 +74,8 @@ def test_the_exact_law_stands_beside_rows_without_their_sinks(data):
 
 @pytest.mark.thorough
 def test_runs_weights_and_texts_have_a_page_too(data, tmp_path):
-    both = xarray.concat([data, data], "bos").assign_coords(bos=[0, 1])
-    rows = cells(page_of(both, tmp_path))
-    assert [row[0] for row in rows] == ["BOS", "no", "yes"]
+    begun = page_of(data.assign_attrs(bos=1), tmp_path)
+    assert f"1 text of {T} tokens after the model&#39;s first token" in begun
     texts = xarray.concat([data, data], "text").assign_coords(text=["a", STRANGE])
     page = page_of(texts, tmp_path)
     assert f"2 texts of {T} tokens" in page
@@ -98,7 +96,6 @@ def test_nothing_is_written_where_the_folder_cannot_be(data, tmp_path):
 
 
 def test_a_table_in_a_terminal():
-    rows = [{"T": 8, "S": 0.5, "below:-2": 0.25, "bos": bos} for bos in (True, False)]
-    lines = ["BOS          T   mean S below:-2", "with         8    0.500     0.25"]
-    assert tables.text(rows[:1]).split("\n")[:2] == lines
-    assert tables.text(rows).split("\n")[:3] == [*lines, lines[1].replace("with", "none")]
+    rows = [{"T": n, "S": 0.5, "below:-2": 0.25} for n in (8, 16)]
+    lines = ["       T   mean S below:-2", "       8    0.500     0.25"]
+    assert tables.text(rows).split("\n")[:3] == [*lines, lines[1].replace(" 8", "16")]

@@ -63,7 +63,7 @@ def test_rows_are_those_of_the_weights_that_the_model_returns(opened, files, dat
     with torch.no_grad():
         p = model(torch.as_tensor(ids)[None], output_attentions=True).attentions
     model.set_attn_implementation("sdpa")
-    own = data.sel(text=files[1][0].stem).isel(bos=0)
+    own = data.sel(text=files[1][0].stem)
     n_eff = 1 / np.stack([(x[0].double() ** 2).sum(-1).numpy() for x in p])
     np.testing.assert_allclose(own.n_eff, n_eff, rtol=1e-4)
 
@@ -84,7 +84,7 @@ def test_a_sink_need_not_be_the_first_token(data):
     assert first["formatstrings"] < 0.25
     assert all(rate > 0.45 for name, rate in first.items() if name != "formatstrings")
     assert max(joint.values()) - min(joint.values()) < 0.15
-    own = data.sel(text="formatstrings", bos=0)
+    own = data.sel(text="formatstrings")
     words = own.token.values.tolist()
     found = sinks.list_sinks(own.key_importance.values, words)
     most = sorted(found, key=lambda sink: -sink["heads"])

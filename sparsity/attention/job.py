@@ -43,6 +43,7 @@ class Job:
         """Return the outcome in JSON's types."""
         return {
             "model": self.data.attrs["model"],
+            "bos": bool(self.data.attrs["bos"]),
             "files": [str(path) for path in self.files],
             "table": tables.summary(self.data),
             "texts": tables.by_text(self.data),
@@ -51,7 +52,8 @@ class Job:
 
     def text(self) -> str:
         """Return the outcome for a terminal."""
-        lines = [str(self.data.attrs["model"]), tables.text(tables.summary(self.data)), ""]
+        begun = ", after the model's first token" if self.data.attrs["bos"] else ""
+        lines = [f"{self.data.attrs['model']}{begun}", tables.text(tables.summary(self.data)), ""]
         lines += [f"Skipped: {line}" for line in self.passed_over]
         places = ", ".join(map(str, (*self.files[:2], *self.files[2:][-1:])))
         return "\n".join([*lines, f"Written: {places}"])
@@ -117,9 +119,8 @@ def run(
     if not runs:
         raise InputError("text", len(paths), f"of all files none can be used: {passed[0]}")
     data = xarray.concat(runs, "text").assign_coords(text=names)
-    data = data.expand_dims(bos=np.asarray([bos], np.int8)).assign_attrs(
-        model=printable(Path(model).name, _MAX_NAME), tokens=tokens
-    )
+    about = {"model": printable(Path(model).name, _MAX_NAME), "tokens": tokens, "bos": int(bos)}
+    data = data.assign_attrs(about)
     files = (save(data, out), write_picture(data, Path(out).with_suffix(".svg")))
     if report_to is not None:
         # Names without folders: the page shall not tell whose disk it was made on, and be the same

@@ -1,7 +1,7 @@
 """The page of a measurement: three pictures, a table, and the keys that are sinks.
 
-A measurement is what `measure` returns, of one run or over the axes text and bos. The pictures are
-SVG files beside the page, which `report.html` lays out; their numbers are in the measurement.
+A measurement is what `measure` returns, of one text or several. The pictures are SVG files
+beside the page, which `report.html` lays out and explains; their numbers are in the measurement.
 """
 
 from __future__ import annotations
@@ -40,15 +40,11 @@ class Picture:
     Args:
         file: its name.
         title: what was found.
-        caption: what is shown.
-        alt: the picture in words.
         draw: (measurement, figure) -> None.
     """
 
     file: str
     title: str
-    caption: str
-    alt: str
     draw: Callable[[xarray.Dataset, Figure], None]
 
 
@@ -68,15 +64,10 @@ def write_report(
     Raises:
         InputError: a folder that cannot be had.
     """
-    data = _with_runs(data)
-    run, home = data.isel(bos=0), folder(out)
+    run, home = _with_texts(data), folder(out)
     pictures = [_picture_heads(run), _picture_context(run), _picture_sinks(run)]
-    said = _said_of(run)
-    contents: dict[Path, bytes | str] = {
-        home / x.file: plotting.render(x.draw, run, x.title, said, (7.2, 4.4), ("svg",))["svg"]
-        for x in pictures
-    }
-    contents[home / "index.html"] = _render_page(data, pictures, said, command)
+    contents: dict[Path, bytes | str] = {home / x.file: _rendered(x, run) for x in pictures}
+    contents[home / "index.html"] = _render_page(run, pictures, command)
     write_together(contents)
     return tuple(contents)
 
@@ -87,27 +78,28 @@ def write_picture(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: a path that cannot be written.
     """
-    run = _with_runs(data).isel(bos=0)
-    picture, place = _picture_heads(run), Path(path)
-    args = picture.draw, run, picture.title, _said_of(run), (7.2, 4.4), ("svg",)
-    write(place, plotting.render(*args)["svg"])
+    run, place = _with_texts(data), Path(path)
+    write(place, _rendered(_picture_heads(run), run))
     return place
 
 
-def _with_runs(data: xarray.Dataset) -> xarray.Dataset:
-    """Return the measurement over text and bos, of length one where it is of a single run."""
-    # Whether a text begins with BOS may not be said: then `bos` is −1.
-    for name, untold in (("bos", -1), ("text", "text")):
-        if name not in data.dims:
-            labelled = data if name in data.coords else data.assign_coords({name: untold})
-            data = labelled.expand_dims(name)
-    return data
+def _rendered(picture: Picture, run: xarray.Dataset) -> bytes:
+    size, form = (7.2, 4.4), "svg"
+    return plotting.render(picture.draw, run, picture.title, _said_of(run), size, (form,))[form]
+
+
+def _with_texts(data: xarray.Dataset) -> xarray.Dataset:
+    """Return the measurement over text, of length one where it is of a single one."""
+    if "text" in data.dims:
+        return data
+    return (data if "text" in data.coords else data.assign_coords(text="text")).expand_dims("text")
 
 
 def _said_of(run: xarray.Dataset) -> str:
     count, T = run.sizes["text"], int(run["context"][-1])
     model = run.attrs.get("model", "attention")
-    return f"{model}: {count} text{'s' * (count > 1)} of {T} tokens, every layer and head"
+    bos = " after the model's first token" if run.attrs.get("bos") else ""
+    return f"{model}: {count} text{'s' * (count > 1)} of {T} tokens{bos}, every layer and head"
 
 
 def _late_rows(run: xarray.Dataset) -> xarray.Dataset:
@@ -121,10 +113,6 @@ def _picture_heads(run: xarray.Dataset) -> Picture:
     return Picture(
         PICTURES[0],
         f"Four of five heads attend to {low:.1f} to {high:.1f} of {T} tokens",
-        "Median effective number of tokens n_eff = 1/Σp² of the rows in the second half of the "
-        "text, by layer and head.",
-        "A map with a cell for each layer and head, coloured by its effective number of tokens on "
-        "a logarithmic scale.",
         _draw_heads,
     )
 
@@ -169,11 +157,6 @@ def _picture_context(run: xarray.Dataset) -> Picture:
     return Picture(
         PICTURES[1],
         f"Of {n[-1]:.0f} keys the median row attends to {whole[1]}{beside}",
-        "Median effective number of tokens of rows of n keys, over all layers, heads and texts: of "
-        "whole rows, and of rows without their sinks. The line is the exact law of Gaussian logits "
-        "at the number of keys and the spread of each of the latter rows; nothing is fitted.",
-        "Two rows of markers rise with the number of keys, that of rows without sinks above that "
-        "of whole rows, beside a line for the exact law.",
         _draw_context,
     )
 
@@ -224,14 +207,10 @@ def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
 
 
 def _picture_sinks(run: xarray.Dataset) -> Picture:
-    share = tables.late_rate(run, int(run["context"][-1]), EPSILON, "sinks_mass")
+    share = tables.summarise_context(run, int(run["context"][-1]))[f"sinks_rate_{EPSILON:g}"]
     return Picture(
         PICTURES[2],
         f"Sinks take more than {EPSILON:g} of the weight in {100 * share:.0f} % of the heads",
-        "Mean weight that all sinks of a head receive together from the rows in the second half of "
-        f"the text. A sink is any key that takes more than {sinks.MIN_SINK_WEIGHT:g} of a head's "
-        "weight on average.",
-        "A map with a cell for each layer and head, coloured by the weight of its sinks.",
         _draw_sinks,
     )
 
@@ -257,25 +236,22 @@ def _name_sinks(run: xarray.Dataset) -> list[tuple[str, str]]:
     return named
 
 
-def _render_page(data: xarray.Dataset, pictures: list[Picture], said: str, command: str) -> str:
-    rows = tables.summary(data)
+def _render_page(run: xarray.Dataset, pictures: list[Picture], command: str) -> str:
+    rows = tables.summary(run)
     columns = [x for x in tables.columns_of(rows[0]) if x not in tables.FIRST_TOKEN]
     columns = [x for x in columns if x[0] in rows[0]]  # weights alone have no laws
-    begins = {True: "yes", False: "no", None: "not said"}
     home = resources.files("sparsity")
     template = home.joinpath("attention", "report.html").read_text("utf-8")
     page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     return page.from_string(template).render(
         style=home.joinpath("report", "style.css").read_text("utf-8"),
-        model=data.attrs.get("model", "Attention"),
-        said=said,
+        model=run.attrs.get("model", "Attention"),
+        said=_said_of(run),
         pictures=pictures,
-        titles=["BOS", *(title for _, _, title, _ in columns)],
-        rows=[
-            [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)]
-            for row in rows
-        ],
-        sinks=_name_sinks(data.isel(bos=0)),
+        least=sinks.MIN_SINK_WEIGHT,
+        titles=[title for _, _, title, _ in columns],
+        rows=[[f"{row[key]:{form}}" for key, *_, form in columns] for row in rows],
+        sinks=_name_sinks(run),
         command=command,
         versions=f"sparsity {__version__}, NumPy {np.__version__}, Python "
         f"{platform.python_version()}",

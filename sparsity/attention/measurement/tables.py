@@ -30,11 +30,6 @@ _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does n
 }
 
 
-def says_bos(bos: Any) -> bool | None:
-    """Return whether texts of that `bos` begin with the model's first token; None if not said."""
-    return None if bos < 0 else bool(bos)
-
-
 def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
     """Return the rows in the second half of a context: T/2 < n ≤ T.
 
@@ -60,11 +55,6 @@ def _median(data: xarray.Dataset, name: str) -> float:
 def requested_variables(data: xarray.Dataset) -> list[str]:
     """Return the names of the variables of rows that were asked for, of which means are taken."""
     return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
-
-
-def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
-    """Return the share in which "sink_mass" or "sinks_mass" of the rows T/2 < n ≤ T exceeds ε."""
-    return _share(_late(rows_at(data[[name]], context), name), epsilon)
 
 
 def _late(rows: xarray.Dataset, name: str) -> np.ndarray:
@@ -122,7 +112,7 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
 
 
 def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
-    """Return one row for each context length, and with and without the token that begins a text.
+    """Return one row for each context length.
 
     Args:
         data: from `measure`, or of `sparsity measure`.
@@ -139,25 +129,15 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     import xarray
 
     check_instance("data", data, xarray.Dataset, "give a dataset of measure")
-    runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
-    out = []
-    for run in runs:
-        start = {"bos": says_bos(run["bos"])} if "bos" in run.coords else {}
-        out += [start | summarise_context(run, int(context)) for context in run["context"].values]
-    return out
+    return [summarise_context(data, int(context)) for context in data["context"].values]
 
 
-def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
-    """Return a row for each text at the longest context, as `summary` has them.
-
-    Args:
-        data: of `sparsity measure`.
-        bos: which of its ways of running the texts, by place.
-    """
-    run, T = data.isel(bos=bos), int(data["context"][-1])
+def by_text(data: xarray.Dataset) -> list[dict[str, Any]]:
+    """Return a row for each text of `sparsity measure` at the longest context, as `summary` has."""
+    T = int(data["context"][-1])
     return [
-        {"text": str(name), **summarise_context(run.sel(text=[name]), T)}
-        for name in run["text"].values
+        {"text": str(name), **summarise_context(data.sel(text=[name]), T)}
+        for name in data["text"].values
     ]
 
 
@@ -203,11 +183,7 @@ def text(rows: list[dict[str, Any]]) -> str:
     known = columns_of(rows[0])
     columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
     widths = {key: max(len(title), 8) for key, title, _ in columns}
-    bos = "bos" in rows[0]
-    titles = (f"{title:>{widths[key]}}" for key, title, _ in columns)
-    lines = [" ".join([*(["BOS  "] if bos else []), *titles])]
+    lines = [" ".join(f"{title:>{widths[key]}}" for key, title, _ in columns)]
     for row in rows:
-        cells = [f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns]
-        word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
-        lines.append(" ".join([*([word] if bos else []), *cells]))
+        lines.append(" ".join(f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns))
     return "\n".join([*lines, *NOTES])
