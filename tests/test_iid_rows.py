@@ -102,7 +102,6 @@ def test_a_quantity_of_a_users_own_may_want_the_length_as_a_number():
         symbol="H₂/ln n",
         title="Rényi's entropy of order 2 over its largest value",
         average="E",
-        unit="1",
         of=lambda row: -jnp.log(row.l2 / row.l1**2) / math.log(row.count),
     )
     found = sparsity.estimate("exp", gamma=1.0, length=8, of=entropy, rel_error=0.01)

@@ -30,8 +30,6 @@ from sparsity.cli.models import describe, measure
 from sparsity.cli.theory import derive, design, eval_, exact, list_
 from sparsity.errors import InputError, NoClosedForm
 
-__all__ = ["cli", "main"]
-
 _THEORY = (list_, derive, eval_, exact, design)
 _COMMANDS = (*_THEORY, estimate, verify, claims, reproduce, plot, sweep, measure, describe)
 

@@ -28,8 +28,6 @@ from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import ScalableSoftmax, SinkLogit
 
-__all__ = ["LENGTHS", "Design", "Impossible", "design"]
-
 LENGTHS = (256, 2048, 16_384, 131_072, 1_000_000)
 _LONGEST = 1e12  # tokens up to which n_eff is exact to 1e-9
 

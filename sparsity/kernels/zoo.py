@@ -67,28 +67,6 @@ decayed = Kernel(
 )
 
 
-__all__ = [
-    "ZOO",
-    "absolute",
-    "cosh",
-    "elu",
-    "elu1",
-    "gelu",
-    "power",
-    "power2",
-    "power4",
-    "relu",
-    "relu3",
-    "sigmoid",
-    "silu",
-    "softpick",
-    "softplus",
-    "taylor",
-    "taylor2",
-    "taylor4",
-    "threshold",
-]
-
 _LARGEST = 64  # exponent, as in a formula that is typed
 
 # Powers of ReLU, max(s, 0)^p: their S depends on z = β/γ alone.

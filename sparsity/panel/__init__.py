@@ -26,8 +26,6 @@ from sparsity.rows.row import Row, RowLike
 if TYPE_CHECKING:
     from sparsity.panel.widget import Panel
 
-__all__ = ["explore", "opened"]
-
 
 def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     """Return the state that a panel starts in, as `explore` describes it.
@@ -107,7 +105,3 @@ def explore(*shown: RowLike, x: str = "gamma", **values: Unpack[_Start]) -> Pane
         message = 'the panel needs the extra "notebook": pip install "sparsity[notebook]"'
         raise NotInstalled(message, name=error.name) from None
     return Panel(state)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

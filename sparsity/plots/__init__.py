@@ -60,8 +60,6 @@ LENGTHS_OF_A_MODEL = "1024:1048576:21:log"  # where rows by name are drawn, if n
 
 _SMALLEST, _LARGEST = 2.0, 100.0  # inches: on less there is no room for axes beside their labels
 
-__all__ = ["chart", "figure_size", "plot"]
-
 
 @names_parameters()
 def plot(
@@ -352,7 +350,3 @@ def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:
         long = curve.limit and replace(curve.limit, label=f"limit, {label}")
         curves.append(replace(curve, exact=replace(curve.exact, label=str(label)), limit=long))
     return made._replace(curves=tuple(curves))
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

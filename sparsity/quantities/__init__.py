@@ -7,7 +7,8 @@ import functools
 from sparsity.calls import did_you_mean
 from sparsity.errors import InputError
 from sparsity.parsing import parse_number
-from sparsity.quantities.base import Family, Linear, Quantity, RowSums
+from sparsity.quantities.base import Family, Quantity
+from sparsity.quantities.base import RowSums as RowSums
 from sparsity.quantities.largest import (
     gini,
     keys_for_mass,
@@ -16,7 +17,10 @@ from sparsity.quantities.largest import (
     support,
     top_k_mass,
 )
-from sparsity.quantities.laws import BelowLaw, Integral, KeysLaw, LogMoment, PairLaw, RankLaw
+from sparsity.quantities.laws import BelowLaw as BelowLaw
+from sparsity.quantities.laws import Integral as Integral
+from sparsity.quantities.laws import KeysLaw as KeysLaw
+from sparsity.quantities.laws import RankLaw as RankLaw
 from sparsity.quantities.marked import (
     needle_largest,
     needle_mass,
@@ -29,8 +33,8 @@ from sparsity.quantities.marked import (
     weight,
 )
 from sparsity.quantities.pairs import overlap, top_k_overlap
+from sparsity.quantities.powers import POWERS_OF_S_AND_N as POWERS_OF_S_AND_N
 from sparsity.quantities.powers import (
-    POWERS_OF_S_AND_N,
     S,
     abs_sum,
     entropy,
@@ -43,55 +47,6 @@ from sparsity.quantities.powers import (
     varentropy,
 )
 from sparsity.quantities.thresholds import below, mass_below, tiles_below, tiles_mass_below
-
-__all__ = [
-    "ALL",
-    "FAMILIES",
-    "OF_MAPS",
-    "POWERS_OF_S_AND_N",
-    "BelowLaw",
-    "Family",
-    "Integral",
-    "KeysLaw",
-    "Linear",
-    "LogMoment",
-    "PairLaw",
-    "Quantity",
-    "RankLaw",
-    "RowSums",
-    "S",
-    "abs_sum",
-    "below",
-    "entropy",
-    "gini",
-    "hoyer",
-    "keys_for_mass",
-    "kl_uniform",
-    "mass_below",
-    "max_weight",
-    "n_eff",
-    "named",
-    "needle_largest",
-    "needle_mass",
-    "needle_odds_above",
-    "needle_recall",
-    "needle_signal",
-    "needle_snr_above",
-    "overlap",
-    "participation",
-    "power_sum",
-    "recall",
-    "sink_mass",
-    "sink_mass_above",
-    "square_sum",
-    "support",
-    "tiles_below",
-    "tiles_mass_below",
-    "top_k_mass",
-    "top_k_overlap",
-    "varentropy",
-    "weight",
-]
 
 ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, kl_uniform, varentropy),
@@ -160,7 +115,3 @@ def _member(name: str, text: str | None) -> Quantity:
         fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example}"
         raise InputError("of", said, fix)
     return _of(family, *numbers)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -149,8 +149,8 @@ class Quantity:
         symbol: as on axes and in tables.
         title: what it is, in words.
         average: the average that the name means over rows.
-        unit: of its values.
         of: RowSums -> the value of a concrete row, with plain operators (NumPy and JAX).
+        unit: of its values.
         units: whether a row of sink logits alone has a value, with p = 0 for every key: it counts
             among the rows that are not all zero.
         integral: its exact law at finite n; None where none is known.
@@ -174,8 +174,8 @@ class Quantity:
     symbol: str
     title: str
     average: str
-    unit: str
     of: Callable[[RowSums], Any]
+    unit: str = "1"
     units: bool = False
     integral: Integral | None = None
     needs: str | None = None

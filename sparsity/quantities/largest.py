@@ -100,7 +100,6 @@ def _top_k_mass(name: str, number: float) -> Quantity:
         symbol=f"E top-{k} mass",
         title=f"share of the {k} largest weights",
         average="E of the k largest p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
-        unit="1",
         of=of,
         units=True,
         whole=True,
@@ -124,7 +123,6 @@ max_weight = Quantity(
     symbol="E max p",
     title="largest weight max p, 1 for one-hot",
     average="E max p_j over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
-    unit="1",
     of=lambda row: row.weights.max(-1) / (row.l1 + row.unit),
     units=True,
     whole=True,
@@ -166,7 +164,6 @@ gini = Quantity(
     symbol="E Gini",
     title="Gini coefficient of the weights, 0 for uniform, 1 − 1/n for one-hot",
     average="E Σ_jk |p_j − p_k|/(2n) over tokens, p_j = |a_j|/Σ|a|, over nonzero rows",
-    unit="1",
     of=lambda row: metric.gini(row.weights),
     whole=True,
     # Σ_jk |a_j − a_k|/2 = ∫ N(a)(n − N(a)) da, and E N(n − N)/n = (n − 1)q(1 − q)
@@ -195,7 +192,6 @@ recall = Quantity(
     symbol="P(top read)",
     title="chance that the key of the largest score is read; 1 where every key is",
     average="P(the key of the largest score of all is among those read), over nonzero rows",
-    unit="1",
     of=lambda row: row.top + 0 * row.l1,
     chance=True,
 )

@@ -29,22 +29,22 @@ class Integral:
         moments: the orders k; each `LogMoment` follows the plain one of its order.
         sums: pairs (g, whose): g of the ratios m_j,k/φ_j, summed over "token", "sink" or
             "needle".
-        combine: of the scale that the sums are over, and the sums.
         units: whether sink logits stand in the product.
-        factor: of n.
-        sqrt_tail: whether the integrand falls like √t only, towards t = 0.
         ends: the least and the largest value that a row can have, given n, the tokens in sight,
             and whether there is a unit beside them: the shares of the tokens then sum to less
             than 1. They are equal for a single token without one.
+        combine: of the scale that the sums are over, and the sums; a single one as it is.
+        factor: of n.
+        sqrt_tail: whether the integrand falls like √t only, towards t = 0.
         excess_of_abs: of n, by how much the integral of the absolute value may exceed the integral.
     """
 
     power: int
     moments: tuple[float | LogMoment, ...]
     sums: tuple[tuple[Callable[..., Any], str], ...]
-    combine: Callable[..., Any]
     units: bool
     ends: Callable[[float, float, bool], tuple[float, float]]
+    combine: Callable[..., Any] = lambda scale, one: one
     factor: Callable[[float], float] = lambda n: 1.0
     sqrt_tail: bool = False
     excess_of_abs: Callable[[float], float] = lambda n: 0.0

@@ -31,25 +31,30 @@ _Z = np.linspace(-_REACH, _REACH, 545)
 _DENSITY = np.exp(-0.5 * _Z * _Z) * (_Z[1] - _Z[0]) / math.sqrt(2 * math.pi)
 
 
+def _share_of(whose: str, power: int) -> Integral:
+    """Return the mean of Σ_whose|a|^power/Σ|a|^power; units stand among weights, not squares."""
+    # ∫ Σ_whose E[|a_j|^p e^(−t|a_j|^p)]/φ_j Πφ dt, by 1/x = ∫ e^(−tx) dt
+    units = power == 1
+    return Integral(
+        power=power,
+        moments=(1.0,),
+        sums=((lambda m1: m1, whose),),
+        units=units,
+        # A single token without a unit is the sink, or the needle, itself.
+        ends=lambda n, seen, unit: (0.0 if seen > 1 or (unit and units) else 1.0, 1.0),
+    )
+
+
 needle_mass = Quantity(
     name="needle_mass",
     symbol="needle mass",
     title="share of the attention that the needle gets",
     average="E[|a*|/(Σ|a| + sink logits)] over rows that are not all zero",
-    unit="1",
     of=lambda row: row.needle / (row.l1 + row.unit),
     units=True,
     needs="needle",
     limit=lambda rows: rows.product(needle=1.0, total=-1.0),
-    # ∫ E[|a*|e^(−t|a*|)]/φ* Πφ dt, by 1/x = ∫ e^(−tx) dt
-    integral=Integral(
-        power=1,
-        moments=(1.0,),
-        sums=((lambda m1: m1, "needle"),),
-        combine=lambda scale, s1: s1,
-        units=True,
-        ends=lambda n, seen, unit: (0.0 if unit or seen > 1 else 1.0, 1.0),
-    ),
+    integral=_share_of("needle", 1),
 )
 
 
@@ -90,19 +95,10 @@ needle_signal = Quantity(
     symbol="signal share",
     title="needle's share of the power that a row reads out",
     average="E[a*²/Σa²] over tokens of rows that are not all zero, SNR²/(1 + SNR²) of a row",
-    unit="1",
     of=lambda row: row.needle**2 / (row.needle**2 + row.others_l2),
     needs="needle",
     limit=lambda rows: rows.product((2.0, -1.0), needle=2.0),
-    # the same with a² in the place of |a|
-    integral=Integral(
-        power=2,
-        moments=(1.0,),
-        sums=((lambda m1: m1, "needle"),),
-        combine=lambda scale, s1: s1,
-        units=False,
-        ends=lambda n, seen, unit: (0.0 if seen > 1 else 1.0, 1.0),
-    ),
+    integral=_share_of("needle", 2),
 )
 
 
@@ -111,7 +107,6 @@ needle_largest = Quantity(
     symbol="P(needle is the largest)",
     title="chance that no key weighs more than the needle",
     average="share of the rows with |a*| = max|a|, of rows that are not all zero",
-    unit="1",
     of=lambda row: (row.needle >= row.weights.max(-1)).astype(row.weights.dtype),
     needs="needle",
     whole=True,
@@ -129,7 +124,6 @@ def _odds_above(name: str, odds: float) -> Quantity:
         symbol=f"P(odds > {odds:g})",
         title=f"chance that the needle weighs more than {odds:g} of all others",
         average="share of the rows with |a*| > x·Σ_others|a|, of rows that are not all zero",
-        unit="1",
         of=of,
         needs="needle",
         chance=True,
@@ -157,7 +151,6 @@ def _snr_above(name: str, snr: float) -> Quantity:
         symbol=f"P(SNR > {snr:g})",
         title=f"chance that the needle's signal is {snr:g} times the noise",
         average="share of the rows with a*² > x²·Σ_others a², of rows that are not all zero",
-        unit="1",
         of=of,
         needs="needle",
         chance=True,
@@ -229,7 +222,6 @@ def _needle_recall(name: str, values: float) -> Quantity:
         symbol=f"recall of {count}",
         title=f"chance that the needle's value, one of {count}, is read out",
         average="E ∫ φ(z) Φ(z + √V·SNR)^(V−1) dz, the chance over values N(0, I/V) of the others",
-        unit="1",
         of=of,
         needs="needle",
         needle_law=NeedleLaw(count),
@@ -252,21 +244,11 @@ sink_mass = Quantity(
     symbol="sink mass",
     title="share of the attention that goes to sinks",
     average="E[Σ_sinks|a|/(Σ|a| + sink logits)] over rows that are not all zero",
-    unit="1",
     of=lambda row: row.sink / (row.l1 + row.unit),
     units=True,
     needs="sink",
     limit=lambda rows: rows.product(sinks=1.0, total=-1.0),
-    # ∫ Σ_sinks E[|a_j|e^(−t|a_j|)]/φ_j Πφ dt, by 1/x = ∫ e^(−tx) dt
-    integral=Integral(
-        power=1,
-        moments=(1.0,),
-        sums=((lambda m1: m1, "sink"),),
-        combine=lambda scale, s1: s1,
-        units=True,
-        # A single token without a unit is the sink itself.
-        ends=lambda n, seen, unit: (0.0 if unit or seen > 1 else 1.0, 1.0),
-    ),
+    integral=_share_of("sink", 1),
 )
 
 
@@ -279,7 +261,6 @@ def _sink_mass_above(name: str, share: float) -> Quantity:
         symbol=f"P(sink > {share:g})",
         title=f"chance that the sinks of a row take more than {share:g}",
         average="share of the rows with Σ_sinks|a| > ε·(Σ|a| + sink logits), of rows not all zero",
-        unit="1",
         of=of,
         units=True,
         needs="sink",

@@ -26,7 +26,6 @@ def _overlap(name: str, rho: float) -> Quantity:
         symbol=f"E Σ p p′ at ρ = {rho:g}",
         title=f"overlap Σ p p′ of two attentions whose scores correlate by {rho:g}",
         average="E Σ_j p_j p′_j, p and p′ over all tokens of a row each, over nonzero rows",
-        unit="1",
         of=of,
         pair=PairLaw(rho),
         # e^(ργ²)/n, in the moments of one weight of softmax: e^(γ²) = E a²/(E a)²
@@ -70,7 +69,6 @@ def _top_k_overlap(name: str, keys: float, rho: float) -> Quantity:
         symbol=f"top-{k} overlap at ρ = {rho:g}",
         title=f"share of the {k} largest weights that are so in a row of correlation {rho:g} too",
         average="E |T ∩ T′|/|T|, T the k largest weights that are not 0, of equal ones the first",
-        unit="1",
         of=of,
         pair=PairLaw(rho, k),
         limit=limit,

@@ -21,7 +21,6 @@ S = Quantity(
     symbol="S",
     title="l1/l2 sparsity, small is focused",
     average="E[‖a‖₁/(√n‖a‖₂)] over rows that are not all zero",
-    unit="1",
     of=lambda row: metric.from_moments(row.l1 / row.count, row.l2 / row.count),
     limit=lambda rows: rows.product((1, 1.0), (2, -0.5), count=-0.5),
     # E[Σ|a|/√Σa²] = ∫ t^(−½) Σ_j E|a_j|e^(−ta_j²)/φ_j Πφ dt/√π, by 1/√x = ∫ t^(−½)e^(−tx) dt/√π
@@ -29,7 +28,6 @@ S = Quantity(
         power=2,
         moments=(0.5,),
         sums=((lambda m1: m1, "token"),),
-        combine=lambda scale, s1: s1,
         units=False,
         factor=lambda n: 1 / math.sqrt(math.pi * n),
         sqrt_tail=True,
@@ -67,7 +65,6 @@ participation = Quantity(
     symbol="E Y₂",
     title="participation ratio Σp², 1 for one-hot",
     average="E Σp_j² over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
-    unit="1",
     of=lambda row: metric.participation(row.l1 + row.unit, row.l2),
     units=True,
     limit=lambda rows: rows.product((2, 1.0), total=-2.0),
@@ -76,7 +73,6 @@ participation = Quantity(
         power=1,
         moments=(2.0,),
         sums=((lambda m2: m2, "token"),),
-        combine=lambda scale, s2: s2,
         units=True,
         ends=lambda n, seen, unit: (0.0 if unit else 1 / seen, 1.0),
     ),
@@ -88,7 +84,6 @@ hoyer = Quantity(
     symbol="E Hoyer",
     title="Hoyer's index, 0 for uniform, 1 for one-hot; of a single token 0",
     average="E[(√n − ‖a‖₁/‖a‖₂)/(√n − 1)] over rows that are not all zero",
-    unit="1",
     of=lambda row: metric.hoyer_of(row.l1, row.l2, row.count),
     # (√n − √n S_n)/(√n − 1): as S, 1 − S in long rows
     linear=Linear(
@@ -113,7 +108,6 @@ square_sum = Quantity(
     symbol="E Σa²",
     title="sum of squares of the weights as they are, not divided: the variance of Σa_j v_j",
     average="E Σa_j² over tokens, a_j = f(s_j) or the weights of a map; over nonzero rows",
-    unit="1",
     of=lambda row: metric.participation(_one(row), row.l2),
     moment=2,
 )
@@ -123,7 +117,6 @@ abs_sum = Quantity(
     symbol="E Σ|a|",
     title="sum of |a| of the weights as they are, not divided",
     average="E Σ|a_j| over tokens, a_j = f(s_j) or the weights of a map; over nonzero rows",
-    unit="1",
     of=lambda row: row.l1 / _one(row),
     moment=1,
 )
@@ -139,7 +132,6 @@ def _power_sum(name: str, order: float) -> Quantity:
         symbol=f"E Σp^{order:g}",
         title=f"power sum Σp^{order:g}; ln(Σp^α)/(1 − α) is the Rényi entropy",
         average="E Σp_j^α over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
-        unit="1",
         of=lambda row: ((row.weights / (row.l1 + row.unit)[..., None]) ** order).sum(-1),
         units=True,
         whole=True,
@@ -149,7 +141,6 @@ def _power_sum(name: str, order: float) -> Quantity:
             power=1,
             moments=(order,),
             sums=((lambda m: m, "token"),),
-            combine=lambda scale, s: s,
             units=True,
             factor=lambda n: 1 / math.gamma(order),
             ends=ends,
@@ -193,7 +184,6 @@ entropy = Quantity(
         power=1,
         moments=(1.0, LogMoment(1.0)),
         sums=((lambda m1, log1: -log1 - np.euler_gamma * m1, "token"),),
-        combine=lambda scale, s: s,
         units=True,
         ends=lambda n, seen, unit: (0.0, _most(seen, unit)),
         excess_of_abs=lambda n: 2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59

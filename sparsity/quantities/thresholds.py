@@ -48,7 +48,6 @@ def _member(mass: bool, name: str, log_ratio: float, tile: float = 1) -> Quantit
             if mass
             else f"E #dropped/#{'keys' if size == 1 else 'tiles'} over rows that are not all zero"
         ),
-        unit="1",
         of=of,
         units=mass,
         whole=True,

@@ -37,7 +37,3 @@ def environment(seed: int = 0) -> dict[str, str]:
         "device": f"{jax.device_count()} × {device.platform} ({device.device_kind})",
         "seed": str(seed),
     }
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

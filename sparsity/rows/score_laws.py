@@ -345,8 +345,6 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         raise InputError("scores", str(path), fix) from None
 
 
-__all__ = ["ALL", "Empirical", "Mixture", "Scores", "StudentT", "Uniform", "load", "parse"]
-
 ALL: tuple[type[Any], ...] = (Uniform, StudentT, Mixture, Empirical)
 
 _FILES = (".npy", ".txt", ".csv")

@@ -33,11 +33,6 @@ from sparsity.plots.axes.controls import CONTROLS, LOG, Control
 from sparsity.plots.browser.ports import port
 from sparsity.plots.requests import CurveRequest, read_curves
 
-__all__ = [
-    "PARAMETERS", "QUERIES", "SUFFIX", "VIEWS", "Pin", "Start", "html",
-    "page_of_request", "save",
-]  # fmt: skip
-
 SUFFIX = ".html"
 PARAMETERS = ("beta", "gamma", "length", "decay", "ratio", "dim")  # each with a slider
 VIEWS = ("S", "log S", "n_eff")
@@ -295,7 +290,3 @@ def _document(title: str, setting: dict[str, Any], sizes: list[str]) -> str:
 
 def _read(place: str) -> str:
     return resources.files("sparsity").joinpath(*place.split("/")).read_text("utf-8")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

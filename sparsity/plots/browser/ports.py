@@ -26,8 +26,6 @@ from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Approx
 from sparsity.kernels.symbols import s
 
-__all__ = ["Port", "port"]
-
 # What front/law.js has closed forms of, by definition as in `limit.closed_form`.
 _CLOSED = {
     kernels.exp.weight: "exp",

@@ -15,44 +15,16 @@ from sparsity.rows.steps.distance import Alibi, Chunk, Decay, Window
 from sparsity.rows.steps.marked import Gate, Needle, NeedleAbove, Sink, SinkLogit
 from sparsity.rows.steps.rope_and_coca import Coca, Rope
 from sparsity.rows.steps.temperature import (
-    PUBLISHED_SCALE,
     FloorLog,
     LengthBias,
     LogLength,
     LongRope,
     ScalableSoftmax,
     ScaleInvariant,
-    Temperature,
     Yarn,
 )
+from sparsity.rows.steps.temperature import Temperature as Temperature
 from sparsity.rows.tokens import Step
-
-__all__ = [
-    "ALL",
-    "PUBLISHED_SCALE",
-    "Alibi",
-    "Chunk",
-    "Coca",
-    "Decay",
-    "FloorLog",
-    "Gate",
-    "LengthBias",
-    "LogLength",
-    "LongRope",
-    "Needle",
-    "NeedleAbove",
-    "QKNorm",
-    "Rope",
-    "ScalableSoftmax",
-    "ScaleInvariant",
-    "Sink",
-    "SinkLogit",
-    "SoftCap",
-    "Temperature",
-    "Window",
-    "Yarn",
-    "parse",
-]
 
 ALL: tuple[type[Any], ...] = (
     *(Decay, Alibi, Window, Chunk),
