@@ -25,7 +25,7 @@ from sparsity.kernels.typesetting import typeset_name
 from sparsity.plots.axes import row_choices
 from sparsity.plots.axes.controls import CONTROLS, Control, around
 from sparsity.rows.row import Row
-from sparsity.rows.steps.token_scores import TokenScores
+from sparsity.rows.tokens import TokenScores
 from sparsity.sweeps.grids import parse_grid, read_values
 
 MOST_CURVES = 24  # in one chart: its seven looks repeat by then, and labels alone tell them apart

@@ -10,11 +10,15 @@ from sparsity.parsing import parse_number
 from sparsity.quantities.base import Family, Quantity
 from sparsity.quantities.base import RowSums as RowSums
 from sparsity.quantities.largest import (
+    below,
     gini,
     keys_for_mass,
+    mass_below,
     max_weight,
     recall,
     support,
+    tiles_below,
+    tiles_mass_below,
     top_k_mass,
 )
 from sparsity.quantities.laws import BelowLaw as BelowLaw
@@ -46,7 +50,6 @@ from sparsity.quantities.powers import (
     square_sum,
     varentropy,
 )
-from sparsity.quantities.thresholds import below, mass_below, tiles_below, tiles_mass_below
 
 ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, kl_uniform, varentropy),

@@ -17,8 +17,7 @@ from sparsity.rows.score_laws import Scores, with_own
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
 from sparsity.rows.steps.marked import Needle, Sink
 from sparsity.rows.steps.rope_and_coca import RotaryStep
-from sparsity.rows.steps.token_scores import TokenScores
-from sparsity.rows.tokens import Step, Tokens
+from sparsity.rows.tokens import Step, Tokens, TokenScores
 from sparsity.tables import brief, html_table
 
 Value = float | int | str

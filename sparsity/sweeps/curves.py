@@ -28,7 +28,7 @@ from sparsity.kernels.parameters import LENGTH, Several, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import OfLongRows, Row, RowLike, checked_steps
 from sparsity.rows.score_laws import with_own
-from sparsity.rows.steps.token_scores import TokenScores
+from sparsity.rows.tokens import TokenScores
 from sparsity.sweeps.blocks import (
     Request,
     VariableGroup,
