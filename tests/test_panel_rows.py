@@ -14,7 +14,7 @@ from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate,
 from sparsity import exact as exact_law
 from sparsity.exact_law.capabilities import capabilities
 from sparsity.panel import opened
-from sparsity.panel.curve import closed_limit, exact_value, has_limit, limit_at_point, why_no_law
+from sparsity.panel.curve import bounded_limit, exact_value, has_limit, limit_at_point, why_no_law
 from sparsity.panel.export import python_source
 from sparsity.panel.picture import picture
 from sparsity.panel.state import edit
@@ -31,8 +31,8 @@ def test_the_python_call_computes_what_is_shown(rows):
     *setup, limit, row = python_source(state).splitlines()
     names = {}
     exec("\n".join(setup), names)
-    wanted = closed_limit(spec, "gamma", np.array([0.8]))
-    long = limit_at_point(spec).value if wanted is None else float(wanted[0])
+    wanted = bounded_limit(spec, "gamma", np.array([0.8]))
+    long = limit_at_point(spec).value if wanted is None else float(wanted[0][0])
     assert float(np.log(eval(limit, names))) == pytest.approx(log_S_of(long, 64), rel=1e-9)
     assert float(eval(row, names)) == pytest.approx(exact_value(spec).value, rel=1e-9)
 

@@ -227,11 +227,6 @@ def inverse_power_rule(power: float, most: float) -> tuple[np.ndarray, np.ndarra
     return w, v, v**power * (1 + np.exp(-w)) / math.gamma(power) * step
 
 
-def normal_step(steepness: float, step: float) -> float:
-    """Return the step of a normal z behind e^(steepness·z), for a step of u."""
-    return step * min(_MOST_OF_STEP, 1 / steepness)
-
-
 def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray, np.ndarray]:
     """Return points of a standard normal z and their weights.
 
@@ -244,6 +239,6 @@ def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray
         return np.zeros(1), np.ones(1)
     # e^(−t e^(cz)) needs c·z as fine as u. For a small c the density alone decides, of which a step
     # of 0.4, `_MOST_OF_STEP` times that of u, loses e^(−2π²/0.16): far below rounding.
-    h = normal_step(steepness, step)
+    h = step * min(_MOST_OF_STEP, 1 / steepness)
     z = h * np.arange(-math.ceil(far / h), math.ceil(far / h) + 1)
     return z, h * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)

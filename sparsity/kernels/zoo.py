@@ -14,34 +14,28 @@ from sparsity.checks import check_whole
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels.base import Kernel, Law, score_kernel
-from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, QUERY, RATIO
+from sparsity.kernels.parameters import DECAY, DIM, LENGTH, QUERY, RATIO
 from sparsity.kernels.symbols import d, decay, i, j, k, n, q, s
 
 # Softmax before normalisation. S does not depend on β: a factor e^β cancels.
-exp = Kernel(
-    name="exp",
+exp = score_kernel(
+    "exp",
+    sympy.exp(s),
     title="softmax",
-    law=Law.SCORE,
-    weight=sympy.exp(s),
-    parameters=(BETA, GAMMA),
     source="Su (2023), kexue.fm/archives/9889, standard attention",
 )
 
-relu2 = Kernel(
-    name="relu2",
+relu2 = score_kernel(
+    "relu2",
+    Max(s, 0) ** 2,
     title="squared ReLU",
-    law=Law.SCORE,
-    weight=Max(s, 0) ** 2,
-    parameters=(BETA, GAMMA),
     source="Su (2023), kexue.fm/archives/9889, the gated attention unit's relu²",
 )
 
-identity = Kernel(
-    name="identity",
+identity = score_kernel(
+    "identity",
+    s,
     title="signed linear",
-    law=Law.SCORE,
-    weight=s,
-    parameters=(BETA, GAMMA),
     source="Su (2023), kexue.fm/archives/9889, linear attention without activation",
 )
 

@@ -22,7 +22,6 @@ from sparsity.panel.curve import (
     Spec,
     Value,
     bounded_limit,
-    closed_limit,
     exact_at_lengths,
     exact_value,
     has_limit,
@@ -128,7 +127,7 @@ def _fill_together(
 def _has_slow_limit(spec: Spec) -> bool:
     """Tell whether there is a limit, but in no closed form."""
     try:
-        return has_limit(spec) and closed_limit(spec, "", np.zeros(1)) is None
+        return has_limit(spec) and bounded_limit(spec, "", np.zeros(1)) is None
     except InputError:  # of a value here: each point says it for itself
         return True
 
@@ -144,7 +143,7 @@ def _fill_limit(store: Store, spec: Spec) -> Iterator[None]:
     """Fill in the limit of one point of one curve, unless it is known or has a closed form."""
     if spec not in store.limit and spec.whole and has_limit(spec):
         try:
-            if closed_limit(spec, "", np.zeros(1)) is not None:
+            if bounded_limit(spec, "", np.zeros(1)) is not None:
                 return
             if spec.rows == "iid" or spec.law.quick(spec.kernel, dict(spec.values)["length"]):
                 _fill_point(store, "limit", spec, limit_at_point)

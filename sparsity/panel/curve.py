@@ -173,17 +173,6 @@ def _length(spec: Spec, x: str, values: np.ndarray, n: float | None) -> Any:
     return values if x == "length" else dict(spec.values).get("length", n)
 
 
-def closed_limit(
-    spec: Spec,
-    x: str,
-    values: np.ndarray,
-    n: float | None = None,
-) -> np.ndarray | None:
-    """Return the first of what `bounded_limit` does: the limit of long rows along one parameter."""
-    limit = bounded_limit(spec, x, values, n=n)
-    return None if limit is None else limit[0]
-
-
 def bounded_limit(
     spec: Spec,
     x: str,

@@ -17,7 +17,7 @@ from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import Kernel, Law, in_python
 from sparsity.output import csv_text
 from sparsity.panel.background import LONGEST_SAMPLED
-from sparsity.panel.curve import Spec, closed_limit, has_limit, why_no_law, why_no_value
+from sparsity.panel.curve import Spec, bounded_limit, has_limit, why_no_law, why_no_value
 from sparsity.panel.picture import curves
 from sparsity.panel.state import State
 from sparsity.panel.store import Axes, Point, Store
@@ -245,8 +245,8 @@ def _numbers(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     """Return the columns of the plot and what was sampled; "" where not known."""
     here, n = spec.at(axes.name, x), float(axes.n(x, spec))
     try:
-        closed = closed_limit(here, "", axes.x[:1], n=n)
-        limit = store.limit.get(here) if closed is None else float(closed[0])
+        closed = bounded_limit(here, "", axes.x[:1], n=n)
+        limit = store.limit.get(here) if closed is None else float(closed[0][0])
     except InputError:
         limit = None
     known = {False: limit, True: store.exact.get(here)}

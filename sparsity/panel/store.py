@@ -151,15 +151,13 @@ class Axes:
         return [self.marker, *self.x[even].tolist()]
 
 
-def coarse_to_fine(count: int) -> list[int]:
-    """Return 0 … count−1 in the order in which the gaps are halved, again and again."""
-    # k & −k is the largest power of two that divides k: the multiples of a larger one come first.
-    by_power_of_two = sorted(range(1, count), key=lambda k: -(k & -k))
-    return [0, *by_power_of_two][:count]
-
-
 @functools.lru_cache(maxsize=64)
 def even_places(count: int) -> tuple[int, ...]:
-    """Return places of nodes that lie evenly among `count`, in the order they are computed in."""
-    places = np.unique(np.linspace(0, count - 1, NODES).round().astype(int)).tolist()
-    return tuple(places[k] for k in coarse_to_fine(len(places)))
+    """Return places of nodes that lie evenly among `count`, in the order they are computed in.
+
+    In that order the gaps are halved, again and again.
+    """
+    first, *rest = np.unique(np.linspace(0, count - 1, NODES).round().astype(int)).tolist()
+    # k & −k is the largest power of two that divides k: the multiples of a larger one come first.
+    order = sorted(range(1, len(rest) + 1), key=lambda k: -(k & -k))
+    return (first, *(rest[k - 1] for k in order))

@@ -154,8 +154,33 @@ def standardised(share: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> 
     return (share, (mean - centre) / spread, deviation / spread), centre, spread
 
 
+class _Standardised(Scores):
+    """A sum of normal laws and points, moved and scaled to mean 0 and variance 1."""
+
+    _standardised: Any  # its parts so, and the mean and the deviation that they had
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The β and γ of rows that give none: those before it was moved and scaled."""
+        _, mean, spread = self._standardised
+        return {"beta": mean, "gamma": spread}
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
+        return self._standardised[0]
+
+    @property
+    def ends(self) -> tuple[float, float]:  # pyright: ignore
+        _, mean, deviation = self.parts
+        return (-np.inf, np.inf) if deviation.any() else (float(mean.min()), float(mean.max()))
+
+    @property
+    def smooth(self) -> bool:  # pyright: ignore
+        return bool(np.all(self.parts[2] > 0))
+
+
 @dataclass(frozen=True)
-class Mixture(Scores):
+class Mixture(_Standardised):
     """Several kinds of keys: a key is of kind i with probability π_i, and its score is then normal.
 
     The law Σ π_i N(m_i, d_i²) is shifted and scaled to mean 0 and variance 1, so that β and γ keep
@@ -187,25 +212,6 @@ class Mixture(Scores):
     @cached_property
     def _standardised(self) -> Any:
         return standardised(*np.array(self.kinds).T)
-
-    @property
-    def own(self) -> dict[str, float]:
-        """The β and γ of rows that give no γ."""
-        _, mean, spread = self._standardised
-        return {"beta": mean, "gamma": spread}
-
-    @property
-    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
-        return self._standardised[0]
-
-    @property
-    def ends(self) -> tuple[float, float]:  # pyright: ignore
-        _, mean, deviation = self.parts
-        return (-np.inf, np.inf) if deviation.any() else (float(mean.min()), float(mean.max()))
-
-    @property
-    def smooth(self) -> bool:  # pyright: ignore
-        return bool(np.all(self.parts[2] > 0))
 
     @property
     def formula(self) -> str:  # pyright: ignore
@@ -241,7 +247,7 @@ MOST = 2**18  # scores of a sample
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Empirical(Scores):
+class Empirical(_Standardised):
     """Scores from a sample, such as those of a real head: each value is equally likely.
 
     The sample is shifted and scaled to mean 0 and variance 1. A row that is given no β and γ takes
@@ -254,7 +260,6 @@ class Empirical(Scores):
     name: ClassVar[str] = "empirical"
     example: ClassVar[tuple[Any, ...]] = ((-1.5, -0.5, -0.25, 0.0, 0.75, 1.5),)
     normals, uniforms = 0, 1
-    smooth = False
 
     sample: Any
 
@@ -275,20 +280,6 @@ class Empirical(Scores):
     def _standardised(self) -> Any:
         values, count = np.unique(self.sample, return_counts=True)
         return standardised(count / len(self.sample), values, np.zeros(len(values)))
-
-    @property
-    def own(self) -> dict[str, float]:
-        """The sample's own β and γ."""
-        _, mean, spread = self._standardised
-        return {"beta": mean, "gamma": spread}
-
-    @property
-    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
-        return self._standardised[0]
-
-    @property
-    def ends(self) -> tuple[float, float]:  # pyright: ignore
-        return float(self.parts[1][0]), float(self.parts[1][-1])
 
     @cached_property
     def _digest(self) -> str:

@@ -162,7 +162,7 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any) -> jax.Array:
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
         return _draw_batches(sampler, keys, arguments, width)
 
-    return sharded(share, 1)(keys, arguments)
+    return sharded(share)(keys, arguments)
 
 
 def collect(

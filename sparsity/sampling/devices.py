@@ -54,19 +54,18 @@ def runs_on_cpu() -> bool:
     return mesh().devices.flat[0].platform == "cpu"
 
 
-def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
+def sharded(share: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose first argument and result are split by batch over all devices.
 
     Batches need nothing of each other, so that no device talks to another inside a call.
 
     Args:
-        share: the function of one device's batches and `others` further arguments.
-        others: how many arguments every device gets whole.
+        share: the function of one device's batches and another argument, which all get whole.
     """
     return jax.shard_map(
         share,
         mesh=mesh(),
-        in_specs=(PartitionSpec("batch"), *(PartitionSpec() for _ in range(others))),
+        in_specs=(PartitionSpec("batch"), PartitionSpec()),
         out_specs=PartitionSpec("batch"),
         check_vma=False,
     )

@@ -54,15 +54,31 @@ def parameter_values(
     return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
-def _draw_stratified(
+def stratified(
     kernel: Kernel,
     parameters: dict[str, float],
-    table: Table,
     sampling: Sampling,
+    *,
     power: float = 1.0,
     log_factor: float = 0.0,
+    table: Table | None = None,
 ) -> Estimate:
-    """Do `stratified` with the table of the parameters."""
+    """Estimate S from one scalar draw per stratum of a law near |a|^p, weighted to the base law.
+
+    The error bar holds the scatter between batches, the rounding of the draws' arithmetic, and for
+    an f whose smoothness is not known 3/draws: the probability of a feature that no draw has met,
+    19 times out of 20. Its weight is taken to be like that of the rest: peaks too fine for the
+    table that outweigh all the rest can be missed, and the estimate says nothing of it.
+
+    Args:
+        kernel: any kernel of law SCORE (draws ε) or POSITION (draws the distance n − j).
+        parameters: the kernel's, as plain floats inside their domains.
+        sampling: the settings.
+        power: of S, for what is e^log_factor · S^power.
+        log_factor: its logarithm.
+        table: of the parameters; None builds it.
+    """
+    table = proposals.build(kernel, parameters) if table is None else table
     real, resolved = sampling.real, proposals.is_resolved(kernel, parameters)
     size = stratified_size(sampling.rel_error, resolved)
     powers = (power * _RATIO[0], power * _RATIO[1])
@@ -84,32 +100,6 @@ def _draw_stratified(
     )
 
 
-def stratified(
-    kernel: Kernel,
-    parameters: dict[str, float],
-    sampling: Sampling,
-    *,
-    power: float = 1.0,
-    log_factor: float = 0.0,
-) -> Estimate:
-    """Estimate S from one scalar draw per stratum of a law near |a|^p, weighted to the base law.
-
-    The error bar holds the scatter between batches, the rounding of the draws' arithmetic, and for
-    an f whose smoothness is not known 3/draws: the probability of a feature that no draw has met,
-    19 times out of 20. Its weight is taken to be like that of the rest: peaks too fine for the
-    table that outweigh all the rest can be missed, and the estimate says nothing of it.
-
-    Args:
-        kernel: any kernel of law SCORE (draws ε) or POSITION (draws the distance n − j).
-        parameters: the kernel's, as plain floats inside their domains.
-        sampling: the settings.
-        power: of S, for what is e^log_factor · S^power.
-        log_factor: its logarithm.
-    """
-    table = proposals.build(kernel, parameters)
-    return _draw_stratified(kernel, parameters, table, sampling, power, log_factor)
-
-
 def stratified_each(
     kernel: Kernel, parameters: Sequence[dict[str, float]], samplings: Sequence[Sampling]
 ) -> Iterator[Estimate]:
@@ -122,7 +112,7 @@ def stratified_each(
     """
     tables = proposals.build_each(kernel, parameters)
     for values, table, sampling in zip(parameters, tables, samplings, strict=True):
-        yield _draw_stratified(kernel, values, table, sampling)
+        yield stratified(kernel, values, sampling, table=table)
 
 
 def plain(

@@ -292,12 +292,7 @@ class RotaryScores(NamedTuple):
 
 
 def rotary_scores(
-    step: Rope | Coca,
-    distances: Any,
-    sampling: Sampling,
-    chunks: int = 4,
-    *,
-    length: int | None = None,
+    step: Rope | Coca, distances: Any, sampling: Sampling, chunks: int = 4
 ) -> RotaryScores:
     """Return mean and standard deviation of the score, by rotating random keys.
 
@@ -306,9 +301,8 @@ def rotary_scores(
         distances: m, whole numbers ≥ 0.
         sampling: seed and dtype are taken from it.
         chunks: of 32 batches each.
-        length: of the row, which a dynamic scaling goes by.
     """
-    source, law = rotary_tokens(step, distances, length, shared=True)
+    source, law = rotary_tokens(step, distances, None, shared=True)
     size = max(8, _ROTARY_NUMBERS // (source.length * source.width))
     sampler = _RotaryMoments(source, size, sampling.real.name)
     arguments = tuple(np.asarray(x, dtype=sampling.real) for x in law)
