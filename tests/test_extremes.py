@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -104,3 +105,11 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     true = sparsity.exact(asked, length=n, of=of)
     assert float(found.value) == pytest.approx(float(true.value), rel=1e-12)
     assert float(found.error_bound) < 1e-10
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kernel", ["relu2", "abs", "softplus"])
+def test_scores_at_the_ends_of_float64_end_in_a_number_or_a_line(kernel):
+    for of, beta, gamma in itertools.product(("max_weight", "abs_sum"), (0, -3, 3e300), (1e-307, 1e9)):
+        with contextlib.suppress(InputError):
+            assert sparsity.exact(kernel, beta=beta, gamma=gamma, length=2, of=of).value >= 0

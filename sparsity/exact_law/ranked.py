@@ -147,6 +147,10 @@ def _of_power(power: int, both: bool) -> Callable[[float, float, float], LogWeig
             return value * s / (ROOT_2_PI * power * gamma)
 
         z, far = beta / gamma, _deviations(1.0)
+        log_zero = -math.inf if both else float(log_ndtr(-z))
+        if log_zero > _RAREST:
+            fix = "a weight is hardly ever above 0; give a larger beta, or a larger gamma"
+            raise InputError("beta / gamma", z, fix)  # the caller may have scaled both
         side = abs(z) if both else z
         top = _deviations(n, 0.0 if both else float(log_ndtr(min(z, 0.0))))
         highest = gamma * (side + top)
@@ -158,7 +162,7 @@ def _of_power(power: int, both: bool) -> Callable[[float, float, float], LogWeig
         width = power / (root * max(1.0, abs(z) + 1))
         return LogWeightLaw(
             density,
-            -math.inf if both else float(log_ndtr(-z)),
+            log_zero,
             power * math.log(min(least, highest / 2) if reached else least),
             power * math.log(highest),
             min(_WIDEST, width),
@@ -329,9 +333,6 @@ def law_of_weights(kernel: Kernel, beta: float, gamma: float, n: float) -> LogWe
     if kernel.weight == kernels.exp.weight:
         beta = 0.0  # a factor on every weight
     law = LAWS[kernel.weight](beta, gamma, n)
-    if law.log_zero > _RAREST:
-        fix = "a weight is hardly ever above 0; give a larger beta, or a larger gamma"
-        raise InputError("beta / gamma", beta / gamma, fix)  # the caller may have scaled both
     if not law.width > _NARROWEST * max(abs(law.low), abs(law.high)):
         raise TooFine("gamma", gamma, "its law of weights is too narrow for float64; use estimate")
     return law

@@ -261,7 +261,8 @@ def cut(axis: Axis, goal: RefinementPolicy, work: float = MAX_WORK) -> None:
             return
         if round_ >= 2:  # the first panels are so wide that what is pending says little
             _refuse_unreal(axis, rest)
-        if axis.work > work:
+        # Each of these is cut in two at least, which are looked at in the next round.
+        if axis.work + 2 * len(rest.half) * axis.f.size > work:
             fix = f"has too fine a structure at gamma = {axis.law.gamma:g}; lower gamma"
             raise TooFine("weight", weight, fix)
         if (rest.on_segment[1] == np.inf).sum() > _MAX_UNBOUNDED:
@@ -277,7 +278,8 @@ def _resolution(axis: Axis, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     float64, but an anchor at 1 and an offset of −1e−30 are two.
     """
     offset = np.abs(x)
-    size = np.maximum(np.abs(axis.t[a]), np.abs(axis.s[a]) / axis.law.gamma)
+    with np.errstate(over="ignore"):
+        size = np.maximum(np.abs(axis.t[a]), np.abs(axis.s[a]) / axis.law.gamma)
     return _NARROW * np.where(offset < _NEAR * size, offset, np.maximum(offset, size))
 
 

@@ -91,7 +91,7 @@ def tilt(beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float]) -> np.n
     # s = β₀ + γ₀t, so z = (s − β)/γ = ratio·t − offset, and a + bt + ct² = (t² − z²)/2 + ln ratio.
     # c is a product of two factors, not a difference of squares: next to the reference it is tiny.
     offset, ratio = (beta - near[0]) / gamma, near[1] / gamma
-    square = (gamma - near[1]) * (gamma + near[1]) / (2 * gamma**2)
+    square = (gamma - near[1]) / gamma * (1 + ratio) / 2
     return np.stack([np.log(ratio) - offset**2 / 2, offset * ratio, square], axis=-1)
 
 
