@@ -110,6 +110,7 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kernel", ["relu2", "abs", "softplus"])
 def test_scores_at_the_ends_of_float64_end_in_a_number_or_a_line(kernel):
-    for of, beta, gamma in itertools.product(("max_weight", "abs_sum"), (0, -3, 3e300), (1e-307, 1e9)):
+    ends = ("max_weight", "abs_sum"), (0, -3, 3e300), (1e-307, 1e9)
+    for of, beta, gamma in itertools.product(*ends):
         with contextlib.suppress(InputError):
             assert sparsity.exact(kernel, beta=beta, gamma=gamma, length=2, of=of).value >= 0
