@@ -239,7 +239,7 @@ class Estimate(_Result):
         method: the sampler that ran.
         dtype: the arithmetic it ran in.
         device: where it ran.
-        stopped: why it ended: "target reached", "sample budget", "time budget" or "interrupted".
+        stopped: why it ended: "target reached", "sample budget" or "interrupted".
         seconds: wall time, compilation included; of a curve's draws made together, its share.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.

@@ -29,7 +29,7 @@ def _say_what_it_takes(request: Any, max_samples: float | None) -> None:
     first, last = (f"some {x * n * _SECONDS_PER_SCORE:.0f} s" for x in (rows, most))
     if rows * n * _SECONDS_PER_SCORE >= _LONG_LOOK:
         said = f"{request.quantity.name} takes whole rows of {n} tokens: {rows} at first, {first}"
-        sooner = "--rel-error, --max-seconds or Ctrl-C end it sooner, with an answer"
+        sooner = "--rel-error, --max-samples or Ctrl-C end it sooner, with an answer"
         common.echo(f"sparsity: {said}; {most:.0f} at most, {last}; {sooner}", err=True)
 
 
@@ -39,9 +39,6 @@ def _say_what_it_takes(request: Any, max_samples: float | None) -> None:
     "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
 )
 @common.option("--max-samples", "N", "Stop after N draws (default: 1e9 scores).", kind=float)
-@common.option(
-    "--max-seconds", "T", "Stop after T seconds (default: never).", default="inf", kind=float
-)
 @common.choice(
     "--method",
     ("stratified", "plain"),
@@ -78,7 +75,7 @@ def estimate(
     from sparsity.cli.request import read_request, refuse_grid
 
     refuse_grid("estimate", kernel, options)
-    names = ("method", "dtype", "rel_error", "max_samples", "max_seconds", "seed")
+    names = ("method", "dtype", "rel_error", "max_samples", "seed")
     settings = {name: options.pop(name) for name in names}
     request = read_request(kernel, common.without_none(options), steps, of, keys=True)
     _say_what_it_takes(request, settings["max_samples"])

@@ -59,7 +59,6 @@ def estimate(
     seed: int = 0,
     dtype: Any = None,
     method: str | None = None,
-    max_seconds: float = math.inf,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Unpack[OfRows[One]],
 ) -> Estimate:
@@ -86,7 +85,6 @@ def estimate(
         dtype: float32 or float64; None takes float64 where JAX has it enabled, but float32 for
             n_eff, S or entropy of 65,536 to 1,048,576 tokens to a `rel_error` of 1e-3 or more.
         method: "stratified" or "plain" for scalar draws; None is "stratified".
-        max_seconds: the most wall time to spend, about.
         progress: called with (chunks done, chunks in all).
         **parameters: of a kernel its own, scalars, with `steps` and `scores` as for `Row` or,
             for score kernels, the `decay` of their rows; for score kernels and rows of them `dim`.
@@ -105,7 +103,7 @@ def estimate(
         record = kernel.kernel if isinstance(kernel, Row) else kernels.named(kernel)
         of_rows = isinstance(n, (int, float, np.number)) and record.law is not Law.POSITION
         max_samples = max(1.0, _MOST_DRAWN / max(n if of_rows else 1.0, 1.0))
-    sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
+    sampling = Sampling(rel_error, max_samples, seed, dtype, progress, partial=True)
     drawn = draw(kernel, sampling, length=n, of=of, method=method, **parameters)
     return replace(drawn, assumed=assumed_of(kernel, parameters))
 

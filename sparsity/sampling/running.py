@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sparsity.checks import check_bound, check_budget, check_progress, check_seed
+from sparsity.checks import check_budget, check_progress, check_seed
 from sparsity.results import ESTIMATED, STANDARD_ERROR, Estimate
 from sparsity.sampling.batches import BatchLog, Sampler, full_calls
 from sparsity.sampling.combining import LEAST_ESS, Combined, anytime_factor, combine, student
@@ -54,7 +54,6 @@ class Sampling:
         seed: 0 … 2³²−1; with it a machine and its devices draw the same bits again.
         dtype: float32 or float64; None takes float64 where JAX has it enabled.
         progress: called with (chunks done, chunks in all).
-        max_seconds: the most wall time to spend, about; the pilot is always run.
         partial: whether Ctrl-C returns the estimate so far instead of raising.
 
     Raises:
@@ -66,7 +65,6 @@ class Sampling:
     seed: int = 0
     dtype: Any = None
     progress: Callable[[int, int], None] | None = None
-    max_seconds: float = math.inf
     partial: bool = False
 
     def __post_init__(self) -> None:
@@ -74,9 +72,6 @@ class Sampling:
         check_progress(self.progress)
         for name, value in {
             **check_budget(self.rel_error, self.max_samples),
-            "max_seconds": check_bound(
-                "max_seconds", self.max_seconds, "must be > 0", lambda x: x > 0
-            ),
             "seed": check_seed(self.seed),
         }.items():
             object.__setattr__(self, name, value)
@@ -252,7 +247,7 @@ def run(
     drawn = BatchLog(sampler, arguments, sampling.seed)
     missed = 0.0 if resolved else _MISSED_WEIGHT / (CHUNK * sampler.size)
     rule = _StoppingRule(sampling, sampler.size, resolution, missed)
-    # Chunks are drawn in steps, between which the clock and Ctrl-C are looked at; the error bar is
+    # Chunks are drawn in steps, between which Ctrl-C is looked at; the error bar is
     # looked at only when the goal is reached, as each look is a chance to stop too early.
     step, stopped, least_known, until = rule.wanted, "sample budget", None, 0
     with _deferred_interrupt(sampling.partial) as interrupted:
@@ -263,9 +258,8 @@ def run(
                 until = have + full_calls(sampler, max(rule.goal - have, 1))
                 until = min(until, rule.most)
             before, asked = time.perf_counter(), min(until, have + step) - have
-            have, now = drawn.draw(asked, until - have), time.perf_counter()
-            left = max(sampling.max_seconds - (now - started), 0.0)
-            quick = now - before < min(_SECONDS_BETWEEN_LOOKS, left) / 2
+            have = drawn.draw(asked, until - have)
+            quick = time.perf_counter() - before < _SECONDS_BETWEEN_LOOKS / 2
             step = 2 * step if quick else max(1, step // 2)
             ended = interrupted()
             if sampling.progress is not None:
@@ -275,8 +269,8 @@ def run(
                 least_known = drawn.least_known(goals)
                 sampling.note(least_known[1].rel_stderr)
                 enough = rule.judge(have, least_known[1])
-            if enough or ended or not left:  # the pilot is always there: it is drawn before
-                stopped = enough or ("interrupted" if ended else "time budget")
+            if enough or ended:  # the pilot is always there: it is drawn before
+                stopped = enough or "interrupted"
                 break
     powers, combined = least_known or drawn.least_known(goals)
     return Run(
