@@ -44,7 +44,6 @@ def off(data, weights, seen, sink=0):
     return worst
 
 
-@pytest.mark.thorough
 def test_every_quantity_is_its_definition():
     """From logits and from weights, to single precision, in which they are kept."""
     (q, k), sink = heads(length=T), 5
@@ -83,7 +82,6 @@ def test_weights_as_they_are():
     assert all(np.isfinite(np.delete(data[name].values, 7, axis=2)).all() for name in OF)
 
 
-@pytest.mark.thorough
 def test_all_that_can_be_asked():
     """Each quantity that measured rows tell; what every measurement has is not there twice."""
     q, k = heads(length=T)
@@ -101,12 +99,12 @@ def test_all_that_can_be_asked():
     for work, says in (
         (lambda: measure(queries=q, keys=k, of="gin"), "did you mean gini"),
         (lambda: measure(queries=q, keys=k, of="top_k_mass:0"), "at least 1"),
+        *((lambda of=of: measure(queries=q, keys=k, of=of), "of = ") for of in untold),
     ):
         with pytest.raises(InputError, match=says):
             work()
 
 
-@pytest.mark.thorough
 def test_files_and_tables_have_what_was_asked(tmp_path):
     q, k = heads(length=T)
     data = measure(queries=q, keys=k, of=("hoyer", "keys_for_mass:0.9"))

@@ -109,7 +109,6 @@ def test_weights_give_what_queries_and_keys_give():
     xarray.testing.assert_allclose(scaled, other, rtol=1e-5)
 
 
-@pytest.mark.thorough
 def test_layers_rope_scale_masks_and_libraries():
     q, k = heads(seed=1)
     plain = measure(queries=np.stack([q, 2 * q]), keys=np.stack([k, k]))
@@ -198,7 +197,6 @@ def gini(a):
     return ((2 * np.arange(1, n + 1) - n - 1) * np.sort(a)).sum() / (n * a.sum())
 
 
-@pytest.mark.thorough
 def test_statistics_are_the_same_on_jax_arrays():
     """Those of an accelerator stay there; here they are asked to on the CPU, in one program."""
     from sparsity.attention.measurement import row_focus
@@ -257,7 +255,6 @@ def test_rows_that_give_nothing_are_left_out_of_sinks():
     assert np.isnan(sink_rate(nowhere, T, 0.05))
 
 
-@pytest.mark.thorough
 def test_additive_masks_hide_with_any_low_number():
     q, k = heads(dtype=np.float32)
     seen = np.tri(T, dtype=bool) & ~np.tri(T, k=-9, dtype=bool)
@@ -275,7 +272,6 @@ def test_additive_masks_hide_with_any_low_number():
     assert np.array_equal(same.length[0, 0], np.arange(1, T + 1))
 
 
-@pytest.mark.thorough
 def test_rows_with_few_keys_and_no_sink_are_measured():
     q, k = heads()
     left = np.tri(T, dtype=bool) & (np.arange(T) >= 9)  # padding on the left
@@ -350,7 +346,6 @@ def test_a_sink_that_takes_nearly_all_leaves_the_rest_exact():
     assert last["entropy"] < 1e-20
 
 
-@pytest.mark.thorough
 def test_the_exact_law_is_interpolated_within_its_stated_error():
     rng, worst, cells = np.random.default_rng(3), 0.0, 0
     for gamma in np.concatenate([[1e-3, 0.02, 9.0], 7 * rng.random(12) ** 2]):
@@ -390,6 +385,19 @@ def test_rank_correlation_is_scipys():
     for i in range(3):
         keep = np.isfinite(y[i])
         assert got[i] == pytest.approx(stats.spearmanr(x[i][keep], y[i][keep]).statistic)
+
+
+def test_laws_join_what_was_measured_without_them():
+    q, k = heads()
+    data = measure(queries=[q, 2 * q], keys=[k, k])
+    laws = [x for x in data if x.startswith(("S_limit", "S_exact", "residual_", "rank_"))]
+    assert len(laws) == 18
+    found = datasets.with_laws(data.drop_vars(laws))
+    xarray.testing.assert_allclose(found[laws], data[laws], rtol=1e-6)
+    assert [found[x].attrs for x in laws] == [data[x].attrs for x in laws]
+    for bad in (found.isel(layer=0, drop=True), measure(np.eye(4)[None])):
+        with pytest.raises(InputError, match="measure_transformers"):
+            datasets.with_laws(bad)
 
 
 @pytest.mark.thorough
@@ -474,7 +482,6 @@ def worst(data, logits, seen, sink):
     return max(off, np.abs(found["importance"][0, :, -1] - received[:, sink]).max())
 
 
-@pytest.mark.thorough
 def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     """Several tiles of keys, blocks of rows that lie over one another, one key head at a time."""
     from sparsity.attention.measurement import logit_blocks, row_focus

@@ -184,3 +184,47 @@ def test_the_face_takes_arrays_of_every_library():
         np.testing.assert_allclose(found, of(a), rtol=1e-6)
         with pytest.raises(InputError, match="axis"):
             of(a, axis=2)
+
+
+def _shared(a, b, k):
+    """Of one row: the share of its k largest that are so in the other; of equals the first."""
+    sets = [{j for j in sorted(range(len(x)), key=lambda j: -x[j])[:k] if x[j]} for x in (a, b)]
+    return len(sets[0] & sets[1]) / len(sets[0])
+
+
+# Of weights >= 0 of a row, those of another, and a weight beside them.
+DEFINED = {
+    "S": lambda a, b, unit: a.sum() / np.sqrt(len(a) * (a * a).sum()),
+    "n_eff": lambda a, b, unit: a.sum() ** 2 / (a * a).sum(),
+    "hoyer": lambda a, b, unit: (1 - DEFINED["S"](a, b, unit)) / (1 - len(a) ** -0.5),
+    "gini": lambda a, b, unit: abs(np.subtract.outer(a, a)).sum() / (2 * len(a) * a.sum()),
+    "entropy": lambda a, b, unit: sum(p * -np.log(p) for p in a / (a.sum() + unit) if p > 0),
+    "varentropy": lambda a, b, unit: np.cov(np.log(a[a > 0]), aweights=a[a > 0], ddof=0),
+    "overlap": lambda a, b, unit: (a * b).sum() / a.sum() / b.sum(),
+    **{f"top_k_overlap:{k}": lambda a, b, unit, k=k: _shared(a, b, k) for k in (1, 3, 9)},
+}
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_rows_and_their_logarithms_have_the_value_of_the_definition(name):
+    """Ties, zeros, one-hot and uniform rows, in any place of an array, and a unit for each row."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.exponential(size=(2, 3, 4, 6)) ** 2).round(1)
+    a[0, 0], a[0, 1], a[1, 1], b[1, 2] = np.eye(6)[2], 0.7, [5, 2, 2, 2, 0, 1], [0, 0, 3, 3, 3, 0]
+    unit = rng.choice([0.0, 0.5, 30.0], (3, 4))
+    of, k = getattr(metric, name.partition(":")[0]), name.partition(":")[2]
+    pair, more = (b,) if "overlap" in name else (), {"k": int(k)} if k else {}
+    own = more | ({"unit": unit} if name == "entropy" else {})
+    true = [[DEFINED[name](*x) for x in zip(*y, strict=True)] for y in zip(a, b, unit, strict=True)]
+    with np.errstate(divide="ignore"):
+        logs = [np.log(x) for x in (a, *pair)]
+    turned = [np.moveaxis(x, 2, 0) for x in (a, *pair)]
+    for found in (
+        *(of(*x, **own) for x in ((a, *pair), [-jnp.asarray(x) for x in (a, *pair)])),
+        *(of(*x, log=True, **own) for x in (logs, map(jnp.asarray, logs))),
+        of(*turned, axis=0, **own),
+    ):
+        np.testing.assert_allclose(found, true, rtol=1e-12, atol=1e-14)
+    if name != "entropy":
+        far = of(*(x - 5000 for x in logs), log=True, **more)
+        np.testing.assert_allclose(far, true, rtol=1e-11, atol=1e-14)

@@ -176,7 +176,6 @@ def test_a_measured_batch_is_its_texts(options):
     assert (2 * len(MEASURED) + 6 * (unit is None)) * tokens == compared
 
 
-@pytest.mark.thorough
 def test_rows_of_padding_count_nowhere_in_a_measurement():
     """Means, sinks and correlations are those of the text alone."""
     q, k = vectors(seed=3)
@@ -198,7 +197,6 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
                 assert_allclose(x, alone[name].values, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.thorough
 def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     """As it is set apart in a text alone: also from weights, on JAX arrays, and in few rows."""
     q, k = vectors(seed=5)
@@ -230,7 +228,6 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     assert_allclose(packed.importance.values[0, :, 0], first)
 
 
-@pytest.mark.thorough
 def test_heads_with_masks_of_their_own_are_what_each_is_alone():
     q, k = vectors(seed=11)
     i, j = np.mgrid[:T, :T]
@@ -331,7 +328,6 @@ def test_planted_segments_are_seen():
         agree(found, places, definition(q, k, {}), 1e-6)
 
 
-@pytest.mark.thorough
 def test_one_definition_of_entropy_with_learned_sinks():
     """−Σ p ln p over the keys, p = e^s/(Σe^s + e^b), in every instrument and every quantity."""
     q, k = vectors(seed=9)
