@@ -126,6 +126,15 @@ def test_import_loads_nothing_heavy():
     assert imported("import sparsity.cli") == {"click"}
 
 
+def test_a_theory_does_without_jax(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}')
+    line = ["sparsity", "describe", str(config)]
+    loaded = imported(f"from sparsity.cli import main\nsys.argv = {line}\nmain()")
+    assert "numpy" in loaded
+    assert "jax" not in loaded
+
+
 @pytest.mark.thorough
 def test_the_exact_law_of_softmax_loads_no_scipy():
     """Importing it takes a fifth of the command."""

@@ -157,7 +157,6 @@ def describe(
     ns = None
     if lengths is not None:
         ns = [parse_whole(text, "length") for text in lengths.split(",") if text.strip()]
-    common.use_float64()
     description = described(config, gamma=gamma, lengths=ns)
     if out is not None:
         from sparsity.plots import chart
