@@ -128,7 +128,7 @@ def test_import_loads_nothing_heavy():
 
 def test_a_theory_does_without_jax(tmp_path):
     config = tmp_path / "config.json"
-    config.write_text('{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}')
+    config.write_text('{"model_type": "llama", "num_hidden_layers": 2}')
     line = ["sparsity", "describe", str(config)]
     loaded = imported(f"from sparsity.cli import main\nsys.argv = {line}\nmain()")
     assert "numpy" in loaded

@@ -26,7 +26,7 @@ class Answer:
         log_S, bound: hexadecimal floats, or None.
         reason: why it was refused; "" for a value.
         crash: an exception that is no refusal.
-        seconds: what it took.
+        seconds: of processors.
     """
 
     log_S: str | None
@@ -62,7 +62,7 @@ def ask(kernel: str, beta: str, gamma: str) -> Answer:
 
     warnings.simplefilter("ignore")
     expression = parse(kernel)
-    start = time.perf_counter()
+    start = time.process_time()
     log_S = bound = None
     reason = crash = ""
     try:
@@ -73,7 +73,7 @@ def ask(kernel: str, beta: str, gamma: str) -> Answer:
         reason = _short(error.fix)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is counted
         crash = f"{type(error).__name__}: {error}"[:120]
-    return Answer(log_S, bound, reason, crash, time.perf_counter() - start)
+    return Answer(log_S, bound, reason, crash, time.process_time() - start)
 
 
 def _short(fix: str) -> str:

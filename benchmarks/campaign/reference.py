@@ -166,7 +166,7 @@ def log_s(expression: Any, beta: float, gamma: float, limit: float = 20.0) -> Re
     Returns:
         The reference. Its `method` is "Arb", "mpmath", "infinite", "not real" or "none: reason".
     """
-    start = time.perf_counter()
+    start = time.process_time()
     value, method = None, "Arb"
     try:
         DEADLINE.set(limit)
@@ -181,4 +181,4 @@ def log_s(expression: Any, beta: float, gamma: float, limit: float = 20.0) -> Re
                 value, method = numeric_log_s(expression, beta, gamma), "mpmath"
         except (NoReference, TimeoutError, OverflowError) as second:
             method = f"none: {reason or 'time'}; {second or 'time'}"
-    return Reference(value, method, round(time.perf_counter() - start, 2))
+    return Reference(value, method, round(time.process_time() - start, 2))

@@ -35,7 +35,6 @@ __all__ = ["Verdict", "ask", "holds", "judge", "judged", "reference", "report"]
 
 FILE = Path(__file__).parents[1] / "results" / "campaign_rows.md"
 LIMIT = 10.0  # CPU seconds of an answer
-WALL = 12.0  # times as long it may take on a busy machine until it is ended
 MEMORY = 6 * 2**30  # bytes that an answer may take
 SPARE = 4.0  # times what the rules of the brute force differ by
 ROUGH = 1e-5  # relative error of brute force from which a sample judges
@@ -164,7 +163,7 @@ def judged(cells: Iterable[Cell], until: float = math.inf) -> Iterable[Verdict]:
             if time.time() > until:
                 return
             try:
-                verdict = judge(cell, worker(LIMIT * WALL, cell.key))
+                verdict = judge(cell, worker(3 * LIMIT, cell.key))
             except Late:
                 verdict = Verdict(cell, "late")
             except Died as error:

@@ -25,7 +25,7 @@ __all__ = ["FAILURES", "report", "verdicts"]
 
 FAILURES = ("violated", "crashed", "late")
 OUTCOMES = ("agreed", *FAILURES, "refused", "refused rightly", "unjudged")
-LIMIT = 10.0  # seconds a cell
+LIMIT = 10.0  # CPU seconds a cell
 
 
 def verdicts(cells: Iterable[Cell], limit: float = LIMIT) -> list[Verdict]:

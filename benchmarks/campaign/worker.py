@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,10 +22,14 @@ class Died(Exception):
 def _serve(connection: Connection, task: Callable[..., Any]) -> None:
     while True:
         try:
-            arguments = connection.recv()
+            limit, *arguments = connection.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        connection.send(task(*arguments))
+        # Seconds of processors, so that the load of a machine decides nothing: SIGPROF ends it.
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        answer = task(*arguments)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.send(answer)
 
 
 class Worker:
@@ -45,27 +50,25 @@ class Worker:
         self.process = context.Process(target=_serve, args=(other, self.task), daemon=True)
         self.process.start()
         other.close()
-        self.connection.send(self.warm)
-        self.connection.recv()
+        self(0, *self.warm)
 
     def __call__(self, limit: float, *arguments: Any) -> Any:
         """The task's answer.
 
         Raises:
-            Late: it took longer than `limit` seconds; the next call meets a fresh process.
+            Late: it took more than `limit` seconds of processors, where that is not 0; the next
+                call meets a fresh process.
             Died: the process is gone, likewise.
         """
-        self.connection.send(arguments)
+        self.connection.send((limit, *arguments))
         try:
-            if self.connection.poll(limit):
-                return self.connection.recv()
+            return self.connection.recv()
         except (EOFError, ConnectionResetError):
+            self.process.join()
+            status = self.process.exitcode
             self.close()
             self._start()
-            raise Died(f"exit status {self.process.exitcode}") from None
-        self.close()
-        self._start()
-        raise Late
+            raise Late if status == -signal.SIGPROF else Died(f"exit status {status}") from None
 
     def close(self) -> None:
         self.process.kill()
