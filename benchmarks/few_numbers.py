@@ -36,7 +36,7 @@ RARE = ((-9.0, 1.0), (-30.0, 0.9), (-300.0, 2.0), (-5.0, 0.4))  # where ReLU is 
 LAWS = ("uniform", "t:5", "mixture:0.3,1,0.5;0.7,-0.2,1")
 PAIRS = (*("overlap:0.5", "overlap:-0.3", "overlap:0", "overlap:1", "overlap:-1"),
          *("top_k_overlap:4,0.5", "top_k_overlap:2,-0.4", "top_k_overlap:3,1"),
-         *("top_k_overlap:3,0", "top_k_overlap:3,-1"))  # fmt: skip
+         *("top_k_overlap:3,0", "top_k_overlap:3,-1", "top_k_overlap:40,-1"))  # fmt: skip
 QUANTITIES = (
     *("S", "n_eff", "participation", "entropy", "kl_uniform", "varentropy", "max_weight", "gini"),
     *("hoyer", "support", "square_sum", "abs_sum", "top_k_mass:4", "keys_for_mass:0.9"),
@@ -171,6 +171,8 @@ def ranks_and_maps() -> Iterator[Question]:
         for length in ([1, 2, 3], [9], [200], [10**6]):
             beta, gamma = next(places)
             yield question("exact", next(kernels), of, length=length, beta=beta, gamma=gamma)
+        # A row of one token has no spread under this rule.
+        yield question("exact", "exp", of, ["scalable-softmax:0.4"], length=[1, 4], gamma=1.2)
     for of in PAIRS:
         for gamma in (1.5, 0.4):
             yield question("evaluate", "exp", of, length=64, gamma=gamma)

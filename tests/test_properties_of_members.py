@@ -158,6 +158,31 @@ def test_edges(name):
     STEP[name](*on)
 
 
+# Of the numbers of quantities: the last of each domain, and beyond it.
+DOMAINS = {
+    "top_k_mass": (("1",), ("0", "1.5")), "keys_for_mass": (("1e-9", "0.999"), ("0", "1")),
+    "power_sum": (("0.5", "8"), ("0.499", "8.001", "1")),
+    "sink_mass_above": (("1e-9", "0.999"), ("0", "1")), "weight": (("1",), ("0", "1.5")),
+    "needle_odds_above": (("1e-9", "1e9"), ("0",)),
+    "needle_snr_above": (("1e-9", "1000000"), ("0", "1000001")),
+    "needle_recall": (("2",), ("1", "2.5")), "overlap": (("-1", "1"), ("-1.001", "1.001")),
+    "top_k_overlap": (("1,-1", "1,1"), ("0,0.5", "1.5,0.5", "1,-1.001", "1,1.001")),
+    "below": (("-1e-9",), ("0",)), "mass_below": (("-1e-9",), ("0",)),
+    "tiles_below": (("-1,1",), ("0,1", "-1,0", "-1,1.5")),
+    "tiles_mass_below": (("-1,1",), ("0,1", "-1,0", "-1,1.5")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", quantities.FAMILIES, ids=lambda family: family.name)
+def test_edges_of_quantities(family):
+    on, beyond = DOMAINS[family.name]
+    for number in on:
+        assert quantities.named(f"{family.name}:{number}").name.startswith(family.name)
+    for number in beyond:
+        with pytest.raises(InputError):
+            quantities.named(f"{family.name}:{number}")
+
+
 N = 8
 OF = [*quantities.ALL, *(quantities.named(f"{x.name}:{x.example}") for x in quantities.FAMILIES),
       *quantities.OF_MAPS]  # fmt: skip
@@ -243,6 +268,31 @@ def test_rows_reach_the_ends_of_an_integral_and_none_goes_beyond(quantity, n):
         found = quantity.of(rows._replace(unit=np.tile(units, len(a)) * rows.l1))
         ends = quantity.integral.ends(n, n, len(units) > 1)
         np.testing.assert_allclose([found.min(), found.max()], ends, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "known"),
+    [("sink_mass_above:0.5", [1, 1, 0], 0), ("needle_odds_above:0.5", [2, 1, 0], 0),
+     ("needle_snr_above:0.5", [2, 1, 0], 0), ("needle_largest", [1, 1, 0], 1),
+     ("keys_for_mass:0.5", [1, 1, 0], 1), ("support", [1, 1, 0], 2)],
+)  # fmt: skip
+def test_a_row_at_a_threshold(name, row, known):
+    assert quantities.named(name).of(sums([row])) == known
+
+
+RANKED = [x for x in OF if x.pair or (x.rank_law and not getattr(x.rank_law, "mass", False))]
+
+
+@pytest.mark.parametrize("quantity", RANKED, ids=lambda quantity: quantity.name)
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_rows_reach_the_ends_of_ranks_and_of_pairs(quantity, n):
+    a = [np.roll(np.arange(n) < k, by) for k in range(1, n + 1) for by in range(n)]
+    a = np.array([*a, np.arange(1, n + 1), np.arange(n, 0, -1)], float)
+    a += 1e-9 * quantity.name.startswith("top_k_overlap")  # of k keys each
+    rows, other = sums(np.repeat(a, len(a), 0)), np.tile(a, (len(a), 1))
+    with np.errstate(divide="ignore"):
+        found = quantity.of(rows._replace(pair=(rows.pair[0], np.log(other))))
+    np.testing.assert_allclose([found.min(), found.max()], quantity.ends(n), atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [(), (of_rows.SinkLogit(2.0), of_rows.Alibi(0.1))])

@@ -186,3 +186,4 @@ def test_uniform_attention_has_no_sinks():
     found = measure(np.tri(45) / np.arange(1, 46)[:, None] * np.ones((2, 1, 1)))
     assert not sinks.find_sinks(found["key_importance"].values).any()
     assert sinks.find_sinks(found["key_importance"].values, 0.09).any()
+    assert sinks.find_sinks(np.array([0.25, 0.26, np.nan]), 0.25).tolist() == [False, True, False]
