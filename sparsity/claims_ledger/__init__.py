@@ -21,11 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparsity.calls import did_you_mean, public
-from sparsity.checks import (
-    check_executor,
-    check_progress,
-    check_seed,
-)
+from sparsity.checks import check_executor, check_progress, check_seed
 from sparsity.claims_ledger import (
     article_linear,
     article_matrices,

@@ -22,11 +22,7 @@ from sparsity.claims_ledger.findings import (
     toy_letter,
 )
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.sinks_mixing import (
-    SinkRoutes,
-    sink_claim,
-    small_stack,
-)
+from sparsity.claims_ledger.sinks_mixing import SinkRoutes, sink_claim, small_stack
 
 _ROUNDING = 1e-5  # of single precision, relative
 _STACKS = (  # kernel, sink, ‖M‖

@@ -40,14 +40,10 @@ def _say_what_it_takes(request: Any, max_samples: float | None) -> None:
 )
 @common.option("--max-samples", "N", "Stop after N draws (default: 1e9 scores).", kind=float)
 @common.choice(
-    "--method",
-    ("stratified", "plain"),
-    "How scalar scores are drawn (default stratified).",
+    "--method", ("stratified", "plain"), "How scalar scores are drawn (default stratified)."
 )
 @common.choice(
-    "--dtype",
-    ("float64", "float32"),
-    "Precision (default: float64, for long rows float32).",
+    "--dtype", ("float64", "float32"), "Precision (default: float64, for long rows float32)."
 )
 @common.seed_option
 @common.json_option
@@ -251,10 +247,7 @@ def reproduce(out: str | None, check: str | None, seed: int, executor: Any, as_j
     from sparsity.report import reproduction
 
     common.use_float64()
-    with (
-        tempfile.TemporaryDirectory() as home,
-        common.progress("reproduce") as report,
-    ):
+    with tempfile.TemporaryDirectory() as home, common.progress("reproduce") as report:
         done = reproduction.reproduce(out or home, seed=seed, executor=executor, progress=report)
         checked = None if check is None else done.compared_with(check)
     common.show(done if checked is None else checked, as_json)

@@ -9,24 +9,13 @@ import click
 from sparsity.cli import common, pages
 from sparsity.cli.files import check_chart_file, write_chart
 from sparsity.errors import InputError
-from sparsity.output import (
-    netcdf_path,
-    refuse_missing,
-    refuse_unwritable,
-    refuse_unwritable_folder,
-)
+from sparsity.output import netcdf_path, refuse_missing, refuse_unwritable, refuse_unwritable_folder
 from sparsity.parsing import parse_whole
 
 
 @click.command()
 @click.argument("model", metavar="MODEL", shell_complete=pages.offer_files)
-@click.argument(
-    "texts",
-    nargs=-1,
-    required=True,
-    metavar="TEXT…",
-    shell_complete=pages.offer_files,
-)
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT…", shell_complete=pages.offer_files)
 @common.option("--tokens", "T", "Tokens of each text", default="512", kind=int)
 @click.option("--bos", is_flag=True, help="Begin each text with the model's first token (BOS).")
 @common.option(

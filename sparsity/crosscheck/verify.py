@@ -244,10 +244,7 @@ def verify(
 
 
 def _choose_cells(
-    given: tuple[RowLike, ...],
-    length: Any,
-    parameters: Mapping[str, Any],
-    detectable: float,
+    given: tuple[RowLike, ...], length: Any, parameters: Mapping[str, Any], detectable: float
 ) -> tuple[Pairs, bool]:
     """Return the cells of a row of one's own, or of the reference grid, and which of both it is."""
     known = kernels.known()

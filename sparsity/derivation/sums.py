@@ -48,8 +48,7 @@ def derive_features(kernel: Kernel) -> Derivation:
         return coefficient.xreplace({i: index, q[i]: q[index]})
 
     general = _moments(
-        Sum(at(i) * mu[i], (i, 1, d)),
-        Sum(at(i) * at(_j) * Sigma[i, _j], (i, 1, d), (_j, 1, d)),
+        Sum(at(i) * mu[i], (i, 1, d)), Sum(at(i) * at(_j) * Sigma[i, _j], (i, 1, d), (_j, 1, d))
     )
 
     def independent(vector: Callable[[Idx], Expr]) -> Moments:

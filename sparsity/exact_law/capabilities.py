@@ -66,11 +66,7 @@ def capabilities(
     if kernel.law is Law.POSITION:
         power = quantity.name in quantities.POWERS_OF_S_AND_N
         return Capabilities(
-            exact=power,
-            sampled=power,
-            missing=quantity.needs,
-            limit=is_S,
-            limit_needs_length=True,
+            exact=power, sampled=power, missing=quantity.needs, limit=is_S, limit_needs_length=True
         )
     if isinstance(kernel, RowMap):
         return _of_map(kernel, steps, quantity)

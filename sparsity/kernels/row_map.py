@@ -11,14 +11,7 @@ import numpy as np
 from sparsity import parsing
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
-from sparsity.kernels.parameters import (
-    BETA,
-    DIM,
-    GAMMA,
-    LENGTH,
-    Parameter,
-    one_of_each,
-)
+from sparsity.kernels.parameters import BETA, DIM, GAMMA, LENGTH, Parameter, one_of_each
 
 # Of maps that a constant added to every score does not move.
 SHIFTED = (BETA, GAMMA)

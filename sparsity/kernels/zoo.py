@@ -169,10 +169,7 @@ elu1 = score_kernel(
     source="Katharopoulos et al. (2020), arXiv:2006.16236, as a feature map; here of the score",
 )
 elu = score_kernel(
-    "elu",
-    symbols.elu(s),
-    title="ELU",
-    source="Clevert et al. (2015), arXiv:1511.07289",
+    "elu", symbols.elu(s), title="ELU", source="Clevert et al. (2015), arXiv:1511.07289"
 )
 
 gelu = score_kernel(

@@ -100,12 +100,7 @@ def planes(x: Any, pairing: str = "interleaved", turned: int | None = None) -> A
 
 
 def rotate(
-    x: Any,
-    positions: Any,
-    pairing: str = "interleaved",
-    *,
-    base: float = BASE,
-    theta: Any = None,
+    x: Any, positions: Any, pairing: str = "interleaved", *, base: float = BASE, theta: Any = None
 ) -> Any:
     """Return vectors turned to their positions: plane i by position·θ_i.
 

@@ -33,12 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity.sampling.combining import Combined, combine
-from sparsity.sampling.devices import (
-    CHUNK,
-    jitted,
-    runs_on_cpu,
-    sharded,
-)
+from sparsity.sampling.devices import CHUNK, jitted, runs_on_cpu, sharded
 from sparsity.sampling.random_numbers import key_from, words_of_keys
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 

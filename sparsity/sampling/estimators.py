@@ -16,10 +16,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.results import Estimate
 from sparsity.sampling import proposals
-from sparsity.sampling.batches import (
-    CHUNK,
-    batch_size,
-)
+from sparsity.sampling.batches import CHUNK, batch_size
 from sparsity.sampling.proposals import Table
 from sparsity.sampling.running import Sampling, conclude, run
 from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified

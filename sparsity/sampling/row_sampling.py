@@ -343,11 +343,7 @@ def draw_rows(
 
 
 def _sampler_of(
-    kernel: Kernel | RowMap,
-    plan: RowPlan,
-    known: tuple[Quantity, ...],
-    sinks: bool,
-    real: np.dtype,
+    kernel: Kernel | RowMap, plan: RowPlan, known: tuple[Quantity, ...], sinks: bool, real: np.dtype
 ) -> tuple[Sampler, Any]:
     """Return the sampler of the rows that are planned, and its arguments."""
     source = plan.source
