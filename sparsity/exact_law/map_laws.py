@@ -12,7 +12,6 @@ from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import below, engine
 from sparsity.exact_law.maps import entmax, routed_weights, router, sparsemax, top_k
-from sparsity.exact_law.maps.threshold_maps import SupportAndParticipation
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import BelowLaw, Quantity
 from sparsity.rows.row import Row
@@ -47,13 +46,10 @@ class MapLaw(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def _support_and_participation(
-    alpha: float, gamma: float, lengths: tuple[int, ...]
-) -> SupportAndParticipation:
+def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, ...]) -> Pair:
     """Return the law of both, cached: they come from one integral and are asked for one by one."""
-    n = np.array(lengths)
-    of_map = sparsemax if alpha == 2 else entmax
-    return of_map.support_and_participation(gamma, n)
+    of_map = sparsemax.Sparsemax if alpha == 2 else entmax.EntmaxThreeHalves
+    return of_map(gamma).support_and_participation(np.array(lengths, dtype=np.float64))
 
 
 def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
@@ -62,9 +58,9 @@ def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     alpha = _LAWS[kernel.family].order
     assert alpha is not None
     if quantity.name not in _POWERS:
-        means = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
+        both = _support_and_participation(alpha, row.gamma, tuple(n.tolist()))
         which = ("support", "participation").index(quantity.name)
-        return means.value[which].copy(), means.error[which].copy()
+        return both[0][which].copy(), both[1][which].copy()
     power = _POWERS[quantity.name]
     if alpha < 2:
         value, error = entmax.powers_and_largest(row.gamma, n, power)

@@ -42,7 +42,6 @@ from sparsity.exact_law.maps.sparsemax import MORE_KEYS, NOTHING, expected_maxim
 from sparsity.exact_law.maps.threshold_maps import (
     DEPTH,
     KeyMeans,
-    SupportAndParticipation,
     ThresholdMap,
 )
 from sparsity.special import ndtr
@@ -54,13 +53,28 @@ _ALL_IN = 14.0  # c/√n from which every key has a weight
 class EntmaxThreeHalves(ThresholdMap):
     """The means over one key of p = x²/c², with z in units of 1/c²."""
 
-    q = 2.0
+    name, q = "entmax-1.5", 2.0
     points = 241
     bisections = 44
 
     def __init__(self, gamma: float) -> None:
-        self.c = 2 / max(gamma, _ALL_ALIKE)
+        self.gamma, self.c = gamma, 2 / max(gamma, _ALL_ALIKE)
         self.total = self.c**2
+
+    def all_in(self, n: np.ndarray) -> np.ndarray:
+        """Tell in rows of which lengths every key has a weight, nearly surely."""
+        return self.c >= _ALL_IN * np.sqrt(n)
+
+    def means_all_in(self, n: np.ndarray) -> np.ndarray:
+        """Return E K and E Y₂ of rows of which every key has a weight, [2, lengths].
+
+        The weights are then squares of x = s − mean + √((c² − Σ(s − mean)²)/n), and Σp² a
+        polynomial of the scores. Means over rows of Σs²/n, its square and Σs⁴/n are those of χ² of
+        n − 1 degrees of freedom.
+        """
+        square = (self.gamma * n**0.5) ** 2
+        second, both = square * (n - 1) / n, square**2 * (n * n - 1) / n**2
+        return np.stack([n, (1 + second - 0.3125 * both + 0.1875 * second**2) / n])
 
     def means(self, t: np.ndarray, z: np.ndarray) -> KeyMeans:
         """Return the means over one key; the slope of x² is 2x."""
@@ -78,41 +92,6 @@ class EntmaxThreeHalves(ThresholdMap):
         most = 1 + 2 * (4 * (n + 4) / self.c**2 + 2 * np.abs(t) / self.c + 10)
         high = np.log(np.broadcast_to(most, t.shape))
         return np.full(t.shape, -60.0), high, lambda x: 0.5 * np.expm1(x)
-
-
-def _every_key_in(gamma: float, n: np.ndarray) -> np.ndarray:
-    """Return E K and E Y₂ of rows of which every key has a weight, [2, lengths].
-
-    The weights are then squares of x = s − mean + √((c² − Σ(s − mean)²)/n), and Σp² a polynomial of
-    the scores. Means over rows of Σs²/n, its square and Σs⁴/n are those of χ² of n − 1 degrees of
-    freedom.
-    """
-    square = (gamma * n**0.5) ** 2
-    second, both = square * (n - 1) / n, square**2 * (n * n - 1) / n**2
-    return np.stack([n, (1 + second - 0.3125 * both + 0.1875 * second**2) / n])
-
-
-def support_and_participation(gamma: float, length: np.ndarray) -> SupportAndParticipation:
-    """Return the means over rows of the support size K and of the participation Y₂ = Σp².
-
-    Args:
-        gamma: spread γ > 0 of the scores.
-        length: row lengths n ≥ 1, [lengths].
-
-    Raises:
-        InputError: a spread at which the law is not resolved.
-    """
-    row, n = EntmaxThreeHalves(gamma), np.asarray(length, dtype=np.float64)
-    error = np.where(row.c >= _ALL_IN * np.sqrt(n), 1e-15, np.inf)
-    error[n == 1] = 0.0
-    means = SupportAndParticipation(
-        _every_key_in(gamma, n), np.stack([error, error]), np.ones(n.shape)
-    )
-    some = np.isinf(error)
-    if some.any():
-        means.replace(some, row.support_and_participation(n[some]))
-    integration.refuse_unresolved(means.error, gamma, "entmax-1.5")
-    return means
 
 
 _MOST_TURNED = 0.6  # θ at most, below π/4, where the density no longer falls along the ray
@@ -321,8 +300,8 @@ def by_grids(
 def even_rows(gamma: float, n: float, power: float | None) -> tuple[float, float]:
     """Return the same where all weights are near 1/n, by powers of ρ = √n γ up to the second.
 
-    As in `_every_key_in`; the largest score less the mean score is independent of the mean. The
-    bounds are of the next orders.
+    As in `EntmaxThreeHalves.means_all_in`; the largest score less the mean score is independent of
+    the mean. The bounds are of the next orders.
     """
     rho = gamma * n**0.5
     if power is not None:
@@ -347,7 +326,7 @@ def powers_and_largest(
     """
     n, row = np.asarray(length, dtype=np.float64), EntmaxThreeHalves(gamma)
     value, error = np.ones(n.shape), np.zeros(n.shape)
-    size = n if power is None else support_and_participation(gamma, n).value[0]
+    size = n if power is None else row.support_and_participation(n)[0][0]
     for i, m in enumerate(n.tolist()):
         if m == 1:
             continue

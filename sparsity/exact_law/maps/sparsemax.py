@@ -35,7 +35,6 @@ from sparsity.exact_law.maps.threshold_maps import (
     REACH,
     KeyMeans,
     Place,
-    SupportAndParticipation,
     ThresholdMap,
     integrate,
 )
@@ -52,12 +51,21 @@ _ROUNDING_OF_T = 3e-14  # of a mean over thresholds, per standard deviation of t
 class Sparsemax(ThresholdMap):
     """The means over one key of p = x/c, with z in units of 1/c: z·Σx = zc at the threshold."""
 
-    q = 1.0
+    name, q = "sparsemax", 1.0
     rounding = np.array([[3e-13], [3e-12]])  # of E K, and of E Y₂, in whose J₂ digits cancel
     held = 2**17
 
     def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
         self.c = self.total = 1 / gamma
+
+    def all_in(self, n: np.ndarray) -> np.ndarray:
+        """Tell where no score is as far as 1/n below the mean: there p = 1/n + s − mean."""
+        return self.c >= ALL_IN * n
+
+    def means_all_in(self, n: np.ndarray) -> np.ndarray:
+        """Return E K and E Y₂, by the variance of s − mean."""
+        return np.stack([n, 1 / n + self.gamma**2 * (n - 1)])
 
     def means(self, t: np.ndarray, z: np.ndarray) -> KeyMeans:
         """Return the means over one key, by the Mills ratio; the slope is 1 above the threshold."""
@@ -81,28 +89,6 @@ class Sparsemax(ThresholdMap):
         low = np.arcsinh(np.maximum(-self.c, -np.sqrt(t * t + _DEEPEST**2)))
         high = np.arcsinh(np.broadcast_to(n / self.c, t.shape)) + 1e-3
         return low, high, lambda x: np.sinh(x) - t
-
-
-def support_and_participation(gamma: float, length: np.ndarray) -> SupportAndParticipation:
-    """Return the means over rows of the support size K and of the participation Y₂ = Σp².
-
-    Args:
-        gamma: spread γ > 0 of the scores.
-        length: row lengths n ≥ 1, [lengths].
-
-    Raises:
-        InputError: a spread at which the law is not resolved.
-    """
-    n, row = np.asarray(length, dtype=np.float64), Sparsemax(gamma)
-    # Where no score is as far as 1/n below the mean, every key has a weight: p = 1/n + s − mean.
-    value = np.stack([n, 1 / n + gamma**2 * (n - 1)])
-    means = SupportAndParticipation(value, np.full(value.shape, 1e-15), np.ones(n.shape))
-    means.error[:, n == 1] = 0.0
-    some = (n > 1) & (row.c < ALL_IN * n)
-    if some.any():
-        means.replace(some, row.support_and_participation(n[some]))
-        integration.refuse_unresolved(means.error, gamma, "sparsemax")
-    return means
 
 
 def expected_maximum(n: float, power: int = 1) -> float:
@@ -158,7 +144,7 @@ def max_weight(gamma: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     n, row = np.asarray(length, dtype=np.float64), Sparsemax(gamma)
     value, error = np.ones(n.shape), np.zeros(n.shape)
-    whole = (n > 1) & (row.c >= ALL_IN * n)  # where p = 1/n + s − mean
+    whole = (n > 1) & row.all_in(n)
     value[whole] = [1 / m + gamma * expected_maximum(m) for m in n[whole].tolist()]
     error[whole] = 1e-14
     some = (n > 1) & ~whole
@@ -342,9 +328,9 @@ def n_eff_powers(gamma: float, length: np.ndarray, power: float) -> tuple[np.nda
     Raises:
         InputError: a spread at which the law is not resolved.
     """
-    n, c = np.asarray(length, dtype=np.float64), 1 / gamma
+    n, row = np.asarray(length, dtype=np.float64), Sparsemax(gamma)
     value, error = np.ones(n.shape), np.zeros(n.shape)
-    whole = (n > 1) & (c >= ALL_IN * n)
+    whole = (n > 1) & row.all_in(n)
     if whole.any():
         # Every key has a weight: Y₂ = 1/n + γ²χ² of n − 1 degrees of freedom, whose e^(−vY₂) has
         # the mean e^(−v/n) (1 + 2vγ²)^(−(n−1)/2).
@@ -356,12 +342,12 @@ def n_eff_powers(gamma: float, length: np.ndarray, power: float) -> tuple[np.nda
     if len(lengths):
         columns = np.empty((2, len(lengths)))
         with np.errstate(all="ignore"):  # far out, where nothing falls
-            groups = lengths_by_contour(lengths, c)
+            groups = lengths_by_contour(lengths, row.c)
             longest = np.array([lengths[group[-1]] for group in groups])
-            sizes = support_and_participation(gamma, longest).value[0]
+            (sizes, _), _ = row.support_and_participation(longest)
             for group, m, size in zip(groups, longest.tolist(), sizes.tolist(), strict=True):
                 most = min(m, 2 * size + MORE_KEYS)
-                columns[:, group] = _by_shared_contour(power, lengths[group], c, most)
+                columns[:, group] = _by_shared_contour(power, lengths[group], row.c, most)
         value[(n > 1) & ~whole], error[(n > 1) & ~whole] = columns[:, back]
     integration.refuse_unresolved(error, gamma, "sparsemax")
     return value, error

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.integration import hyperbola, narrowed, relative_gap
+from sparsity.exact_law.integration import hyperbola, narrowed, refuse_unresolved, relative_gap
 from sparsity.quantities.base import within
 from sparsity.special import ndtri_exp
 
@@ -80,29 +80,12 @@ class Place(NamedTuple):
     log_size: np.ndarray
 
 
-class SupportAndParticipation(NamedTuple):
-    """What the law gives, for each length.
-
-    Args:
-        value: E K and E Y₂, [2, lengths].
-        error: bounds on their relative errors, [2, lengths].
-        total: the probability that the rule finds, which is 1, [lengths].
-    """
-
-    value: np.ndarray
-    error: np.ndarray
-    total: np.ndarray
-
-    def replace(self, where: np.ndarray, better: SupportAndParticipation) -> None:
-        """Put the law of some lengths in the place of what stands there."""
-        for into, new in zip(self, better, strict=True):
-            into[..., where] = new
-
-
 class ThresholdMap:
     """A map with a threshold, by what the means over one key are.
 
     Attributes:
+        name: of the map, in refusals.
+        gamma: the spread of the scores.
         q: the power of an excess in its weight.
         c: its unit: the excess of a key that has all the weight.
         total: what Σp is at the threshold, in the unit that z has here.
@@ -115,6 +98,8 @@ class ThresholdMap:
         held: numbers of an array at once.
     """
 
+    name: str
+    gamma: float
     q: float
     c: float
     total: float = 1.0
@@ -134,6 +119,14 @@ class ThresholdMap:
 
     def bracket(self, t: np.ndarray, n: np.ndarray) -> tuple[Any, Any, Callable[[Any], Any]]:
         """Return the ends of a coordinate between which the saddle points lie, and z of it."""
+        raise NotImplementedError
+
+    def all_in(self, n: np.ndarray) -> np.ndarray:
+        """Tell in rows of which lengths every key has a weight, nearly surely."""
+        raise NotImplementedError
+
+    def means_all_in(self, n: np.ndarray) -> np.ndarray:
+        """Return E K and E Y₂ of rows of which every key has a weight, [2, lengths]."""
         raise NotImplementedError
 
     def growth(
@@ -220,12 +213,28 @@ class ThresholdMap:
             body = np.stack([(factor * others).real for factor in (found.slope, size, square)])
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
-    def support_and_participation(self, n: np.ndarray) -> SupportAndParticipation:
-        """Return the law of rows of n > 1, [lengths], by the double integral."""
-        n = n[:, None]
-        with np.errstate(all="ignore"):  # far out, where nothing falls
-            place = self.places(n)
-            return judged(integrate(place, n, self.integrands, self.held), n, self.rounding)
+    def support_and_participation(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return E K and E Y₂ of rows of n ≥ 1, [2, lengths], and bounds on their relative errors.
+
+        Raises:
+            InputError: a spread at which the law is not resolved.
+        """
+        value = self.means_all_in(n)
+        error = np.where(n == 1, 0.0, np.full(value.shape, 1e-15))
+        some = (n > 1) & ~self.all_in(n)
+        if some.any():
+            value[:, some], error[:, some] = self._by_integral(n[some, None])
+        refuse_unresolved(error, self.gamma, self.name)
+        return value, error
+
+    @np.errstate(all="ignore")  # far out, where nothing falls
+    def _by_integral(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same of rows of n > 1, [lengths, 1], by the double integral."""
+        sums = integrate(self.places(n), n, self.integrands, self.held)
+        total, value, m = sums[0, 0], sums[0, 1:], n[:, 0]
+        error = relative_gap(value, *sums[1:, 1:]) + np.abs(total - 1) + self.rounding
+        one = np.ones(len(m))
+        return within(value, error, [[one, 1 / m], [m, one]]), error
 
 
 def integrate(
@@ -249,12 +258,3 @@ def integrate(
         coarse = (2 * body[:, :, ::2].sum(axis=(2, 3)), 2 * body[..., ::2].sum(axis=(2, 3)))
         sums.append(np.stack([body.sum(axis=(2, 3)), *coarse]))
     return np.concatenate(sums, axis=2) * (place.t[:, 1] - place.t[:, 0]) * CONTOUR_STEP
-
-
-def judged(sums: np.ndarray, n: np.ndarray, rounding: np.ndarray) -> SupportAndParticipation:
-    """Return the law that the sums of `integrate` are, of 1, K and Y₂, with its bounds."""
-    total, value = sums[0, 0], sums[0, 1:]
-    error = relative_gap(value, *sums[1:, 1:]) + np.abs(total - 1) + rounding
-    one = np.ones(len(n))
-    ends = [[one, 1 / n[:, 0]], [n[:, 0], one]]
-    return SupportAndParticipation(within(value, error, ends), error, total)
