@@ -7,8 +7,7 @@ import pytest
 
 import sparsity
 from sparsity import Empirical, InputError, Row, ScaleInvariant, TooFine
-from sparsity.exact_law import sink_chance
-from sparsity.exact_law.sums import shifted_tables
+from sparsity.exact_law import integration, sink_chance
 
 
 def _refused(call, most=5.0):
@@ -146,10 +145,10 @@ def test_weights_far_apart_are_convolved_apart():
     rng, h = np.random.default_rng(0), np.zeros((1, 9000))
     h[0, [0, 40, 5000, 5029, 8999]] = rng.normal(size=5)
     table, out = rng.normal(size=(1, 2, 12000)), np.zeros((1, 2, 300))
-    shifted_tables.add_convolved(out, table, 100, h)
+    integration.add_convolved(out, table, 100, h)
     windows = np.lib.stride_tricks.sliding_window_view(table[..., 100:9399], 9000, axis=-1)
     np.testing.assert_allclose(out, windows @ h[0], rtol=1e-12)
-    assert shifted_tables._runs(h[0]) == [(0, 41), (5000, 5030), (8999, 9000)]
+    assert integration._runs(h[0]) == [(0, 41), (5000, 5030), (8999, 9000)]
 
 
 def test_beside_a_needle_of_a_wide_score_chances_that_are_certain_are_not_computed(monkeypatch):

@@ -22,7 +22,7 @@ from scipy import stats
 from sparsity import InputError, evaluate, exact, plotting
 from sparsity.report import figures
 from sparsity.report.figures import ALL, Context, render, write_all
-from sparsity.report.figures.places import describe_places
+from sparsity.report.figures.figure import describe_places
 from sparsity.report.figures.rows import WIDEST
 from sparsity.series import Series, csv_of_curves
 

@@ -10,7 +10,7 @@ from sympy import Abs, Max, Piecewise, Rational, erf, erfc, exp, floor, log, sqr
 
 import sparsity
 from sparsity import InputError, Kernel, NoClosedForm, kernels, score_kernel
-from sparsity.derivation import is_quickly_derived
+from sparsity.derivation import takes_seconds
 from sparsity.kernels import text
 from sparsity.kernels.symbols import s
 
@@ -246,7 +246,7 @@ def test_a_derivation_that_fails_says_where():
     ("formula", "quick"), [("max(s, 0)**3 + 1", True), ("s*erf(s)", True), ("cosh(s)**10", False)]
 )
 def test_what_may_take_long_is_known_by_its_size(formula, quick):
-    assert is_quickly_derived(kernels.named(formula).weight) == quick
+    assert takes_seconds(kernels.named(formula)) == quick
 
 
 @pytest.mark.parametrize(

@@ -139,17 +139,12 @@ def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return _scores_option(_step_option(with_scores))
 
 
-of_option = option(
-    "--of",
-    "QUANTITY",
-    "The quantity, such as n_eff or entropy (see `sparsity list`).",
-    offers=pages.offer_quantities,
-)
+_QUANTITY = "The quantity, such as n_eff or entropy (see `sparsity list`)"
+of_option = option("--of", "QUANTITY", f"{_QUANTITY}.", offers=pages.offer_quantities)
 several_of_option = option(
     "--of",
     "QUANTITY",
-    "The quantity, such as n_eff or entropy (see `sparsity list`); several as a,b or by repeating "
-    "it.",
+    f"{_QUANTITY}; several as a,b or by repeating it.",
     multiple=True,
     offers=pages.offer_quantities,
 )

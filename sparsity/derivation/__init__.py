@@ -29,7 +29,7 @@ from sparsity.rows.row import Row
 
 __all__ = ["Case", "Derivation", "Limit", "derive", "without_limits"]
 
-# The largest formula that SymPy derives in seconds; `is_quickly_derived` has the measurement.
+# The largest formula that SymPy derives in seconds; `takes_seconds` has the measurement.
 _MAX_QUICK_OPERATIONS, _MAX_QUICK_KINKS, _MAX_QUICK_POWER, _MAX_QUICK_NUMBER = 10, 2, 4, 100
 
 
@@ -86,20 +86,17 @@ def _derive(kernel: Kernel) -> Derivation:
 
 
 def takes_seconds(kernel: Kernel) -> bool:
-    """Return whether a kernel is derived in seconds at most, by the size of its formula."""
-    named = kernel.law is not Law.SCORE or kernel in known()
-    return named or is_quickly_derived(kernel.weight)
+    """Return whether a kernel is derived in seconds at most, by the size of its formula.
 
-
-def is_quickly_derived(weight: Expr) -> bool:
-    """Return whether SymPy derives it in seconds at most.
-
-    Either a function of the score cannot be expanded, which is found at once; or the formula is a
-    short one in small rational numbers, whose kinks are the zeros of polynomials. Of 180 random
-    formulas with a closed form those took 4 s at most. What took longer had numbers such as cosh(1)
-    or 1000, or a kink such as that of min(1/2, sinh(s)): SymPy then factors polynomials in towers
-    of algebraic numbers.
+    It has a name; or a function of the score cannot be expanded, which is found at once; or the
+    formula is a short one in small rational numbers, whose kinks are the zeros of polynomials. Of
+    180 random formulas with a closed form those took 4 s at most. What took longer had numbers such
+    as cosh(1) or 1000, or a kink such as that of min(1/2, sinh(s)): SymPy then factors polynomials
+    in towers of algebraic numbers.
     """
+    if kernel.law is not Law.SCORE or kernel in known():
+        return True
+    weight: Expr = kernel.weight
     expandable = (sympy.exp, sympy.sinh, sympy.cosh, *SWITCHES)
     functions = weight.atoms(sympy.Function)
     if any(f.has(s) and not isinstance(f, expandable) for f in functions):

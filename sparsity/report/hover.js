@@ -1,5 +1,5 @@
 // Values on hover. The numbers are the rows of the CSV that a figure's link saves; where they lie is
-// said by `data-places`, as sparsity/report/figures/places.py writes it. Without this script a figure is a
+// said by `data-places`, as sparsity/report/figures/figure.py writes it. Without this script a figure is a
 // picture, and the link is there all the same.
 
 (() => {

@@ -1,7 +1,7 @@
 """Laplace transforms of all tokens of a row, summed on one grid of u = ln t.
 
 A factor w shifts a token's transforms by c·ln w: with x = t|w f|^c, ln w stands beside ln t. The
-tokens of a class are summed all at once (`shifted_tables`). How a row passes through:
+tokens of a class are summed all at once (`spread_weights_on_grid`). How a row passes through:
 
     TokenClasses ── light tokens left out ──> pieces: laws at a few nodes, interpolated between them
       ── tables of each law on the grid (`laplace`) ──> log φ and the summands of each channel
@@ -17,8 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.integration import PRODUCT, log_complement, refuse_slow
-from sparsity.exact_law.sums.shifted_tables import add_convolved, spread_weights_on_grid
+from sparsity.exact_law.integration import (
+    PRODUCT,
+    add_convolved,
+    log_complement,
+    refuse_slow,
+    spread_weights_on_grid,
+)
 from sparsity.exact_law.sums.token_pieces import DEEP, light_groups, relevant_pieces
 from sparsity.exact_law.transforms.laplace import Laplace, Orders, order_of
 from sparsity.exact_law.transforms.nodes import TAIL

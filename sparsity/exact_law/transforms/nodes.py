@@ -235,14 +235,12 @@ class _Smooth:
 
     def nodes(self) -> Nodes:
         """Return the nodes of the panels that were kept."""
-        panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
+        panels = Panels.joined(self.kept)
         axis, zeros = self.axis, np.concatenate(self.zeros, axis=1)
         p_zero, slivers = float(axis.law.mass(*zeros).sum()), np.concatenate(self.slivers, axis=1)
         half = ((panels.high - panels.low) / 2)[:, None]
         x = (panels.high + panels.low)[:, None] / 2 + half * NODES
-        if not len(x):
-            return _in_order(*np.empty((4, 0)), 0.0, slivers, p_zero, zeros)
-        a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
+        a = np.broadcast_to(panels.a[:, None], x.shape)
         t = axis.t[a] + x
         density = axis.law.log_density(t)
         values = axis.values_at(a, x)

@@ -43,9 +43,8 @@ class Lattice:
 
     def __init__(self, kernel: Kernel) -> None:
         rate = abs(definition(kernel).tilt[1])
-        self.bend = (
-            _TURN / rate if rate else math.inf
-        )  # γ at which places of ln γ become those of γ
+        # γ at which places of ln γ become those of γ
+        self.bend = _TURN / rate if rate else math.inf
 
     def spread(self, place: float) -> float:
         """Return the γ at a place."""

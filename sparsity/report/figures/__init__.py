@@ -1,6 +1,6 @@
 """The figures: each with its words, what it computes and its drawing; and the tuple of all.
 
-`figure` has what a figure is, `places` where on it the curves lie; these are records of
+`figure` has what a figure is and where on it the curves lie; these are records of
 `sparsity.series`, drawn by `sparsity.plotting`.
 """
 
@@ -16,7 +16,7 @@ from sparsity import plotting
 from sparsity.checks import check_executor, check_instance, check_progress
 from sparsity.output import folder, write_together
 from sparsity.report.figures.design import FIGURE as design
-from sparsity.report.figures.figure import Context, Data, Figure, Plate
+from sparsity.report.figures.figure import Context, Data, Figure, Plate, describe_places
 from sparsity.report.figures.kernels import BIAS as bias
 from sparsity.report.figures.kernels import EXP as exp
 from sparsity.report.figures.kernels import IDENTITY as identity
@@ -24,7 +24,6 @@ from sparsity.report.figures.kernels import NONNEGATIVE as nonnegative
 from sparsity.report.figures.kernels import RELU2 as relu2
 from sparsity.report.figures.measures import FIGURE as measures
 from sparsity.report.figures.overview import FIGURE as overview
-from sparsity.report.figures.places import describe_places
 from sparsity.report.figures.rotary import CONTEXT as context
 from sparsity.report.figures.rotary import ROPE as rope
 from sparsity.report.figures.rows import DECAYED as decayed

@@ -33,6 +33,29 @@ def _biases_over_spreads(context: Context, kernel: str, labels: Mapping[float, s
     return from_sweeps(lines, points, "gamma", lambda key: f"β = {labels[key['beta']]}")
 
 
+def _draw_over_spreads(
+    data: Data, canvas: Canvas, ends: Any, places: Any, floor: tuple[float, str], **style: Any
+) -> None:
+    """Draw the curves on a logarithmic axis of γ, each with its label at its place.
+
+    Args:
+        data: the curves.
+        canvas: an empty figure.
+        ends: of the vertical axis.
+        places: of the labels.
+        floor: the height of what is said at the right, and what that is.
+        **style: of the labels.
+    """
+    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
+    ax.set(xscale="log", xlim=(0.1, 30), ylim=ends)
+    plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
+    for series, look, place in zip(data, plotting.LOOKS, places, strict=False):
+        plotting.curve(ax, series, look)
+        plotting.inline(ax, *place, series.label, look.color, ha="left", **style)
+    plotting.inline(ax, 29, *floor, plotting.GREY, ha="right")
+    plotting.key(ax, loc="upper right")
+
+
 # The figure `relu2`.
 RELU2_BETAS = {-2.0: "−2", -1.0: "−1", -0.5: "−½", 0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2"}
 # Where each label stands: right of its curve, above the falling and below the rising ones.
@@ -59,14 +82,8 @@ def draw_relu2(data: Data, canvas: Canvas) -> None:
     flat; all meet 0.408 at the right. Monte Carlo points lie on the curves.
     """
     # Drawn on logarithmic γ, where the curves of one sign are one curve, shifted.
-    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
-    ax.set(xscale="log", xlim=(0.1, 30), ylim=(-0.01, 1.03))
-    plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
-    for series, look, place in zip(data, plotting.LOOKS, (*_FALLING, *_RISING), strict=True):
-        plotting.curve(ax, series, look)
-        plotting.inline(ax, *place, series.label, look.color, ha="left", fontsize=9.5)
-    plotting.inline(ax, 29, 0.3, "all meet 1/√6 ≈ 0.408", plotting.GREY, ha="right")
-    plotting.key(ax, loc="upper right")
+    places, said = (*_FALLING, *_RISING), (0.3, "all meet 1/√6 ≈ 0.408")
+    _draw_over_spreads(data, canvas, (-0.01, 1.03), places, said, fontsize=9.5)
 
 
 RELU2 = Figure.from_docstring(draw_relu2.__doc__, "relu2", compute_relu2, draw_relu2)
@@ -96,14 +113,8 @@ def draw_identity(data: Data, canvas: Canvas) -> None:
     floor. Monte Carlo points lie on the curves.
     """
     # Drawn on a vertical axis that starts just below the floor, not at 0.
-    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
-    ax.set(xscale="log", xlim=(0.1, 30), ylim=(0.775, 1.006))
-    plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
-    for series, look, place in zip(data, plotting.LOOKS, _IDENTITY_PLACES, strict=False):
-        plotting.curve(ax, series, look)
-        plotting.inline(ax, *place, series.label, look.color, ha="left")
-    plotting.inline(ax, 29, 0.788, "floor √(2/π) ≈ 0.798", plotting.GREY, ha="right")
-    plotting.key(ax, loc="upper right")
+    said = 0.788, "floor √(2/π) ≈ 0.798"
+    _draw_over_spreads(data, canvas, (0.775, 1.006), _IDENTITY_PLACES, said)
 
 
 IDENTITY = Figure.from_docstring(draw_identity.__doc__, "identity", compute_identity, draw_identity)
