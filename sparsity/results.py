@@ -118,11 +118,6 @@ class _Theory(_Result):
             return f"relative error ≤ {largest}"
         return f"relative error {largest}, estimated"
 
-    @property
-    def single(self) -> float:
-        """The value of a result of one value."""
-        return float(np.ravel(self.value)[0])
-
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(_Theory):
@@ -319,11 +314,10 @@ class Estimate(_Result):
         Raises:
             InputError: of another quantity or length, or of several values.
         """
+        fix = f"give one value of {self.quantity}, from exact or evaluate"
         if not isinstance(theory, _Theory):
-            fix = f"give one value of {self.quantity}, from exact or evaluate"
             raise InputError("theory", theory, fix)
         if theory.quantity != self.quantity or np.size(theory.value) != 1:
-            fix = f"give one value of {self.quantity}, from exact or evaluate"
             raise InputError("theory", f"{theory.quantity}: {brief(theory.value)}", fix)
         # Some limits carry the n over which moments were pooled; beside an estimate of long rows
         # such a limit is in place, an exact law of n tokens is not.
@@ -356,7 +350,7 @@ class Comparison:
     def z(self) -> float:
         """Standard errors of the logarithm, or of a value of 0, that it lies above theory."""
         if not self.estimate.value:
-            return z_score(-float(np.ravel(self.theory.value)[0]), self.estimate.stderr)
+            return z_score(-float(self.theory), self.estimate.stderr)
         # In logs, where values that underflow still differ. The bound of theory joins as if it were
         # one more standard error: without it, a rounding error beside a tiny stderr would be
         # significant.
@@ -367,7 +361,7 @@ class Comparison:
     def to_dataframe(self) -> pandas.DataFrame:
         """Return one row: both values, the interval and z."""
         low, high = self.estimate.ci95
-        predicted = {"quantity": self.estimate.quantity, "theory": self.theory.single}
+        predicted = {"quantity": self.estimate.quantity, "theory": float(self.theory)}
         drawn = {"estimate": self.estimate.value, "stderr": self.estimate.stderr}
         return data_frame(predicted | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
 
@@ -379,5 +373,5 @@ class Comparison:
         low, high = self.estimate.ci95
         head = ["quantity", "theory", "estimate", "95 % interval", "z"]
         interval, z = f"[{low:.6g}, {high:.6g}]", f"{self.z:+.2f}"
-        row = [self.estimate.quantity, self.theory.single, self.estimate.value, interval, z]
+        row = [self.estimate.quantity, float(self.theory), self.estimate.value, interval, z]
         return html_table(head, [row], f"{self.theory.method}, Monte Carlo")

@@ -101,20 +101,44 @@ def has_float64() -> bool:
 
 
 def run_all_tasks(
-    work: Callable[[Any], Any], tasks: Sequence[Any], executor: TaskExecutor | None = None
+    work: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    executor: TaskExecutor | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+    *,
+    threads: int = 0,
+    before: int = 0,
 ) -> Iterator[tuple[int, Any]]:
     """Run `work` on every task, in any order, and yield index and value of each as it comes.
 
     Args:
         work: a function that can be pickled.
         tasks: which can be, too.
-        executor: where they run, with JAX's float64 as it is here; None runs them here, one after
-            the other.
+        executor: where they run, with JAX's float64 as it is here; None runs them in this process.
+        progress: called with (tasks done, tasks in all).
+        threads: of this process, for None as the executor; 0 runs one task after the other.
+        before: tasks that were done earlier, which count as well.
 
     Raises:
         InputError: the executor takes no tasks, loses or cancels them, or answers something else.
         Exception: what `work` raises first.
     """
+    pool = futures.ThreadPoolExecutor(threads) if threads and executor is None else None
+    tell, total = progress or (lambda done, total: None), before + len(tasks)
+    try:
+        tell(before, total)
+        for done, answer in enumerate(_answers(work, tasks, executor or pool), before + 1):
+            yield answer
+            tell(done, total)
+    finally:  # after Ctrl-C a pool would else run all that waits before it ends
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _answers(
+    work: Callable[[Any], Any], tasks: Sequence[Any], executor: TaskExecutor | None
+) -> Iterator[tuple[int, Any]]:
+    """Yield index and value of each task, in any order."""
     if executor is None:
         for index, task in enumerate(tasks):
             yield index, work(task)

@@ -383,7 +383,7 @@ def test_write_all(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "ALL", (ALL[5],))
     seen = []
     (plate,) = write_all(tmp_path / "new" / "folder", progress=lambda *at: seen.append(at))
-    assert seen == [(1, 1)]
+    assert seen == [(0, 1), (1, 1)]
     names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert names == {"decayed.svg", "decayed.png", "decayed.csv"}
     assert plate.files == render(ALL[5], ALL[5].data(Context()))

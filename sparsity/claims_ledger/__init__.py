@@ -116,16 +116,10 @@ def claims(
             fix = did_you_mean(str(key), known) or f"choose one of {', '.join(known)}; {others}"
             raise InputError("key", key, fix)
     asked = [known[key] for key in keys] or [*ALL]
-    if progress is not None:
-        progress(0, len(asked))
     # Not a lambda: other processes get the function by pickle. An executor ends the claims in any
     # order; their numbers bring them back into that of `asked`.
     judge = operator.methodcaller("record", seed=seed)
-    records: dict[int, dict[str, Any]] = {}
-    for index, record in run_all_tasks(judge, asked, executor):
-        records[index] = record
-        if progress is not None:
-            progress(len(records), len(asked))
+    records = dict(run_all_tasks(judge, asked, executor, progress))
     return Records(records[i] for i in range(len(asked)))
 
 

@@ -147,10 +147,10 @@ class Request:
             return answer | {"theory": None, "z": math.nan}, line
         bound, z = float(predicted.error_bound), Comparison(estimate, predicted).z
         line = (
-            f"theory: {self.shown} = {predicted.single:.8g} ({predicted.method}, "
+            f"theory: {self.shown} = {float(predicted):.8g} ({predicted.method}, "
             f"{predicted.error_in_words}), z = {z:+.2f}"
         )
-        theory = {"value": predicted.single, "error_bound": bound, "method": predicted.method}
+        theory = {"value": float(predicted), "error_bound": bound, "method": predicted.method}
         theory |= {"error_kind": predicted.error_kind}
         return answer | {"theory": theory, "z": z}, line
 

@@ -150,10 +150,10 @@ def eval_(
     common.echo(request.text())
     if not of_S:
         common.echo(f"{request.shown} = {request.definition}")
-        common.echo(f"{request.shown} = {limit.single:.12g}")
+        common.echo(f"{request.shown} = {float(limit):.12g}")
         common.echo(f"         {limit.method}, {limit.error_in_words}")
         return
-    common.echo(f"S      = {limit.single:.12g}    log S = {float(limit.log_value):.12g}")
+    common.echo(f"S      = {float(limit):.12g}    log S = {float(limit.log_value):.12g}")
     common.echo(f"         {limit.method}, {limit.error_in_words}")
     if "n_eff" in rows:
         tokens, root = rows["n_eff"], rows["S_rms"]

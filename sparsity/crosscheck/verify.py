@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
 
 import numpy as np
@@ -142,14 +141,10 @@ def check(
     checked: dict[int, Cell] = {}
     if progress is not None:
         progress(0, len(cells))
-    threads = ThreadPoolExecutor(_WORKERS)
-    try:
-        for index, value in run_all_tasks(work, tasks, executor or threads):
-            checked |= dict(zip(groups[index], value, strict=True))
-            if progress is not None:
-                progress(len(checked), len(cells))
-    finally:  # after Ctrl-C, do not sample the rest first
-        threads.shutdown(wait=False, cancel_futures=True)
+    for index, value in run_all_tasks(work, tasks, executor, threads=_WORKERS):
+        checked |= dict(zip(groups[index], value, strict=True))
+        if progress is not None:
+            progress(len(checked), len(cells))
     return tuple(checked[i] for i in range(len(cells)))
 
 

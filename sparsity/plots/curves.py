@@ -286,7 +286,7 @@ def _limit(
     if x == LENGTH.name:  # + 0·values: a limit that does not depend on n is one number
         return np.asarray(evaluate(row, of=quantity, length=n).value) + 0 * values
     rows = _rows_along(request, x, values)
-    return np.array([evaluate(moved, of=quantity, length=n).single for moved, n in rows])
+    return np.array([float(evaluate(moved, of=quantity, length=n)) for moved, n in rows])
 
 
 def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarray:

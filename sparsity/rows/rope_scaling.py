@@ -31,12 +31,40 @@ class RopeScaling(Protocol):
         ...
 
 
-def _factor(name: str, value: Any) -> float:
-    return check_number(name, value, "give one number >= 1", lambda x: x >= 1)
+@dataclass(frozen=True)
+class _ByFactor:
+    """The rules of one factor r."""
+
+    by_length: ClassVar[bool] = False
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        fix = "give one number >= 1"
+        keep_checked(self, "factor", check_number, fix, lambda x: x >= 1)
 
 
 @dataclass(frozen=True)
-class LinearScaling:
+class _ByTrainedLength(_ByFactor):
+    """The rules that know the trained length L as well."""
+
+    trained: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keep_checked(self, "trained", check_whole, 1)
+
+
+def _check_ramp(rule: Any, low: str, high: str) -> None:
+    """Check the turns between which a rule goes from one angle to the other."""
+    keep_checked(rule, low, check_number, "give one number > 0", lambda x: x > 0)
+    least = getattr(rule, low)
+    fix = f"give one number >= {low} = {least:g}"
+    keep_checked(rule, high, check_number, fix, lambda x: x >= least)
+
+
+@dataclass(frozen=True)
+class LinearScaling(_ByFactor):
     """Position interpolation: θ_i/r, as if every distance were r times shorter.
 
     Args:
@@ -45,20 +73,13 @@ class LinearScaling:
     Source: Chen et al. (2023), arXiv:2306.15595.
     """
 
-    by_length: ClassVar[bool] = False
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        keep_checked(self, "factor", _factor)
-
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i/r."""
         return angles(dim, base) / self.factor
 
 
 @dataclass(frozen=True)
-class NtkScaling:
+class NtkScaling(_ByFactor):
     """NTK-aware scaling: the base grows to base·r^(d/(d−2)), so that the slowest plane slows by r.
 
     Args:
@@ -66,13 +87,6 @@ class NtkScaling:
 
     Source: bloc97 (2023); Peng et al., YaRN (2023), arXiv:2309.00071, section 3.1.
     """
-
-    by_length: ClassVar[bool] = False
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        keep_checked(self, "factor", _factor)
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return the angles of the larger base."""
@@ -89,7 +103,7 @@ def _ntk_base(dim: int, base: float, factor: float) -> float:
 
 
 @dataclass(frozen=True)
-class DynamicNtkScaling:
+class DynamicNtkScaling(_ByTrainedLength):
     """Dynamic NTK: beyond the trained length L the base is that of NTK at r·n/L − (r − 1).
 
     Up to L nothing changes; at n it depends on the length of the row.
@@ -103,13 +117,6 @@ class DynamicNtkScaling:
 
     by_length: ClassVar[bool] = True
 
-    factor: float
-    trained: int
-
-    def __post_init__(self) -> None:
-        keep_checked(self, "factor", _factor)
-        keep_checked(self, "trained", check_whole, 1)
-
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return the angles of the base at this length."""
         # r·n/L − (r − 1), written so that it is 1 at L whatever r.
@@ -118,7 +125,7 @@ class DynamicNtkScaling:
 
 
 @dataclass(frozen=True)
-class YarnScaling:
+class YarnScaling(_ByTrainedLength):
     """YaRN's ramp: planes of many turns in the trained length stay, the slowest slow down by r.
 
     Between `fast` and `slow` turns the angle goes linearly, in the number of the plane, from θ_i to
@@ -134,20 +141,13 @@ class YarnScaling:
     Source: Peng et al., YaRN (2023), arXiv:2309.00071, section 3.2.
     """
 
-    by_length: ClassVar[bool] = False
-
-    factor: float
-    trained: int
     fast: float = 32.0
     slow: float = 1.0
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        keep_checked(self, "factor", _factor)
-        keep_checked(self, "trained", check_whole, 1)
-        keep_checked(self, "slow", check_number, "give one number > 0", lambda x: x > 0)
-        fix = f"give one number >= slow = {self.slow:g}"
-        keep_checked(self, "fast", check_number, fix, lambda x: x >= self.slow)
+        super().__post_init__()
+        _check_ramp(self, "slow", "fast")
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·(1 − ramp) + (θ_i/r)·ramp."""
@@ -169,7 +169,7 @@ class YarnScaling:
 
 
 @dataclass(frozen=True)
-class Llama3Scaling:
+class Llama3Scaling(_ByTrainedLength):
     """Llama 3's rule: by wavelength, from θ_i for short waves to θ_i/r for long ones.
 
     With x = L·θ_i/2π turns in the trained length: θ_i for x > high, θ_i/r for x < low, and between
@@ -184,19 +184,12 @@ class Llama3Scaling:
     Source: Meta, Llama 3.1 (2024), `llama3` of Hugging Face's `rope_parameters`.
     """
 
-    by_length: ClassVar[bool] = False
-
-    factor: float
-    trained: int
     low: float = 1.0
     high: float = 4.0
 
     def __post_init__(self) -> None:
-        keep_checked(self, "factor", _factor)
-        keep_checked(self, "trained", check_whole, 1)
-        keep_checked(self, "low", check_number, "give one number > 0", lambda x: x > 0)
-        fix = f"give one number >= low = {self.low:g}"
-        keep_checked(self, "high", check_number, fix, lambda x: x >= self.low)
+        super().__post_init__()
+        _check_ramp(self, "low", "high")
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """Return θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""

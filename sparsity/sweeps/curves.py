@@ -161,13 +161,8 @@ def _compute(
     todo = [block for block in blocks if block.number not in results.done[block.group]]
     tasks = [(block.group, request.of_block(block)) for block in todo]
     done = len(blocks) - len(todo)
-    if progress is not None:
-        progress(done, len(blocks))
-    for index, computed in run_all_tasks(compute_block, tasks, executor):
+    for index, computed in run_all_tasks(compute_block, tasks, executor, progress, before=done):
         results.put(todo[index], *computed)
-        done += 1
-        if progress is not None:
-            progress(done, len(blocks))
 
 
 def _is_grid(given: Any) -> bool:

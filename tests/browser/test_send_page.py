@@ -84,7 +84,7 @@ def by_package(kernel, state):
         own = {name: state[name] for name in ("ratio", "dim")}
         return {"S": float(sparsity.evaluate(kernel, query="uniform", **own).S)}
     own = {name: state[name] for name in (["decay"] if kernel == "decayed" else ["beta", "gamma"])}
-    n_eff = sparsity.exact(kernel, length=state["length"], **own).single
+    n_eff = float(sparsity.exact(kernel, length=state["length"], **own))
     n = {"length": state["length"]} if kernel == "decayed" else {}
     limit = float(sparsity.evaluate(kernel, **own, **n).S)
     return {"S": limit, "n_eff": n_eff, "S_rms": math.sqrt(n_eff / state["length"])}

@@ -10,7 +10,6 @@ import functools
 import operator
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from sparsity import plotting
 from sparsity.checks import check_executor, check_instance, check_progress
@@ -103,20 +102,11 @@ def write_all(
     check_progress(progress)
     check_executor(executor)
     out, written = folder(out), {}
-    threads = ThreadPoolExecutor(_WORKERS)
-    try:
-        for index, data in run_all_tasks(work, ALL, executor or threads):
-            # Drawn in this thread alone: a style is set in the state of all of Matplotlib.
-            plate = _plate(ALL[index], data)
-            write_together(
-                {out / f"{plate.name}.{x}": content for x, content in plate.files.items()}
-            )
-            written[index] = plate
-            if progress is not None:
-                progress(len(written), len(ALL))
-    # After Ctrl-C a pool would else compute all that waits before it ends.
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+    for index, data in run_all_tasks(work, ALL, executor, progress, threads=_WORKERS):
+        # Drawn in this thread alone: a style is set in the state of all of Matplotlib.
+        plate = _plate(ALL[index], data)
+        write_together({out / f"{plate.name}.{x}": content for x, content in plate.files.items()})
+        written[index] = plate
     return tuple(written[i] for i in range(len(ALL)))
 
 

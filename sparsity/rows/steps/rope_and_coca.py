@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.checks import check_number, check_vector
+from sparsity.checks import check_number, check_vector, keep_checked
 from sparsity.errors import InputError, printable
 from sparsity.rows.rope_planes import BASE, angles, planes, split
 from sparsity.rows.rope_scaling import RopeScaling
@@ -43,12 +43,13 @@ class RotaryStep:
             InputError: no finite, nonzero vector of an even d, an unknown pairing, a base <= 1, no
                 scaling of `sparsity.rows.rope_scaling`, or more turned entries than there are.
         """
-        q = check_vector("query", self.query, "give one finite, nonzero vector")
+        keep_checked(self, "query", check_vector, "give one finite, nonzero vector")
+        q = self.query
         if not np.any(q):
             raise InputError("query", self.query, "give one finite, nonzero vector")
         angles(q.size, self.base)
         split(q, self.pairing)
-        base = check_number("base", self.base, "must be finite and > 1", lambda x: x > 1)
+        keep_checked(self, "base", check_number, "must be finite and > 1", lambda x: x > 1)
         if self.scaling is not None and not hasattr(type(self.scaling), "by_length"):
             fix = "give a rule such as sparsity.YarnScaling(4, 4096), or None"
             raise InputError("scaling", self.scaling, fix)
@@ -58,8 +59,6 @@ class RotaryStep:
                 "turned", self.turned, fix, lambda x: 2 <= x <= q.size and x % 2 == 0
             )
             object.__setattr__(self, "turned", int(turned))
-        object.__setattr__(self, "query", q)
-        object.__setattr__(self, "base", base)
 
     def _values(self) -> dict[str, Any]:
         """Return the fields in plain types, vectors as tuples."""
@@ -178,13 +177,11 @@ class Rope(RotaryStep):
 
     def __post_init__(self) -> None:
         self._check_rotation()
-        q = self.query
-        mu = check_vector("mean", self.mean, f"give a finite vector of shape {q.shape}")
-        if mu.shape != q.shape:
-            raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
-        spread = check_number("spread", self.spread, "must be > 0", lambda x: x > 0)
-        object.__setattr__(self, "mean", mu)
-        object.__setattr__(self, "spread", spread)
+        fix = f"give a finite vector of shape {self.query.shape}"
+        keep_checked(self, "mean", check_vector, fix)
+        if self.mean.shape != self.query.shape:
+            raise InputError("mean", self.mean, fix)
+        keep_checked(self, "spread", check_number, "must be > 0", lambda x: x > 0)
 
     def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
         # Of a plane as a complex number, turning the key back by mθ turns q k* by mθ.
@@ -247,22 +244,17 @@ class Coca(RotaryStep):
 
     def __post_init__(self) -> None:
         self._check_rotation()
-        center = check_number("center", self.center, "give one finite number")
-        spread = check_number("spread", self.spread, "must be > 0", lambda x: x > 0)
-        if center < -NORMAL * spread:
-            raise InputError(
-                "center",
-                self.center,
-                "is more than 8 spreads below 0, so that t is never positive; raise it",
-            )
+        keep_checked(self, "center", check_number, "give one finite number")
+        keep_checked(self, "spread", check_number, "must be > 0", lambda x: x > 0)
+        if self.center < -NORMAL * self.spread:
+            fix = "is more than 8 spreads below 0, so that t is never positive; raise it"
+            raise InputError("center", self.center, fix)
         if self.slack_at is not None:
             fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
             at = check_number(
                 "slack_at", self.slack_at, fix, lambda x: 0 <= x <= 2**53 and x == int(x)
             )
             object.__setattr__(self, "slack_at", int(at))
-        object.__setattr__(self, "center", center)
-        object.__setattr__(self, "spread", spread)
 
     @property
     def normal(self) -> bool:
