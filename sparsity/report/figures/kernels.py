@@ -34,7 +34,7 @@ def _biases_over_spreads(context: Context, kernel: str, labels: Mapping[float, s
 
 
 def _draw_over_spreads(
-    data: Data, canvas: Canvas, ends: Any, places: Any, floor: tuple[float, str], **style: Any
+    data: Data, canvas: Canvas, ends: Any, places: Any, said: tuple[float, str], **style: Any
 ) -> None:
     """Draw the curves on a logarithmic axis of γ, each with its label at its place.
 
@@ -43,16 +43,17 @@ def _draw_over_spreads(
         canvas: an empty figure.
         ends: of the vertical axis.
         places: of the labels.
-        floor: the height of what is said at the right, and what that is.
+        said: at the right, with its height.
         **style: of the labels.
     """
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(xscale="log", xlim=(0.1, 30), ylim=ends)
     plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
-    for series, look, place in zip(data, plotting.LOOKS, places, strict=False):
+    for series, look, (x, y) in zip(data, plotting.LOOKS, places, strict=False):
         plotting.curve(ax, series, look)
-        plotting.inline(ax, *place, series.label, look.color, ha="left", **style)
-    plotting.inline(ax, 29, *floor, plotting.GREY, ha="right")
+        plotting.inline(ax, x, y, series.label, look.color, ha="left", **style)
+    height, words = said
+    plotting.inline(ax, 29, height, words, plotting.GREY, ha="right")
     plotting.key(ax, loc="upper right")
 
 
