@@ -25,8 +25,8 @@ def verdicts(chosen, implementation):
     found = {}
     for name, model, ids in families.models(chosen, implementation):
         verdict, why = families.judge(name, model, ids)
-        assert "\n" not in why
-        if verdict != "not built":
+        if verdict != "not built":  # which transformers says, in as many lines as it likes
+            assert "\n" not in why
             found[name] = verdict, why
     return found
 
