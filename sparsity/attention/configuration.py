@@ -12,14 +12,7 @@ from dataclasses import dataclass, replace
 from sparsity.attention.families import Family, Model
 from sparsity.attention.fields import LISTS, Fields
 from sparsity.errors import InputError
-from sparsity.rows.rope_scaling import (
-    DynamicNtkScaling,
-    LinearScaling,
-    Llama3Scaling,
-    NtkScaling,
-    RopeScaling,
-    YarnScaling,
-)
+from sparsity.rows import rope_scaling
 from sparsity.rows.row import Row
 from sparsity.rows.steps import (
     Alibi,
@@ -64,7 +57,7 @@ class Rotation:
 
     base: float
     turned: int
-    scaling: RopeScaling | None = None
+    scaling: rope_scaling.RopeScaling | None = None
     table: bool = False
 
 
@@ -142,7 +135,7 @@ def kinds_of(model: Model) -> tuple[LayerKind, ...]:
         InputError: a field that is missing or out of its range, or too many kinds.
     """
     fields, family = model.fields, model.family
-    types = _layer_types(fields, family)
+    types = model.layer_types
     if not (model.lawless or any(kind in _ATTENDING for kind in types)):
         title = "no attention weights"
         return (LayerKind(title, tuple(range(len(types))), 0, math.nan, softmax=False),)
@@ -187,21 +180,6 @@ def _name_layer(model: Model, kind: str) -> LayerKind:
     return LayerKind(title, (), head_dim, math.nan, lawless=model.lawless)
 
 
-def _layer_types(fields: Fields, family: Family) -> list[str]:
-    """Return the type of every layer, as `layer_types` names them.
-
-    Raises:
-        InputError: a list that does not name every layer.
-    """
-    listed = next((fields.get(x) for x in LISTS if fields.get(x)), None)
-    count = fields.need(family.layers)
-    if listed is not None:
-        if len(listed) != count:
-            raise InputError("layer_types", len(listed), f"must name all {count} layers")
-        return listed
-    return ["full_attention" if family.attends else "recurrent"] * count
-
-
 def _read_head_dim(fields: Fields) -> int:
     """Return the entries that one score is a product of; of latent attention both of its parts."""
     parts = [fields.get(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
@@ -237,7 +215,8 @@ def _read_layer(fields: Fields, family: Family, layer: int, kind: str) -> LayerK
     else:
         rotation = _read_rotation(fields, family, rope, head_dim, context) if turns else None
         words += [] if rotation else ["no RoPE" if rotates else family.positions.split(" or ")[0]]
-    norm = _normalised(fields, family, turns)
+    norm = bool(family.norm) and (not family.norm_if or fields.get(family.norm_if) is True)
+    norm = norm and (turns or family.tuned != "llama4")  # Llama 4 normalises what it turns
     if rotation is not None and not (norm and family.norm == "turned heads"):
         steps += _read_temperature(rope, context, family.latent)
         if rotation.turned < head_dim and _read_temperature(rope, context, on_scale=False):
@@ -284,12 +263,6 @@ def _turns(fields: Fields, family: Family, layer: int, slides: bool, window: int
     return family.turning == "all" or fields.get(family.turning) in (True, "rope")
 
 
-def _normalised(fields: Fields, family: Family, turns: bool) -> bool:
-    """Return whether queries and keys are normalised: Llama 4 normalises what it turns."""
-    on = bool(family.norm) and (not family.norm_if or fields.get(family.norm_if) is True)
-    return on and (turns or family.tuned != "llama4")
-
-
 def _rope_fields(fields: Fields, kind: str) -> Fields:
     """Return RoPE's settings of a kind of layer: its own, or those of all."""
     of_all = fields.get("rope_parameters", {})
@@ -325,7 +298,7 @@ def _rule(rope: Fields) -> str:
     return name
 
 
-def _read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
+def _read_scaling(rope: Fields, context: int | None) -> rope_scaling.RopeScaling | None:
     """Return the rule for the angles; None where they stay, or stand in a table of their own.
 
     Args:
@@ -341,19 +314,19 @@ def _read_scaling(rope: Fields, context: int | None) -> RopeScaling | None:
     # The defaults below are those of the library, for configurations that leave them out.
     trained = rope.get("original_max_position_embeddings", context)
     if name == "linear":
-        return LinearScaling(rope.need("factor"))
+        return rope_scaling.LinearScaling(rope.need("factor"))
     if trained is None:
         raise InputError("max_position_embeddings", None, f"the rule {name} needs it")
     factor = rope.get("factor") or (context or trained) / trained
     if name == "dynamic" and (alpha := rope.get("alpha")):  # Hunyuan's
-        return NtkScaling(alpha)
+        return rope_scaling.NtkScaling(alpha)
     if name == "dynamic":
-        return DynamicNtkScaling(factor, trained)
+        return rope_scaling.DynamicNtkScaling(factor, trained)
     if name == "llama3":
         low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
-        return Llama3Scaling(factor, trained, low, high)
+        return rope_scaling.Llama3Scaling(factor, trained, low, high)
     fast, slow = rope.get("beta_fast", 32.0), rope.get("beta_slow", 1.0)
-    return YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
+    return rope_scaling.YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
 
 
 def _read_temperature(rope: Fields, context: int | None, on_scale: bool) -> list[Step]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparsity.attention.fields import Fields
+from sparsity.attention.fields import LISTS, Fields
+from sparsity.errors import InputError
 
 # What q·k is multiplied by: of the fields, the entries of a head, and the layer.
 Scale = Callable[[Fields, int, int], float]
@@ -144,6 +145,19 @@ class Model:
         if picture and patch:
             return (picture // patch) ** 2 + 1
         return self.fields.get("max_position_embeddings")
+
+    @property
+    def layer_types(self) -> list[str]:
+        """The type of every layer, as the field of that name names them.
+
+        Raises:
+            InputError: a list that does not name every layer.
+        """
+        listed = next((self.fields.get(x) for x in LISTS if self.fields.get(x)), None)
+        count = self.fields.need(self.family.layers)
+        if listed is not None and len(listed) != count:
+            raise InputError("layer_types", len(listed), f"must name all {count} layers")
+        return listed or ["full_attention" if self.family.attends else "recurrent"] * count
 
 
 _LEARNED, _NOWHERE = "learned positions", "no positions"

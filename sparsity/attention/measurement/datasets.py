@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MIN_RANKED = 8  # keys in sight, for a row to count in a correlation or an average
 
+TAGS = ("", "_without_sink_key", "_without_sinks")  # what is left out of a row
+LAWS = ("limit", "exact")
 MEANING = {
     "length": "n, the keys that the row sees",
     "S": "sparsity S = ‖a‖₁/(√n ‖a‖₂) of the row",
@@ -50,18 +52,12 @@ MEANING = {
     "S_exact_without_sink_key": "exact law of n − 1 logits of spread gamma_without_sink_key",
     "S_limit_without_sinks": "limit law exp(−gamma_without_sinks²/2)",
     "S_exact_without_sinks": "exact law of the keys left, of spread gamma_without_sinks",
-    "residual_limit": "log(S / S_limit)",
-    "residual_exact": "log(S / S_exact)",
-    "residual_limit_without_sink_key": "log(S_without_sink_key / S_limit_without_sink_key)",
-    "residual_exact_without_sink_key": "log(S_without_sink_key / S_exact_without_sink_key)",
-    "residual_limit_without_sinks": "log(S_without_sinks / S_limit_without_sinks)",
-    "residual_exact_without_sinks": "log(S_without_sinks / S_exact_without_sinks)",
-    "rank_limit": "Spearman correlation over rows of S with the limit law",
-    "rank_exact": "Spearman correlation over rows of S with the exact law",
-    "rank_limit_without_sink_key": "Spearman correlation of S_without_sink_key with its limit law",
-    "rank_exact_without_sink_key": "Spearman correlation of S_without_sink_key with its exact law",
-    "rank_limit_without_sinks": "Spearman correlation of S_without_sinks with its limit law",
-    "rank_exact_without_sinks": "Spearman correlation of S_without_sinks with its exact law",
+    **{f"residual_{law}{tag}": f"log(S{tag} / S_{law}{tag})" for tag in TAGS for law in LAWS},
+    **{
+        f"rank_{law}{tag}": f"Spearman correlation over rows of S{tag} with S_{law}{tag}"
+        for tag in TAGS
+        for law in LAWS
+    },
     "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
@@ -125,19 +121,12 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     # law beside it is asked at the same length and at the spread of the same keys.
     n, out = found["length"], {}
     counts, left = n >= MIN_RANKED, found["length_without_sinks"]
-    lengths = {
-        "": n,
-        "_without_sink_key": n - np.isfinite(found["sink_logit"]),
-        "_without_sinks": left,
-    }
+    lengths = (n, n - np.isfinite(found["sink_logit"]), left)
     with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
-        for tag, keys in lengths.items():
+        for tag, keys in zip(TAGS, lengths, strict=True):
             S, gamma = found[f"S{tag}"], found[f"gamma{tag}"]
-            log_laws = {
-                "limit": row_laws.log_limit_law(gamma),
-                "exact": np.log(row_laws.exact_law(keys, gamma)),
-            }
-            for name, log_S in log_laws.items():
+            log_laws = row_laws.log_limit_law(gamma), np.log(row_laws.exact_law(keys, gamma))
+            for name, log_S in zip(LAWS, log_laws, strict=True):
                 out[f"S_{name}{tag}"] = np.exp(log_S)
                 out[f"residual_{name}{tag}"] = np.log(S) - log_S
                 known = np.where(counts, log_S, np.nan)

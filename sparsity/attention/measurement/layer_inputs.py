@@ -24,12 +24,9 @@ def _as_array(name: str, value: Any) -> Any:
     """Return a NumPy array, or a JAX array where it lies on an accelerator, in float32 or float64.
 
     Raises:
-        InputError: not real numbers, or a masked array, whose mask would be lost.
+        InputError: not real numbers.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        fix = "give plain numbers, and what is hidden as mask= or segments="
-        raise InputError(name, "masked array", fix)
-    value = check_reals(name, value)
+    value = check_reals(name, value, "give real numbers, what is hidden as mask= or segments=")
     # JAX arrays on a CPU share memory with NumPy; on an accelerator they stay where they are.
     if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
         value = np.asarray(value)
@@ -53,9 +50,7 @@ def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     """
     if mask is None:
         return None
-    if not isinstance(mask, np.ma.MaskedArray):
-        fix = "give bool, or numbers that are added"
-        mask = np.asarray(check_reals("mask", mask, fix, bools=True))
+    mask = np.asarray(check_reals("mask", mask, "give bool, or numbers that are added", bools=True))
     if mask.dtype.kind in "iu":  # 0 hides in one convention and is what hides nothing in the other
         fix = "whole numbers may be either; give bool, or floating numbers that are added"
         raise InputError("mask", f"array of {mask.dtype}", fix)

@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,23 +26,7 @@ MAX_WORKERS = 8  # threads, each of which holds a block: more take more memory
 # more than `sinks.MIN_SINK_WEIGHT`.
 MIN_CONTEXT = 64
 
-_SINK = "logit of the sink key"  # beside the sums, until a layer is whole
-
 Block = tuple[slice, int, int]  # heads, the first row, the row after the last
-
-
-class BlockResult(NamedTuple):
-    """The result of one block of rows.
-
-    Args:
-        found: statistics by name, or sums and the sink key's logit, [heads, rows].
-        received: what each key receives from them, [heads, keys].
-        counts: how many of them see each key, [1 or heads, keys].
-    """
-
-    found: dict[str, np.ndarray]
-    received: np.ndarray
-    counts: np.ndarray
 
 
 def measure_layer(
@@ -80,19 +64,20 @@ def measure_layer(
     row_blocks = _plan_blocks(heads, heads, layer.rows_per_block(MAX_ENTRIES), cuts)
     if isinstance(layer, LogitLayer):
         held = logit_blocks.place_on_device(layer)
-        work = functools.partial(_measure_logits, layer, held, sink)
+        work = functools.partial(logit_blocks.sum_block, held, layer, sink)
         together = held.plan.groups * held.q.shape[1]  # query heads of so many key heads
         blocks = _plan_blocks(heads, together, held.plan.rows, cuts)
     else:
         work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
     statistics: dict[str, np.ndarray] = {}
-    received, counts = np.zeros((2, heads, keys))  # by key, as in `BlockResult`
+    received, counts = np.zeros((2, heads, keys))  # what each gets, and by how many rows
     importance = ContextImportance(sink)
-    for (some_heads, start, stop), block in _run_in_order(work, blocks):
-        _store(statistics, block.found, layer.shape, some_heads, start, stop)
-        reached = block.received.shape[-1]
-        received[some_heads, :reached] += block.received
-        counts[some_heads, :reached] += block.counts
+    for block, (of_rows, given, seen_by) in _run_in_order(work, blocks):
+        _store(statistics, of_rows, layer.shape, block)
+        some_heads, _, stop = block
+        reached = given.shape[-1]
+        received[some_heads, :reached] += given
+        counts[some_heads, :reached] += seen_by
         # Blocks come in order of rows and none crosses a context length, so that at the end of one
         # `received` holds what keys get within that context and nothing from beyond it. The heads
         # of some rows may come in several blocks, those of the last heads at the end.
@@ -100,15 +85,15 @@ def measure_layer(
             importance.close(stop, received, counts, layer.count_active(stop))
     if isinstance(layer, LogitLayer):
         sums = {name: x.astype(np.float64) for name, x in statistics.items()}
-        of_sink, learned = sums.pop(_SINK), layer.learned_sinks
+        of_sink, learned = sums.pop(logit_blocks.SINK), layer.learned_sinks
         learned = None if learned is None else learned[:, None]
         statistics = row_focus.measure_logit_sums(Sums(**sums), of_sink, learned)
         statistics["length"] = sums["count"] + np.isfinite(of_sink)
     statistics |= importance.statistics(statistics)
     if of:
         work = functools.partial(measure_requested, layer, sink, of)
-        for (some_heads, start, stop), more in _run_in_order(work, row_blocks):
-            _store(statistics, more, layer.shape, some_heads, start, stop)
+        for block, more in _run_in_order(work, row_blocks):
+            _store(statistics, more, layer.shape, block)
     kind = np.float64 if layer.dtype == np.float64 else np.float32
     return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in statistics.items()}
 
@@ -130,7 +115,7 @@ def _plan_blocks(heads: int, together: int, rows: int, cuts: Sequence[int]) -> l
 
 
 def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, stop: int) -> Any:
-    """Return the `BlockResult` of rows of weights."""
+    """Return the statistics of rows of weights, and of each key as `sum_block` does."""
     x, seen = layer.block(start, stop, layer.key_width(stop, sink))
     xp = x.__array_namespace__()
     at = sink if isinstance(sink, int) else xp.asarray(layer.first[:, start:stop])
@@ -145,22 +130,7 @@ def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, st
         weights = xp.where(xp.arange(x.shape[-1]) == at[..., None], given, p)
     statistics |= {"length": xp.broadcast_to(n, mass.shape[:-1])}
     by_key = weights.sum(-2), (seen & some).sum(-2)
-    return BlockResult({k: np.asarray(v) for k, v in statistics.items()}, *map(np.asarray, by_key))
-
-
-def _measure_logits(
-    layer: LogitLayer,
-    held: logit_blocks.DeviceLayer,
-    sink: Any,
-    heads: slice,
-    start: int,
-    stop: int,
-) -> BlockResult:
-    """Return the sums of rows of logits, which become statistics when the layer is whole."""
-    block, counts = logit_blocks.sum_block(held, layer, sink, heads, start, stop)
-    sums = {name: x for name, x in block.others._asdict().items() if x is not None}
-    with_sink = sums | {_SINK: block.sink}
-    return BlockResult(with_sink, block.received, np.atleast_2d(counts))
+    return {k: np.asarray(v) for k, v in statistics.items()}, *map(np.asarray, by_key)
 
 
 def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator[tuple[Block, Any]]:
@@ -182,14 +152,10 @@ def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator
 
 
 def _store(
-    found: dict[str, np.ndarray],
-    more: dict[str, np.ndarray],
-    shape: tuple[int, int],
-    heads: slice,
-    start: int,
-    stop: int,
+    found: dict[str, np.ndarray], more: dict[str, np.ndarray], shape: tuple[int, int], block: Block
 ) -> None:
     """Write what was found for some rows into the arrays of the whole layer."""
+    heads, start, stop = block
     for name, value in more.items():
         if name not in found:
             found[name] = np.empty(shape, np.asarray(value).dtype)

@@ -21,6 +21,7 @@ from sparsity.attention.streaming.sums import Sums, base, empty
 from sparsity.errors import InputError
 
 FIELDS = frozenset({"z", "y", "w", "mean", "m2"})
+SINK = "logit of the sink key"  # beside the sums of a block
 MAX_LOGITS = 2**20  # of a block: fewer and larger blocks are faster, until they leave the cache
 MAX_ROWS, MAX_KEYS = 128, 256  # of a block, and at a time: as `streaming.reduce.BLOCK`
 
@@ -67,23 +68,13 @@ class RowBlock(NamedTuple):
     learned: Any = None
 
 
-class BlockSums(NamedTuple):
-    """The sums of a block of rows, [groups, heads, …].
-
-    Args:
-        others: sums over the keys other than the sink key, [rows].
-        sink: the logit of the sink key, [rows]: −∞ where it is not seen, NaN where not finite.
-        received: Σ of the weights that the rows that count give each key, [keys].
-    """
-
-    others: Sums
-    sink: Any
-    received: Any
-
-
 @functools.partial(jax.jit, static_argnums=0)
-def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> BlockSums:
+def _sum_block(plan: BlockPlan, q: Any, k: Any, rows: RowBlock) -> tuple[Sums, Any, Any]:
     """Return the sums of a block, of queries [groups, heads, T, d] and keys [groups, keys, d].
+
+    They are, [groups, heads, …], the sums over the keys other than the sink key, [rows]; the logit
+    of the sink key, [rows], −∞ where it is not seen and NaN where not finite; and Σ of the weights
+    that the rows that count give each key, [keys].
 
     The sink key often has nearly all of the weight, 1 − 10⁻⁸ say. Had it a part in the sums, the
     others would be what rounding leaves of a difference. So sums run over the others alone, and the
@@ -96,7 +87,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     # Its first rows were in the block before, and `counts` below leaves them out.
     first = jnp.minimum(rows.start, length - size)
     queries = jax.lax.dynamic_slice_in_dim(q, rows.group, groups, axis=0)
-    queries = scale * jax.lax.dynamic_slice_in_dim(queries, first, size, axis=2)
+    queries = jax.lax.dynamic_slice_in_dim(queries, first, size, axis=2)
     own_keys = jax.lax.dynamic_slice_in_dim(k, rows.group, groups, axis=0)
     shape, tiles = queries.shape[:3], k.shape[1] // width
     at = first + jnp.arange(size, dtype="int32")
@@ -159,7 +150,7 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
     received = jnp.moveaxis(given, 0, 2).reshape(*shape[:2], -1)
     g, h = np.ogrid[: shape[0], : shape[1]]
     received = received.at[g[..., None], h[..., None], sink_at].add(given_to_sink * counts)
-    return BlockSums(others, sink, received)
+    return others, sink, received
 
 
 class DeviceLayer(NamedTuple):
@@ -167,15 +158,13 @@ class DeviceLayer(NamedTuple):
 
     Args:
         plan: how it is cut into blocks.
-        q: the queries.
+        q: the queries, times the factor of q·k.
         k: the keys, with zeros up to a whole number of keys at a time.
-        scale: the factor of q·k.
     """
 
     plan: BlockPlan
     q: Any
     k: Any
-    scale: Any
 
 
 def place_on_device(layer: LogitLayer) -> DeviceLayer:
@@ -194,15 +183,18 @@ def place_on_device(layer: LogitLayer) -> DeviceLayer:
         q, k = layer.queries, layer.keys  # NumPy's are laid out by NumPy: nothing is compiled
         k = k.__array_namespace__().pad(k, ((0, 0), (0, -length % width), (0, 0)))
         q = q.reshape(groups, heads, length, dim)
-        q, k = (jax.device_put(x.astype(layer.dtype)) for x in (q, k))
-        plan = BlockPlan(together, size, width, length, rule)
-        return DeviceLayer(plan, q, k, np.asarray(layer.scale, layer.dtype))
+        q, k = (x.astype(layer.dtype) for x in (q, k))
+        q, k = map(jax.device_put, (q * np.asarray(layer.scale, layer.dtype), k))
+        return DeviceLayer(BlockPlan(together, size, width, length, rule), q, k)
 
 
 def sum_block(
     held: DeviceLayer, layer: LogitLayer, sink: Any, heads: slice, start: int, stop: int
-) -> tuple[BlockSums, Any]:
-    """Return one block as NumPy arrays [heads, …], and how many of its rows see each key.
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Return one block: sums and the sink key's logit by name, [heads, rows]; and of each key.
+
+    That is what it receives from these rows, [heads, keys], and how many of them see it, [1 or
+    heads, keys].
 
     Args:
         held: the layer on the device.
@@ -242,9 +234,9 @@ def sum_block(
     seen_by_group, added = (None if x is None else padded(x) for x in (seen, added))
     block = RowBlock(heads.start // together, start, stop, at, seen_by_group, added, learned)
     with jax.enable_x64(held.q.dtype == np.float64):
-        sums = jax.device_get(_sum_block(plan, held.q, held.k, held.scale, block))
-    sums: BlockSums = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sums)
-    others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], sums[:2])
+        sums = jax.device_get(_sum_block(plan, held.q, held.k, block))
+    *sums, received = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sums)
+    others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], sums)
     # Sums of softmax hide an overflow (the largest logit has weight 1); means and squares show it.
     if not (np.isfinite(others.mean) & np.isfinite(others.m2)).all() or np.isnan(of_sink).any():
         shape = (layer.shape[0], length, length)
@@ -255,4 +247,5 @@ def sum_block(
         counts = np.clip(stop - np.maximum(np.arange(length), start), 0, None)
     else:
         counts = np.full(length, stop - start)
-    return BlockSums(others, of_sink, sums.received[:, :length]), counts
+    by_name = {name: x for name, x in others._asdict().items() if x is not None}
+    return by_name | {SINK: of_sink}, received[:, :length], np.atleast_2d(counts)

@@ -39,45 +39,20 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
 def measure_requested(
     layer: Layer, sink: Any, of: Sequence[str], heads: slice, start: int, stop: int
 ) -> dict[str, np.ndarray]:
-    """Return what was asked for of some rows, by name [heads, rows].
+    """Return what was asked for of some rows of all heads, by name; NaN for rows all zero.
 
-    Quantities are computed in double precision.
+    Each quantity is computed by its definition on the keys that a row sees, in double precision.
     """
-    part: Any = layer.part(heads)
-    x, seen = part.block(start, stop, layer.key_width(stop, sink))
-    sink = sink if isinstance(sink, int) else part.first[:, start:stop]
+    x, seen = layer.block(start, stop, layer.key_width(stop, sink))
     seen = np.asarray(seen)
-    weights, learned = part.to_weights(x, seen)
-    wanted = [quantities.named(name) for name in of]
-    return _measure_quantities(weights, learned, seen, sink, wanted, isinstance(part, LogitLayer))
-
-
-def _measure_quantities(
-    weights: np.ndarray,
-    learned: np.ndarray,
-    seen: np.ndarray,
-    sink: Any,
-    wanted: Sequence[Quantity],
-    scaled: bool,
-) -> dict[str, np.ndarray]:
-    """Return quantities of rows of weights, each by its own definition on the keys that a row sees.
-
-    Args:
-        weights: |a|, double precision, [heads, rows, keys].
-        learned: the weights of learned sinks beside the keys, [heads, rows].
-        seen: which keys a row sees, [1 or heads, rows, keys].
-        sink: position of the sink key; else it is the first key in sight.
-        wanted: the quantities.
-        scaled: whether only the ratios of the weights of a row mean something.
-
-    Returns:
-        By name, [heads, rows]; NaN for rows that are all zero.
-    """
+    weights, learned = layer.to_weights(x, seen)
+    # Only the ratios of the weights that logits make in a row mean something.
+    scaled, wanted = isinstance(layer, LogitLayer), [quantities.named(name) for name in of]
     # Definitions of quantities take rows of the keys in sight, and no mask. Rows that see the same
     # keys go together: a whole block where nothing is causal or masked, else mostly one by one.
     arrays = {quantity.name: np.full(weights.shape[:2], np.nan) for quantity in wanted}
-    for heads, rows, keys in _rows_of_same_keys(seen):
-        kept = weights[heads, rows][..., keys]
+    for some, rows, keys in _rows_of_same_keys(seen):
+        kept = weights[some, rows][..., keys]
         most = kept.max(-1, initial=0.0)
         known = most > 0
         if not known.any():
@@ -85,14 +60,14 @@ def _measure_quantities(
         most = np.where(known, most, 1.0)
         kept = np.where(known[..., None], kept / most[..., None], 1.0)
         of_sink = kept[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
-        beside = learned[heads, rows] / most
+        beside = learned[some, rows] / most
         sums = kept.sum(-1), (kept * kept).sum(-1), of_sink + beside, beside
         # The row was divided by its largest weight. Some quantities take weights as shares of 1,
         # which is 1/most in that unit; softmax weights are made relative, and are shares of none.
         row = RowSums(float(len(keys)), *sums, kept, None if scaled else 1 / most)
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             for quantity in wanted:
-                arrays[quantity.name][heads, rows] = np.where(known, quantity.of(row), np.nan)
+                arrays[quantity.name][some, rows] = np.where(known, quantity.of(row), np.nan)
     return arrays
 
 

@@ -226,30 +226,16 @@ def measure_logit_sums(
             statistics["learned_sink"] = np.where(np.isnan(statistics["entropy"]), np.nan, share)
             statistics["entropy"] = left * (statistics["entropy"] - special.log_expit(-over))
         delta = sink - others.mean
-        moved, _, gamma_left, gamma = spread_with_sink(
-            others.mean, others.m2, n_others, delta, seen
-        )
+        # One more number at distance δ moves the mean by δ/n and adds δ²(n − 1)/n to the squares
+        # (Welford's update), here as (δ/n)²(n − 1)n.
+        moved = np.where(seen, delta, 0.0) / np.maximum(n, 1.0)
+        whole = others.m2 + moved * moved * n_others * n
         top = np.where(some, others.top - others.mean, np.nan)
         statistics |= {
             "beta": np.where(n > 0, others.mean + moved, np.nan),
-            "gamma": np.where(n > 1, gamma, np.nan),
+            "gamma": np.where(n > 1, np.sqrt(whole / (n - 1)), np.nan),
             "sink_logit": np.where(seen & (n > 1), delta, np.nan),
-            "gamma_without_sink_key": np.where(n > 1, gamma_left, np.nan),
+            "gamma_without_sink_key": np.where(n > 1, np.sqrt(others.m2 / (n_others - 1)), np.nan),
             "top_logit_without_sink_key": np.where(n > 0, top, np.nan),
         }
     return statistics
-
-
-def spread_with_sink(mean: Any, m2: Any, n_others: Any, delta: Any, seen: Any) -> tuple[Any, ...]:
-    """Add the sink key to n − 1 logits: one more, at distance δ from their mean.
-
-    Returns:
-        By how much it moves the mean; Σ(s − β̂)² of all; γ̂ without the sink key, and of all.
-    """
-    # One more number at distance δ moves the mean by δ/n and adds δ²(n − 1)/n to the squares
-    # (Welford's update), here as (δ/n)²(n − 1)n.
-    xp = mean.__array_namespace__()
-    n = n_others + seen
-    moved = xp.where(seen, delta, 0.0) / xp.maximum(n, 1.0)
-    whole = m2 + moved * moved * n_others * n
-    return moved, whole, xp.sqrt(m2 / (n_others - 1)), xp.sqrt(whole / (n - 1))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.attention.measurement.datasets import MEANING, rank_correlation
+from sparsity.attention.measurement.datasets import LAWS, MEANING, TAGS, rank_correlation
 from sparsity.attention.measurement.requested import ALWAYS
 from sparsity.checks import check_instance
 
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
 
-_TAGS = ("", "_without_sink_key", "_without_sinks")
 _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
     f"rank_{law}{tag}": (f"S{tag}", f"{of}{tag}", sign)
-    for tag in _TAGS
+    for tag in TAGS
     for law, of, sign in (("limit", "gamma", -1), ("exact", "S_exact", 1))
 }
 
@@ -101,8 +100,8 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
         unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
         row["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
-            for law in ("limit", "exact"):
-                for tag in _TAGS:
+            for law in LAWS:
+                for tag in TAGS:
                     middle = _median(rows, f"residual_{law}{tag}")
                     row[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
