@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from test_measurement import heads, logits_of, softmax
 
 from sparsity import InputError, measure, quantities
-from sparsity.attention.measurement import requested, save, summary, text
+from sparsity.attention.measurement import layers, save, summary, text
 
 T = 24
 OF = ("gini", "hoyer", "keys_for_mass:0.9", "top_k_mass:3", "power_sum:3",
@@ -93,7 +93,7 @@ def test_all_that_can_be_asked():
     assert (len(untold), len(every)) == (9, 22)
     data, plain = measure(queries=q, keys=k, of=every), measure(queries=q, keys=k)
     assert set(data.data_vars) == set(plain.data_vars) | set(every)
-    assert set(plain.data_vars) >= set(requested.ALWAYS)
+    assert set(plain.data_vars) >= set(layers.ALWAYS)
     xarray.testing.assert_identical(data[list(plain.data_vars)], plain)
     assert data["gini"].attrs["long_name"] == quantities.gini.title
     for work, says in (

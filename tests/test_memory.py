@@ -21,7 +21,6 @@ from sparsity.sampling import devices
 _OF_FEW = {
     "sparsity.claims_ledger.article_linear.norm_bounds",  # no argument
     "sparsity.attention.measurement.attention_layers.compiled_product",  # no argument
-    "sparsity.attention.torch.modules._is_attention_class",  # classes of modules
     "sparsity.attention.torch.modules.mode_class",  # no argument
     "sparsity.xla.is_measured",  # no argument
     "sparsity.xla.has_older_loops",  # no argument

@@ -166,24 +166,21 @@ _ONE_SIDE_MAMBA = "beside the attention of a layer stands a state-space model: n
 FAMILIES = (
     # RoPE in every layer, scores q·k/√d
     Family("llama arcee aria_text bitnet emu3_text_model ernie4_5 ernie4_5_moe exaone gemma glm "
-           "glm4 helium internlm3 iquestcoder jais2 nemotron seed_oss solar_open gpt_neox cwm "
-           "gpt_neox_japanese qwen2 qwen2_moe ministral csm smollm3 qwen2_vl_text qwen2_5_vl_text"),
+           "glm4 helium internlm3 iquestcoder jais2 nemotron olmo seed_oss solar_open cwm dbrx "
+           "gpt_neox_japanese qwen2 qwen2_moe ministral csm smollm3 qwen2_vl_text qwen2_5_vl_text "
+           "bamba modernbert-decoder"),
     Family("internlm2 deepseek", fill="llama"),
-    Family("eurobert", both=True),
-    Family("modernbert", both=True),
-    Family("modernbert-decoder"),
-    Family("mistral mixtral starcoder2 phi3 minimax", sliding="all"),
+    Family("eurobert modernbert", both=True),
+    Family("mistral mixtral starcoder2 phi3 minimax recurrent_gemma", sliding="all"),
     Family("minimax_text_01", sliding="all", fill="minimax", ignored="attn_type_list"),
     Family("gptj codegen gpt_neox", base=1e4, ignored="rotary scale_attn_weights"),
     Family("qwen", tuned="seq_length", fill="llama"),
-    Family("olmo dbrx"),
     Family("gpt_oss", sinks="all"),
     Family("mimo_v2_flash", sinks="windows"),
     # RoPE in some layers
     Family("cohere2", turning="windows"),
     Family("llama4_text", norm="turned heads", norm_if="use_qk_norm", tuned="llama4"),
-    Family("exaone4 exaone_moe", norm="heads", turning="windows"),
-    Family("afmoe", norm="heads", turning="windows"),
+    Family("exaone4 exaone_moe afmoe", norm="heads", turning="windows"),
     Family("ministral3", sliding="all", tuned="ministral"),
     # normalised queries and keys
     Family("hunyuan_v1_dense hunyuan_v1_moe nanochat", norm="turned heads", ignored="use_qk_norm"),
@@ -212,8 +209,6 @@ FAMILIES = (
     Family("kimi_linear", positions=_NOWHERE, ignored="mla_use_nope"),
     # layers of other kinds among those of attention
     Family("jamba nemotron_h", positions=_NOWHERE),
-    Family("bamba"),
-    Family("recurrent_gemma", sliding="all"),
     Family("falcon_h1", with_key_multiplier, note=_ONE_SIDE_MAMBA),
     Family("granitemoehybrid", by_multiplier, turning="position_embedding_type"),
     Family("zamba", by_half_head, positions=_NOWHERE),
@@ -239,8 +234,7 @@ FAMILIES = (
     Family("big_bird bigbird_pegasus", weights="block-sparse attention with random blocks"),
     Family("longformer led", weights="windows with global tokens"),
     Family("reformer", weights="hashed attention"),
-    Family("minimax_m3_vl_text", weights="block-sparse attention by an indexer"),
-    Family("qwen4_exp_text", weights="block-sparse attention by an indexer"),
+    Family("minimax_m3_vl_text qwen4_exp_text", weights="block-sparse attention by an indexer"),
     Family("nystromformer yoso mra", weights="an approximation of softmax"),
     Family("xlnet", weights="relative attention in two streams"),
 )

@@ -233,11 +233,11 @@ class Fields:
         return ", ".join(left[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def names_set(given: Mapping[Any, Any], depth: int = 3) -> tuple[str, ...]:
+def names_set(given: Mapping[Any, Any]) -> tuple[str, ...]:
     """Return the names of the fields that are set to more than null, false or nothing.
 
     Only a model that is not causal says so by false. Those of groups come with them: what changes
-    scores may stand in `attn_config`.
+    scores may stand in `attn_config`. All are as `checked` lets them pass.
     """
     names: list[str] = []
     for name, value in given.items():
@@ -245,8 +245,5 @@ def names_set(given: Mapping[Any, Any], depth: int = 3) -> tuple[str, ...]:
         if idle or not isinstance(name, str):
             continue
         group = FIELDS.get(name) is _GROUPS and name != "text_config"
-        if group and depth and isinstance(value, Mapping):
-            names += names_set(value, depth - 1)
-        else:
-            names.append(name)
+        names += names_set(value) if group else [name]
     return tuple(names)

@@ -36,7 +36,6 @@ class Architecture:
         names: `general.architecture`s; each the `model_type` of its family.
         type: that `model_type`, where it is another one.
         full: every how many layers one is full, the others have a window; 0 for no such rule.
-        window: the window where the header has none.
         base_in_windows: of RoPE in layers with a window, where it is another one.
         large: layers of the model whose scale is by the width over the heads, not by the head.
         note: of what llama.cpp itself does otherwise.
@@ -45,7 +44,6 @@ class Architecture:
     names: str
     type: str = ""
     full: int = 0
-    window: int | None = None
     base_in_windows: float | None = None
     large: int = 0
     note: str = ""
@@ -69,7 +67,7 @@ ARCHITECTURES = (
     Architecture("olmo2", "olmo3", full=4),
     Architecture("exaone4", full=4),
     Architecture("llama4", "llama4_text", full=4),
-    Architecture("gemma2", full=2, window=4096, large=46),
+    Architecture("gemma2", full=2, large=46),
     Architecture("gemma3", "gemma3_text", full=6, base_in_windows=1e4, large=62),
     Architecture("gemma3n", "gemma3n_text", full=5, base_in_windows=1e4),
 )
@@ -169,7 +167,7 @@ def _ruled(
     width = (values.get("hidden_size") or 0) // heads
     head_dim = _number(own, "attention.key_length_mla") or values.get("head_dim") or width or None
     window = values.get("sliding_window")
-    window = architecture.window if window is None else window
+    window = 4096 if window is None and name == "gemma2" else window
     in_window = [bool(architecture.full) and (i + 1) % architecture.full > 0 for i in range(layers)]
     rope = {"rope_theta": own.get("rope.freq_base", 1e4), **_scaling(name, own)}
     local = own.get("rope.freq_base_swa", architecture.base_in_windows)

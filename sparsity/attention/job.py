@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsity.attention.measurement import tables
 from sparsity.attention.measurement.datasets import MEANING, save, with_laws
-from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.measurement.layers import requested_names
 from sparsity.attention.report import write_picture, write_report
 from sparsity.attention.torch.models import load, measure_transformers, read_ids
 from sparsity.checks import check_whole

@@ -110,16 +110,12 @@ def _late_rows(run: xarray.Dataset) -> xarray.Dataset:
 def _picture_heads(run: xarray.Dataset) -> Picture:
     low, high = np.nanquantile(_median_of_heads(run), [0.1, 0.9])
     T = int(run["context"][-1])
-    return Picture(
-        PICTURES[0],
-        f"Four of five heads attend to {low:.1f} to {high:.1f} of {T} tokens",
-        _draw_heads,
-    )
+    title = f"Four of five heads attend to {low:.1f} to {high:.1f} of {T} tokens"
+    return Picture(PICTURES[0], title, _draw_heads)
 
 
 def _median_of_heads(run: xarray.Dataset) -> np.ndarray:
-    n_eff = _late_rows(run)["n_eff"].transpose("layer", "head", ...)
-    return np.nanmedian(n_eff.values.reshape(*n_eff.shape[:2], -1), axis=-1)
+    return _late_rows(run)["n_eff"].median(("text", "row")).transpose("layer", "head").values
 
 
 def _draw_heads(run: xarray.Dataset, figure: Figure) -> None:
@@ -154,11 +150,8 @@ def _picture_context(run: xarray.Dataset) -> Picture:
     n, lines = _medians_by_length(run)
     whole, *others = [(name, f"{values[-1]:.3g}") for name, values in lines.items()]
     beside = f" ({', '.join(f'{name}: {value}' for name, value in others)})" if others else ""
-    return Picture(
-        PICTURES[1],
-        f"Of {n[-1]:.0f} keys the median row attends to {whole[1]}{beside}",
-        _draw_context,
-    )
+    title = f"Of {n[-1]:.0f} keys the median row attends to {whole[1]}{beside}"
+    return Picture(PICTURES[1], title, _draw_context)
 
 
 def _medians_by_length(run: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -173,18 +166,12 @@ def _medians_by_length(run: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.nd
     ranges = [(low <= length) & (length < high) for low, high in itertools.pairwise(edges)]
     ranges = [rows for rows in ranges if rows.any()]
     # Where every key is a sink no row is left without them, and there is no line.
-    lines = {
-        name: _medians(x.transpose(*run["n_eff"].dims), ranges) for name, x in measured.items()
-    }
-    lines = {name: values for name, values in lines.items() if np.isfinite(values[-1])}
+    lines = {}
+    for name, x in measured.items():
+        of_rows = x.transpose(*run["n_eff"].dims).values
+        values = np.array([tables.median(of_rows[rows]) for rows in ranges])
+        lines |= {name: values} if np.isfinite(values[-1]) else {}
     return np.array([np.median(length[rows]) for rows in ranges]), lines
-
-
-def _medians(values: xarray.DataArray, ranges: list[np.ndarray]) -> np.ndarray:
-    parts = [values.values[rows] for rows in ranges]
-    return np.array(
-        [np.median(x[np.isfinite(x)]) if np.isfinite(x).any() else np.nan for x in parts]
-    )
 
 
 def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
@@ -208,11 +195,8 @@ def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
 
 def _picture_sinks(run: xarray.Dataset) -> Picture:
     share = tables.summarise_context(run, int(run["context"][-1]))[f"sinks_rate_{EPSILON:g}"]
-    return Picture(
-        PICTURES[2],
-        f"Sinks take more than {EPSILON:g} of the weight in {100 * share:.0f} % of the heads",
-        _draw_sinks,
-    )
+    title = f"Sinks take more than {EPSILON:g} of the weight in {100 * share:.0f} % of the heads"
+    return Picture(PICTURES[2], title, _draw_sinks)
 
 
 def _draw_sinks(run: xarray.Dataset, figure: Figure) -> None:

@@ -7,10 +7,9 @@ A model's q and k, or its weights, become a dataset this way:
     layer_inputs          arrays, masks and options checked
     attention_layers      LogitLayer or WeightLayer: which keys each query sees, and what is padding
               │
-    layers                measure_layer: block of rows by block of rows, on all cores
+    layers                measure_layer: block of rows by block of rows, on all cores; and `of`
       ├─ logit_blocks     of q and k: sums in the pass of `streaming`, the sink key set apart
-      ├─ row_focus        n_eff, S, entropy, … of rows, from weights or from their sums
-      └─ requested        quantities that `of` names
+      └─ row_focus        n_eff, S, entropy, … of rows, from weights or from their sums
     sinks                 the same rows with all sinks left out
     datasets              the limit law and the exact law of `row_laws` beside each row; labels
               │
@@ -32,7 +31,7 @@ import numpy as np
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer, WeightLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, notes_of
-from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.measurement.layers import requested_names
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.calls import public
 from sparsity.checks import check_choice, check_flag, check_progress, check_whole

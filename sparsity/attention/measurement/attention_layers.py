@@ -68,8 +68,8 @@ class AttentionLayer:
         """Whether anything but looking back hides keys."""
         return self.mask is not None or self.segments is not None
 
-    def _take_heads(self, heads: slice | np.ndarray, **own: Any) -> Self:
-        """Return some of the heads, with their own numbers."""
+    def take_heads(self, heads: slice | np.ndarray, **own: Any) -> Self:
+        """Return the masks of some of the heads, with their own numbers, beside all of the rest."""
         for name in ("mask", "active", "first"):
             x = getattr(self, name)
             # An axis of length 1 stands for all heads and is not cut.
@@ -167,9 +167,9 @@ class WeightLayer(AttentionLayer):
         """The type of the weights."""
         return self.weights.dtype
 
-    def part(self, heads: slice | np.ndarray) -> WeightLayer:
+    def part(self, heads: np.ndarray) -> WeightLayer:
         """Return some of the heads."""
-        return self._take_heads(heads, weights=self.weights[heads])
+        return self.take_heads(heads, weights=self.weights[heads])
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Return rows start … stop over keys 0 … width, and which of these they see.
@@ -229,22 +229,11 @@ class LogitLayer(AttentionLayer):
     def _mask_adds(self) -> bool:
         return self.mask is not None and self.mask.dtype.kind == "f"
 
-    def part(self, heads: slice | np.ndarray) -> LogitLayer:
-        """Return some of the heads.
-
-        Args:
-            heads: a slice of all that share key heads; or the numbers of any, each of which then
-                has a key head of its own.
-        """
-        shared = self.queries.shape[0] // self.keys.shape[0]
-        if isinstance(heads, slice):
-            keys = self.keys[heads.start // shared : heads.stop // shared]
-        else:
-            keys = self.keys[heads // shared]
+    def part(self, heads: np.ndarray) -> LogitLayer:
+        """Return some of the heads, each with a key head of its own."""
+        keys = self.keys[heads // (self.queries.shape[0] // self.keys.shape[0])]
         learned = None if self.learned_sinks is None else self.learned_sinks[heads]
-        return self._take_heads(
-            heads, queries=self.queries[heads], keys=keys, learned_sinks=learned
-        )
+        return self.take_heads(heads, queries=self.queries[heads], keys=keys, learned_sinks=learned)
 
     def masks(self, start: int, stop: int) -> tuple[Any, Any]:
         """Return which keys the mask lets rows start … stop see, and what it adds or None."""

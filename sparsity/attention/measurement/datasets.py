@@ -62,6 +62,10 @@ MEANING = {
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
     "top_key": "position of that key",
+    "module": "path of the layer's module in the model",
+    "row": "position of the query, from 1",
+    "key": "position of the key, from 1",
+    "context": "T, tokens of the text up to which rows are averaged",
     "token": "the token at each position, as the vocabulary spells it",
 }
 
@@ -204,12 +208,6 @@ def label_layers(
             words = {"long_name": quantity.title, "units": quantity.unit}
         variables[name] = axes, values, words
     numbered = {"layer": np.arange(len(layers))} | dict(of_layers or {})
-    said = {
-        "module": "path of the layer's module in the model",
-        "row": "position of the query, from 1",
-        "key": "position of the key, from 1",
-        "context": "T, tokens of the text up to which rows are averaged",
-    }
     coords = {name: ("layer", list(x)) for name, x in numbered.items()} | {
         "head": ("head", np.arange(stacked["S"].shape[1])),
         "row": ("row", before + np.arange(1, length + 1)),
@@ -219,7 +217,7 @@ def label_layers(
     return xarray.Dataset(
         variables,
         coords={
-            name: (*x, {"long_name": said[name]} if name in said else {})
+            name: (*x, {"long_name": MEANING[name]} if name in MEANING else {})
             for name, x in coords.items()
         },
         attrs={

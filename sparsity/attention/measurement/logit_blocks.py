@@ -212,7 +212,7 @@ def sum_block(
     plan, (_, together) = held.plan, held.q.shape[:2]
     length = plan.length
     first = min(start, length - plan.rows)  # as in `_sum_block`
-    part, seen, added, learned = layer.part(heads), None, None, None
+    part, seen, added, learned = layer.take_heads(heads), None, None, None
 
     # An axis of length 1 stands for all heads and stays so: what a mask shares is not copied.
     def by_group(x: Any) -> Any:  # [1 or heads, rows, …] -> [1 or groups, 1 or heads, rows, …]
@@ -229,8 +229,8 @@ def sum_block(
         at = np.full((1, 1, 1), sink, np.int32)
     else:
         at = by_group(part.first[:, first : first + plan.rows].astype(np.int32))
-    if part.learned_sinks is not None:
-        learned = part.learned_sinks.astype(layer.dtype).reshape(plan.groups, -1, 1)
+    if layer.learned_sinks is not None:
+        learned = layer.learned_sinks[heads].astype(layer.dtype).reshape(plan.groups, -1, 1)
     seen_by_group, added = (None if x is None else padded(x) for x in (seen, added))
     block = RowBlock(heads.start // together, start, stop, at, seen_by_group, added, learned)
     with jax.enable_x64(held.q.dtype == np.float64):

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.attention.measurement.datasets import LAWS, MEANING, TAGS, rank_correlation
-from sparsity.attention.measurement.requested import ALWAYS
+from sparsity.attention.measurement.layers import ALWAYS
 from sparsity.checks import check_instance
 
 if TYPE_CHECKING:
@@ -46,9 +46,10 @@ def known_values(data: xarray.Dataset, name: str) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
-def _median(data: xarray.Dataset, name: str) -> float:
-    values = known_values(data, name)
-    return float(np.median(values)) if len(values) else math.nan
+def median(values: np.ndarray) -> float:
+    """Return the median of the values that are known; NaN for none."""
+    known = values[np.isfinite(values)].astype(np.float64)
+    return float(np.median(known)) if len(known) else math.nan
 
 
 def requested_variables(data: xarray.Dataset) -> list[str]:
@@ -87,22 +88,22 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
     for name in ("S", "sink_mass", "sinks_mass"):
         row[name] = float(known_values(rows, name).mean())
     for name in ("n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "largest"):
-        row[name] = _median(rows, name)
+        row[name] = median(rows[name].values)
     row |= _sink_rates(data, context, rows)
     for name in requested_variables(data):
         values = known_values(rows, name)
         row[name] = float(values.mean()) if len(values) else math.nan
     if "gamma" in rows:
         for name in ("gamma", "gamma_without_sink_key", "gamma_without_sinks"):
-            row[name] = _median(rows, name)
+            row[name] = median(rows[name].values)
         gamma, n = (rows.variables[name] for name in ("gamma_without_sink_key", "length"))
         # In units of √(ln n) a spread is comparable between lengths: rows freeze at √2 of them.
-        unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
-        row["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
+        unit = gamma / np.sqrt(np.log(np.maximum(n, 2)))
+        row["gamma_without_sink_key_over_root_log_n"] = median(unit.values)
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
             for law in LAWS:
                 for tag in TAGS:
-                    middle = _median(rows, f"residual_{law}{tag}")
+                    middle = median(rows[f"residual_{law}{tag}"].values)
                     row[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
             pair = (np.asarray(rows.variables[v], np.float64).ravel() for v in (x, y))

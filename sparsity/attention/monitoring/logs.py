@@ -81,9 +81,10 @@ def log(
     """
     heads, last = check_flag("heads", heads), check_flag("last", last)
     parts = dict(_walk_layers(found, ""))
-    wanted = _wanted(
-        of, list(dict.fromkeys(x for part in parts.values() for x in _statistics(part)))
-    )
+    known = list(dict.fromkeys(x for part in parts.values() for x in _statistics(part)))
+    names = [of] if isinstance(of, str) else of
+    names = check_several("of", known if of is None else names, "give names such as n_eff")
+    wanted = {check_choice("of", name, known) for name in names}
     layers = {name: _by_head(name, part, wanted, last) for name, part in parts.items()}
     named: dict[str, float] = {}
     every: dict[str, list[tuple[np.ndarray, list[float]]]] = {}
@@ -120,20 +121,6 @@ def _statistics(values: Mapping[str, Any]) -> list[str]:
         names.append("n_eff_exact")
         names += ["max_logit_exact"] if "beta" in names else []
     return names
-
-
-def _wanted(of: Any, known: Sequence[str]) -> set[str]:
-    """Return the statistics that are asked for, by name.
-
-    Raises:
-        InputError: one that no layer has; the message has those that there are.
-    """
-    if of is None:
-        return set(known)
-    names = [of] if isinstance(of, str) else check_several("of", of, "give names such as n_eff")
-    for name in names:
-        check_choice("of", name, tuple(known))
-    return set(names)
 
 
 def _walk_layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

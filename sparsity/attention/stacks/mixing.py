@@ -222,13 +222,9 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     return one(numbers=numbers, key=key)
 
 
+@jax.jit
 def forward(layers: Layers) -> jax.Array:
     """Return the tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d]."""
-    return _forward(layers)
-
-
-@jax.jit
-def _forward(layers: Layers) -> jax.Array:
 
     def layer(v: jax.Array, parts: Any) -> tuple[jax.Array, jax.Array]:
         attention, values, maps = parts

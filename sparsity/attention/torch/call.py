@@ -48,8 +48,6 @@ class Call:
         unit: logits of learned sinks beside the keys, [heads].
         score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
         mask_mod: (batch, head, i, j) -> bool, likewise.
-        text: which queries are tokens of a text, [batch, 1, T], where the call says so; None where
-            masks have to tell.
     """
 
     query: Any
@@ -62,7 +60,6 @@ class Call:
     unit: Any = None
     score_mod: Callable[..., Any] | None = None
     mask_mod: Callable[..., Any] | None = None
-    text: Any = None
 
 
 def logits(call: Call, at: Any) -> tuple[Any, Any]:

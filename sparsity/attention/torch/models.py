@@ -15,12 +15,12 @@ from sparsity.attention.gguf_header import read_fields
 from sparsity.attention.library import library, torch
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
-from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.measurement.layers import requested_names
 from sparsity.attention.torch.call import Call, Output, Unseen, added_to_rows
 from sparsity.attention.torch.interception import Interceptor
 from sparsity.attention.torch.replay import compiled_calls
 from sparsity.attention.torch.tiles import EveryRow, check_some_rows
-from sparsity.checks import check_path, check_progress, check_whole
+from sparsity.checks import check_path, check_progress, check_reals, check_whole
 from sparsity.errors import InputError
 from sparsity.output import npy_file, refuse_missing, require_regular_file
 
@@ -29,11 +29,6 @@ __all__ = ["load", "measure_transformers"]
 if TYPE_CHECKING:
     import xarray
 
-# What some models take beside a text.
-_MORE_INPUTS = (
-    *("pixel_values", "input_values", "input_features"),
-    *("visual_feats", "visual_pos", "bbox"),
-)
 _GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
 _OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
 _FIX = "give the folder of a model, a GGUF file, or a name of the hub such as owner/name"
@@ -43,12 +38,9 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 def _check_ids(model: Any, tokens: Any) -> np.ndarray:
     """Return the ids of one text."""
-    try:
-        ids = np.asarray(tokens)
-    except ValueError:
-        ids = np.empty((0, 0))
+    fix = "give the ids of one text, whole numbers [T]"
+    ids = np.asarray(check_reals("tokens", tokens, fix))
     if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
-        fix = "give the ids of one text, whole numbers [T]"
         raise InputError("tokens", f"array of {ids.dtype}, shape {ids.shape}", fix)
     try:
         count = model.get_input_embeddings().weight.shape[0]
@@ -59,12 +51,6 @@ def _check_ids(model: Any, tokens: Any) -> np.ndarray:
     return ids.astype(np.int64)
 
 
-def _is_of_library(model: Any) -> bool:
-    """Return whether it is a model of `transformers`: some have parts that are plain modules."""
-    needed = ("set_attn_implementation", "main_input_name", "config")
-    return all(hasattr(model, name) for name in needed)
-
-
 def _refuse_model(model: Any) -> None:
     """Refuse what does not run on token ids alone, or not twice alike.
 
@@ -73,7 +59,8 @@ def _refuse_model(model: Any) -> None:
             training mode.
     """
     name = type(model).__name__
-    if not _is_of_library(model):
+    of_library = ("set_attn_implementation", "main_input_name", "config")
+    if not all(hasattr(model, attribute) for attribute in of_library):
         fix = "give a model of the transformers library, or q and k to measure()"
         raise InputError("model", name, fix)
     takes = inspect.signature(model.forward).parameters
@@ -107,10 +94,8 @@ def _run(model: Any, ids: Any) -> None:
         raise
     except Exception as error:  # whatever the code of a model raises
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        beside = " and ".join(name for name in _MORE_INPUTS if name in takes)
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        way = f"takes {beside} as well" if beside else "shorten the text"
-        fix = f"{what}; {way}, or run it with all that it takes and {_GIVE_WEIGHTS}"
+        fix = f"{what}; shorten the text, or run it with all that it takes and {_GIVE_WEIGHTS}"
         raise InputError("model", type(model).__name__, fix) from error
 
 

@@ -85,15 +85,10 @@ def refuse_unseen(model: Any) -> None:
             raise InputError("model", f"{type(part).__name__} with {name} attention", fix)
 
 
-@functools.cache
-def _is_attention_class(kind: type) -> bool:
-    return "attention" in kind.__name__.lower()
-
-
 def is_attention(part: Any) -> bool:
     """Tell whether a module is named as attention, and projects its own queries and keys."""
     # Modules without parameters are those that only hold the function, inside one that projects.
-    return _is_attention_class(type(part)) and next(part.parameters(), None) is not None
+    return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
 
 
 def innermost_silent(ran: Set[str], known: Set[str], attentions: Set[str]) -> list[str]:

@@ -45,8 +45,6 @@ def text_tokens(call: Call) -> Any:
     keys a query is padding where the masks hide the key at its own position from itself and from
     the queries beside it, if any query of that text sees its own.
     """
-    if call.text is not None:
-        return call.text
     (batch, heads, length, _), keys = call.query.shape, call.key.shape[-2]
     if length != keys or all(x is None for x in (call.mask, call.bias, call.mask_mod)):
         return None
@@ -69,17 +67,6 @@ def text_tokens(call: Call) -> Any:
     # Where masks leave the token itself out, the queries beside it see its key.
     beside = seen((at + 1).clamp(max=length - 1)) | seen((at - 1).clamp(min=0))
     return diagonal | beside | ~diagonal.any(-1, keepdim=True)
-
-
-def _refuse_sparse_mask(seen: Any, of_text: Any, text: Any) -> None:
-    """Refuse a mask from which padding cannot be inferred, as that of sparse attention.
-
-    Raises:
-        Unseen: it hides tokens, and rows see keys here and there.
-    """
-    masks = (x.cpu().numpy() for x in (seen, of_text, text))
-    if not bool(text.all()) and shows_keys_here_and_there(*masks):
-        raise Unseen(_SPARSE_MASK)
 
 
 def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
@@ -177,8 +164,11 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
         if tokens is not None:
             of_text = tokens[..., start : start + size]
             seen = seen & of_text[..., None]
-            if made is not None and call.text is None:
-                _refuse_sparse_mask(seen, of_text, text_tokens(call))
+            text = text_tokens(call) if made is not None else None
+            if text is not None and not bool(text.all()):
+                masks = (x.cpu().numpy() for x in (seen, of_text, text))
+                if shows_keys_here_and_there(*masks):
+                    raise Unseen(_SPARSE_MASK)
             s = torch.where(seen, s, 0.0)
         parts.append(statistics(s, seen, call.unit))
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
@@ -222,7 +212,7 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
     Raises:
         InputError: an option it does not take, or arrays of other shapes.
     """
-    named = ("query", "key", "causal", "text")
+    named = ("query", "key", "causal")
     takes = [field.name for field in fields(Call) if field.name not in named]
     for name in given:
         if name not in takes:
