@@ -245,5 +245,5 @@ def names_set(given: Mapping[Any, Any]) -> tuple[str, ...]:
         if idle or not isinstance(name, str):
             continue
         group = FIELDS.get(name) is _GROUPS and name != "text_config"
-        names += names_set(value) if group else [name]
+        names += names_set(value) if group and isinstance(value, Mapping) else [name]
     return tuple(names)

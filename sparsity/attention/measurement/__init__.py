@@ -142,7 +142,7 @@ def measure(
     # Layers are taken, measured and let go one by one: an iterable may make each when asked for it.
     one_layer = getattr(main, "ndim", None) == 3
     total = 1 if one_layer else len(main) if hasattr(main, "__len__") else 0
-    layers = _check_alike(_make_layers(arrays, make_layer, mask, segments), type(main).__name__)
+    layers = _make_layers(arrays, make_layer, mask, segments, type(main).__name__)
     for number, texts in layers:
         if isinstance(texts[0], LogitLayer):
             how["scale"] = texts[0].scale
@@ -185,15 +185,21 @@ def _make_layers(
     make_layer: Callable[..., Layer],
     mask: Any,
     segments: Any,
+    kind: str,
 ) -> Iterator[tuple[int, list[Layer]]]:
-    """Yield the number of each layer that is there, and one made of each of its texts.
+    """Yield the number of each layer that is there, one at least, and one made of each text of it.
 
     Args:
         layers: the weights of each layer, or its queries and keys; either may be a batch of texts.
         make_layer: makes a layer of the arrays of one text, its mask and its segments.
         mask: of all texts, or [texts, …].
         segments: likewise.
+        kind: the type of what the layers are in.
+
+    Raises:
+        InputError: there is none, or they are not of one shape.
     """
+    first: tuple[Any, ...] | None = None
     for number, arrays in enumerate(layers):
         if len(arrays) == 1 and arrays[0] is None:  # of hybrids
             continue
@@ -207,24 +213,13 @@ def _make_layers(
             raise InputError("queries and keys", f"arrays of shape {shapes}", fix)
         masks = mask if count > 1 and np.ndim(mask) == 4 and len(mask) == count else [mask] * count
         by_text = segments if count > 1 and np.ndim(segments) == 2 else [segments] * count
-        yield (
-            number,
-            [
-                make_layer(*x, mask=masks[i], segments=by_text[i])
-                for i, x in enumerate(zip(*batches, strict=True))
-            ],
-        )
-
-
-def _check_alike(
-    layers: Iterable[tuple[int, list[Layer]]], kind: str
-) -> Iterator[tuple[int, list[Layer]]]:
-    """Yield the layers, one at least, each of the shape of the first."""
-    first: tuple[Any, ...] | None = None
-    for number, texts in layers:
+        texts = [
+            make_layer(*x, mask=masks[i], segments=by_text[i])
+            for i, x in enumerate(zip(*batches, strict=True))
+        ]
         shape = (*texts[0].shape, texts[0].key_count)
-        first = first or (shape, len(texts))
-        if (shape, len(texts)) != first:
+        first = first or (shape, count)
+        if (shape, count) != first:
             fix = "every layer must have as many texts, heads and tokens as the first, "
             fix += f"{first[1]} of {first[0]}; measure layers of one shape at a time, as attention="
             raise InputError("layers", shape, f"{fix}[layer]")

@@ -221,12 +221,13 @@ class LogitLayer(AttentionLayer):
     def dtype(self) -> Any:
         """The type of the logits."""
         kinds = [self.queries.dtype, self.keys.dtype]
-        if self._mask_adds:
+        if self.mask_adds:
             kinds.append(self.mask.dtype)
         return np.result_type(*kinds)
 
     @property
-    def _mask_adds(self) -> bool:
+    def mask_adds(self) -> bool:
+        """Whether the mask is numbers that are added to the logits."""
         return self.mask is not None and self.mask.dtype.kind == "f"
 
     def part(self, heads: np.ndarray) -> LogitLayer:
@@ -234,11 +235,6 @@ class LogitLayer(AttentionLayer):
         keys = self.keys[heads // (self.queries.shape[0] // self.keys.shape[0])]
         learned = None if self.learned_sinks is None else self.learned_sinks[heads]
         return self.take_heads(heads, queries=self.queries[heads], keys=keys, learned_sinks=learned)
-
-    def masks(self, start: int, stop: int) -> tuple[Any, Any]:
-        """Return which keys the mask lets rows start … stop see, and what it adds or None."""
-        seen = self.visible_keys(start, stop, self.shape[1])
-        return seen, self.mask[:, start:stop] if self._mask_adds else None
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Return rows start … stop over keys 0 … width, and which of these they see.
@@ -256,7 +252,7 @@ class LogitLayer(AttentionLayer):
         seen = self.visible_keys(start, stop, width, xp)
         if self.softcap is not None:
             logits = self.softcap * xp.tanh(logits / self.softcap)
-        if self._mask_adds:  # not where it hides: −∞ in a logit would make NaN of 0·∞ later
+        if self.mask_adds:  # not where it hides: −∞ in a logit would make NaN of 0·∞ later
             logits = logits + xp.where(seen, self.mask[:, start:stop, :width], 0.0)
         return logits, seen
 

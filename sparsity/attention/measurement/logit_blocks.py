@@ -223,8 +223,9 @@ def sum_block(
         return by_group(np.pad(mask, ((0, 0), (0, 0), (0, held.k.shape[1] - mask.shape[-1]))))
 
     if layer.hides:
-        seen, added = part.masks(first, first + plan.rows)
-        added = None if added is None else added.astype(layer.dtype)  # else it is compiled anew
+        seen = part.visible_keys(first, first + plan.rows, length)
+        if layer.mask_adds:  # in the type of the logits: else it is compiled anew
+            added = part.mask[:, first : first + plan.rows].astype(layer.dtype)
     if isinstance(sink, int):
         at = np.full((1, 1, 1), sink, np.int32)
     else:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from sparsity import kernels
 from sparsity.attention.stacks.collapse import collapse
@@ -211,11 +210,8 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     Raises:
         InputError: float64 asked for while JAX has it disabled.
     """
-    seed = seed if isinstance(seed, Tracer) else check_seed(seed)
     name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
-    key, (bare, numbers) = key_of(seed), _split(stack)
-    if isinstance(key, Tracer):  # a part of another program
-        return _draw(bare, numbers, key, name)
+    key, (bare, numbers) = key_of(check_seed(seed)), _split(stack)
     one = jitted(
         _draw, LLVM_FOR_ONE_CALL if normals <= _FEW else LLVM_FOR_LONG_RUNS, stack=bare, dtype=name
     )
