@@ -189,13 +189,10 @@ class Description:
     def _by_origin(self) -> dict[str, str]:
         """Return the numbers of the kinds by what is said of their γ*."""
         kinds: dict[str, list[int]] = {}
-        for i, (kind, gamma) in enumerate(zip(self.kinds, self.gamma, strict=True), 1):
-            factor, said = kind.temperature, self.origins[i - 1]
-            if kind.has_law and factor != 1:
-                of_rope = f"{factor:.4g} of RoPE's scaling"
-                said += (
-                    f"; it contains {of_rope}" if said == ASSUMED else f"; {gamma:.4g} × {of_rope}"
-                )
+        for i, (kind, said) in enumerate(zip(self.kinds, self.origins, strict=True), 1):
+            if kind.has_law and (factor := kind.temperature) != 1:
+                before = "it contains" if said == ASSUMED else f"{self.gamma[i - 1]:.4g} ×"
+                said += f"; {before} {factor:.4g} of RoPE's scaling"
             if kind.has_law:
                 kinds.setdefault(said, []).append(i)
         return {said: _listed(numbers) for said, numbers in kinds.items()}

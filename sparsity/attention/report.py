@@ -223,7 +223,6 @@ def _name_sinks(run: xarray.Dataset) -> list[tuple[str, str]]:
 def _render_page(run: xarray.Dataset, pictures: list[Picture], command: str) -> str:
     rows = tables.summary(run)
     columns = [x for x in tables.columns_of(rows[0]) if x not in tables.FIRST_TOKEN]
-    columns = [x for x in columns if x[0] in rows[0]]  # weights alone have no laws
     home = resources.files("sparsity")
     template = home.joinpath("attention", "report.html").read_text("utf-8")
     page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
@@ -233,8 +232,8 @@ def _render_page(run: xarray.Dataset, pictures: list[Picture], command: str) -> 
         said=_said_of(run),
         pictures=pictures,
         least=sinks.MIN_SINK_WEIGHT,
-        titles=[title for _, _, title, _ in columns],
-        rows=[[f"{row[key]:{form}}" for key, *_, form in columns] for row in rows],
+        titles=[title for _, title, _ in columns],
+        rows=[[f"{row[key]:{form}}" for key, _, form in columns] for row in rows],
         sinks=_name_sinks(run),
         command=command,
         versions=f"sparsity {__version__}, NumPy {np.__version__}, Python "

@@ -169,8 +169,7 @@ def _store(
 
 
 def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return sums / count
+    return sums / np.where(count > 0, count, np.nan)
 
 
 class ContextImportance:

@@ -179,7 +179,7 @@ def place_on_device(layer: LogitLayer) -> DeviceLayer:
     together = max(count for count in range(1, most + 1) if groups % count == 0)
     width = min(MAX_KEYS, length)
     rule = LogitRule(causal=layer.causal, softcap=layer.softcap)
-    with jax.enable_x64(layer.dtype == np.float64):
+    with jax.enable_x64(layer.dtype == np.float64), np.errstate(over="ignore"):
         q, k = layer.queries, layer.keys  # NumPy's are laid out by NumPy: nothing is compiled
         k = k.__array_namespace__().pad(k, ((0, 0), (0, -length % width), (0, 0)))
         q = q.reshape(groups, heads, length, dim)

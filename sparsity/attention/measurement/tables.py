@@ -52,11 +52,6 @@ def median(values: np.ndarray) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
-def requested_variables(data: xarray.Dataset) -> list[str]:
-    """Return the names of the variables of rows that were asked for, of which means are taken."""
-    return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
-
-
 def _late(rows: xarray.Dataset, name: str) -> np.ndarray:
     return known_values(rows[[name]].mean("row"), name)
 
@@ -90,7 +85,7 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
     for name in ("n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "largest"):
         row[name] = median(rows[name].values)
     row |= _sink_rates(data, context, rows)
-    for name in requested_variables(data):
+    for name in (str(x) for x in rows.data_vars if x not in MEANING and "row" in rows[x].dims):
         values = known_values(rows, name)
         row[name] = float(values.mean()) if len(values) else math.nan
     if "gamma" in rows:
@@ -141,28 +136,23 @@ def by_text(data: xarray.Dataset) -> list[dict[str, Any]]:
     ]
 
 
-COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
-    ("T", "T", "T", "d"),
-    ("S", "mean S", "mean S", ".3f"),
-    ("n_eff", "n_eff", "n_eff", ".2f"),
-    ("n_eff_without_sinks", "no sinks", "without sinks", ".2f"),
-    ("sinks_rate_0.3", "sinks .3", "sinks > 0.3", ".1%"),
-    ("gamma_without_sinks", "γ", "γ̂", ".2f"),
-    ("ratio_limit_without_sinks", "S/limit", "S/limit", ".3g"),
-    ("ratio_exact_without_sinks", "S/exact", "S/exact", ".3g"),
-    ("rank_limit_without_sinks", "rank lim", "rank: limit", ".2f"),
-    ("rank_exact_without_sinks", "rank ex", "exact", ".2f"),
+COLUMNS = (  # key, title, format
+    ("T", "T", "d"),
+    ("S", "mean S", ".3f"),
+    ("n_eff", "n_eff", ".2f"),
+    ("n_eff_without_sinks", "no sinks", ".2f"),
+    ("sinks_rate_0.3", "sinks .3", ".1%"),
+    ("gamma_without_sinks", "γ", ".2f"),
+    ("ratio_limit_without_sinks", "S/limit", ".3g"),
+    ("ratio_exact_without_sinks", "S/exact", ".3g"),
+    ("rank_limit_without_sinks", "rank lim", ".2f"),
+    ("rank_exact_without_sinks", "rank ex", ".2f"),
 )
-FIRST_TOKEN = (  # the same of the first token alone, and of whole rows
-    ("sink_rate_0.3", "first .3", "published > 0.3", ".1%"),
-    ("sink_rate_0.8", "first .8", "> 0.8", ".1%"),
-    ("late_rate_0.3", "late .3", "late rows", ".1%"),
-    ("ratio_exact_without_sink_key", "", "S/exact without", ".3g"),
-    ("ratio_exact", "", "whole row: S/exact", ".3g"),
-    ("ratio_limit", "", "S/limit", ".3g"),
+FIRST_TOKEN = (  # the same of the first token alone
+    ("sink_rate_0.3", "first .3", ".1%"),
+    ("sink_rate_0.8", "first .8", ".1%"),
+    ("late_rate_0.3", "late .3", ".1%"),
 )
-
-
 NOTES = (
     "Rows T/2 < n ≤ T; n_eff, γ, S/law: medians; from 'no sinks' to 'rank ex' without all sinks,",
     "keys of more than 0.1 of the weight on average; 'sinks .3': heads where these have more than",
@@ -171,19 +161,17 @@ NOTES = (
 )
 
 
-def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Return `COLUMNS`, `FIRST_TOKEN`, and those of quantities that were asked for."""
+def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return those of `COLUMNS`, `FIRST_TOKEN` and quantities asked for that a row has."""
     names = {x.name for x in (*quantities.ALL, *quantities.OF_MAPS)} - set(ALWAYS)
-    asked = [key for key in row if ":" in key or key in names]
-    return [*COLUMNS, *FIRST_TOKEN, *((key, key, f"mean {key}", ".4g") for key in asked)]
+    asked = [(key, key, ".4g") for key in row if ":" in key or key in names]
+    return [x for x in (*COLUMNS, *FIRST_TOKEN, *asked) if x[0] in row]
 
 
 def text(rows: list[dict[str, Any]]) -> str:
     """Return the table for a terminal; laws are those of rows without their sinks."""
-    known = columns_of(rows[0])
-    columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
-    widths = {key: max(len(title), 8) for key, title, _ in columns}
-    lines = [" ".join(f"{title:>{widths[key]}}" for key, title, _ in columns)]
+    columns = [(*x, max(len(x[1]), 8)) for x in columns_of(rows[0])]
+    lines = [" ".join(f"{title:>{width}}" for _, title, _, width in columns)]
     for row in rows:
-        lines.append(" ".join(f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns))
+        lines.append(" ".join(f"{row[key]:{form}}".rjust(width) for key, _, form, width in columns))
     return "\n".join([*lines, *NOTES])

@@ -105,17 +105,12 @@ def _new_axes() -> Axes:
         return figure.add_axes((0.1, 0.13, 0.87, 0.78))
 
 
-def _heads(numbers: Mapping[str, float], layer: str, of: str) -> list[float]:
-    """Return the numbers of the heads of a layer, or of all."""
-    prefix = ".*" if layer == "all" else re.escape(layer)
-    pattern = re.compile(rf"{prefix}\.head\d+/{re.escape(of)}")
-    return [value for name, value in numbers.items() if pattern.fullmatch(name)]
-
-
 def _heads_between(numbers: Mapping[str, float], layer: str, of: str) -> tuple[float, float, str]:
     """Return between which values heads lie, NaN if unknown, and which: eight of ten, or all."""
     most, name = "8 of 10 heads", f"{layer}/{of}"
-    if heads := _heads(numbers, layer, of):
+    prefix = ".*" if layer == "all" else re.escape(layer)
+    of_head = re.compile(rf"{prefix}\.head\d+/{re.escape(of)}")
+    if heads := [value for key, value in numbers.items() if of_head.fullmatch(key)]:
         return float(np.quantile(heads, _LOW)), float(np.quantile(heads, _HIGH)), most
     for low, high, share in (("q10", "q90", most), ("min", "max", "all heads")):
         if f"{name}_{low}" in numbers and f"{name}_{high}" in numbers:

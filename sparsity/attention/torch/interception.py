@@ -99,6 +99,9 @@ class Interceptor:
         unseen: by path of a module, why a call of it could not be seen.
         kept: path of the module and what `look` returned, of every call since `clear`.
         passes: how many there were since then, whether looked at or not.
+        begun: how many there ever were, by the module that they begin with.
+        names: paths by module, from when it is entered for the first time.
+        opened: what ends it; None where it is not entered.
     """
 
     def __init__(
@@ -108,10 +111,10 @@ class Interceptor:
         self._look, self._every = look, every
         self.unseen: dict[str, str] = {}
         self.names: dict[Any, str] = {}
-        self._open: ExitStack | None = None
+        self.opened: ExitStack | None = None
         self._lock = threading.RLock()
         self._running: dict[int, Pass] = {}  # by thread
-        self._begun: Counter[str] = Counter()  # passes, by the module that they begin with
+        self.begun: Counter[str] = Counter()
         self._kinds: set[type] = set()  # classes of modules that called attention
         self._users, self._put_back = 0, ExitStack()  # passes that need the table changed
         self.clear()
@@ -124,18 +127,8 @@ class Interceptor:
             self._ran: set[Any] = set()  # modules that ran in passes that were looked at
         return kept
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is entered."""
-        return self._open is not None
-
-    @property
-    def ever_ran(self) -> bool:
-        """Whether there was any pass."""
-        return bool(self._begun)
-
     def __enter__(self) -> Interceptor:
-        if self._open is not None:
+        if self.opened is not None:
             raise InputError("watch", "entered", "is open already; enter it again after its end")
         refuse_unseen(self.model)
         self.names = {
@@ -144,18 +137,18 @@ class Interceptor:
         self._tables = tables_of(self.model)
         compiled = replay.compiled_calls(self._given)
         with ExitStack() as opened:
-            opened.enter_context(self._hooked(self.model, {x.module for x in compiled}))
+            opened.enter_context(self._hooked(self.model, {module for *_, module in compiled}))
             for put_back in replay.attach(compiled, self._run_compiled):
                 opened.callback(put_back)
-            self._open = opened.pop_all()
+            self.opened = opened.pop_all()
         multi_head = torch.nn.MultiheadAttention
         self.unseen |= {self.names[x]: _MULTI_HEAD for x in self.names if isinstance(x, multi_head)}
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None
         for thread, current in list(self._running.items()):
             if thread == threading.get_ident():  # an interrupt left it
                 self._end_pass(current)
@@ -204,8 +197,8 @@ class Interceptor:
 
     def _is_looked_at(self, name: str) -> bool:
         """Count a pass that begins with this module."""
-        looking = self._begun[name] % self._every == 0
-        self._begun[name] += 1
+        looking = self.begun[name] % self._every == 0
+        self.begun[name] += 1
         self.passes += 1
         return looking
 
@@ -293,9 +286,9 @@ class Interceptor:
         current = self._running.get(threading.get_ident())
         inner = replay.without_wrappers(module)
         name = self.names.get(inner, "model")
-        if self._open is None or in_backward() or (current is not None and not current.looking):
+        if self.opened is None or in_backward() or (current is not None and not current.looking):
             return compiled(*args, **kwargs)
-        if current is None and self._begun[name] % self._every:
+        if current is None and self.begun[name] % self._every:
             self._is_looked_at(name)
             return compiled(*args, **kwargs)
         again = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparsity.attention.library import library, torch
 from sparsity.attention.torch.call import Unseen
@@ -23,20 +23,6 @@ from sparsity.attention.torch.call import Unseen
 # two.
 _OFF_SINGLE, _OFF_HALF = 1e-3, 5e-2
 _FORCE_EAGER = 'run the steps to be watched in torch.compiler.set_stance("force_eager")'
-
-
-class CompiledCall(NamedTuple):
-    """A callable that runs compiled code in place of a module.
-
-    Args:
-        owner: the module that has it.
-        name: the attribute that it is.
-        module: the module that it was compiled from.
-    """
-
-    owner: Any
-    name: str
-    module: Any
 
 
 def without_wrappers(model: Any) -> Any:
@@ -51,20 +37,25 @@ def without_wrappers(model: Any) -> Any:
             return model
 
 
-def compiled_calls(model: Any) -> list[CompiledCall]:
+def compiled_calls(model: Any) -> list[tuple[Any, str, Any]]:
     """Return the compiled modules in a model that stand in no other compiled one.
+
+    Of each the module that has a callable which runs compiled code, the attribute that this is, and
+    the module that it was compiled from.
 
     `torch.compile(module)` returns a module with a compiled `forward`; `module.compile()` sets what
     a call of the module runs.
     """
     if isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
-        return [CompiledCall(model, "forward", model._orig_mod)]
+        return [(model, "forward", model._orig_mod)]
     if getattr(model, "_compiled_call_impl", None) is not None:
-        return [CompiledCall(model, "_compiled_call_impl", model)]
+        return [(model, "_compiled_call_impl", model)]
     return [call for part in model.children() for call in compiled_calls(part)]
 
 
-def attach(calls: Sequence[CompiledCall], run: Callable[..., Any]) -> Iterator[Callable[[], None]]:
+def attach(
+    calls: Sequence[tuple[Any, str, Any]], run: Callable[..., Any]
+) -> Iterator[Callable[[], None]]:
     """Stand around compiled calls; yield functions that put each back.
 
     Args:

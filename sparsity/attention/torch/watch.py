@@ -65,12 +65,11 @@ class Watch:
         self.rows = rows
         self._calls = Interceptor(model, self._measure, check_whole("every", every, 1))
         self.model = self._calls.model
-        self._entered = False
         self._heads: dict[str, int] = {}
         self._warned: set[str] = set()  # reasons, without their details
 
     def __repr__(self) -> str:
-        state = "open" if self._calls.is_open else "closed"
+        state = "open" if self._calls.opened else "closed"
         seen = len({path.partition("#")[0] for path, _ in self._calls.kept})
         unseen = len(self.unseen)
         return f"Watch({type(self.model).__name__}, {state}: {seen} modules seen, {unseen} not)"
@@ -82,13 +81,12 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._calls.__enter__()
-        self._entered = True
         return self
 
     def __exit__(self, *error: object) -> None:
         self._calls.__exit__(*error)
         if error == (None, None, None):
-            self._warn_of_unseen(idle=not self._calls.ever_ran)
+            self._warn_of_unseen(idle=not self._calls.begun)
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
         """Return what was seen since the last reading: by module and name, arrays [heads, rows].
@@ -96,10 +94,10 @@ class Watch:
         Raises:
             InputError: the watch was never entered.
         """
-        if not self._entered:
+        if not self._calls.names:
             fix = 'sees nothing before it is entered; write "with Watch(model) as watch:"'
             raise InputError("watch", "not entered", fix)
-        self._warn_of_unseen(idle=self._calls.is_open)
+        self._warn_of_unseen(idle=self._calls.opened is not None)
         seen: dict[str, list[dict[str, Any]]] = {}
         for path, rows in self._calls.clear():
             seen.setdefault(path, []).append(rows)
