@@ -36,7 +36,6 @@ class Architecture:
         names: `general.architecture`s; each the `model_type` of its family.
         type: that `model_type`, where it is another one.
         full: every how many layers one is full, the others have a window; 0 for no such rule.
-        base_in_windows: of RoPE in layers with a window, where it is another one.
         large: layers of the model whose scale is by the width over the heads, not by the head.
         note: of what llama.cpp itself does otherwise.
     """
@@ -44,7 +43,6 @@ class Architecture:
     names: str
     type: str = ""
     full: int = 0
-    base_in_windows: float | None = None
     large: int = 0
     note: str = ""
 
@@ -68,8 +66,8 @@ ARCHITECTURES = (
     Architecture("exaone4", full=4),
     Architecture("llama4", "llama4_text", full=4),
     Architecture("gemma2", full=2, large=46),
-    Architecture("gemma3", "gemma3_text", full=6, base_in_windows=1e4, large=62),
-    Architecture("gemma3n", "gemma3n_text", full=5, base_in_windows=1e4),
+    Architecture("gemma3", "gemma3_text", full=6, large=62),
+    Architecture("gemma3n", "gemma3n_text", full=5),
 )
 _BY_NAME = {name: x for x in ARCHITECTURES for name in x.names.split()}
 # Names of the header, after that of the architecture, and those of `fields.FIELDS`.
@@ -170,7 +168,7 @@ def _ruled(
     window = 4096 if window is None and name == "gemma2" else window
     in_window = [bool(architecture.full) and (i + 1) % architecture.full > 0 for i in range(layers)]
     rope = {"rope_theta": own.get("rope.freq_base", 1e4), **_scaling(name, own)}
-    local = own.get("rope.freq_base_swa", architecture.base_in_windows)
+    local = own.get("rope.freq_base_swa", 1e4 if name.startswith("gemma3") else None)
     kinds = ("full_attention", "sliding_attention")
     ruled: dict[str, Any] = {"head_dim": head_dim, "sliding_window": window}
     ruled["rope_parameters"] = rope

@@ -33,7 +33,7 @@ from sparsity.attention.fields import (
 )
 from sparsity.checks import check_path
 from sparsity.errors import InputError, printable
-from sparsity.output import json_file, require_regular_file
+from sparsity.output import json_file, refuse_missing, require_regular_file
 
 MAX_BYTES = 2**22  # of a config.json: ten times the largest published one
 
@@ -49,6 +49,7 @@ def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
     path = check_path("config", config, "give a config.json, its folder, or the fields themselves")
     path = path / "config.json" if path.is_dir() else path
     require_regular_file(path, "config")
+    refuse_missing("config", path, "give a config.json or its folder")
     if path.suffix == ".gguf":
         return gguf_header.read_header(path)
     return _of_fields(_read_json(path))
@@ -57,8 +58,6 @@ def read_model(config: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         content = json_file(path) if path.stat().st_size <= MAX_BYTES else None
-    except FileNotFoundError:
-        raise InputError("config", path, "no such file; give a config.json or its folder") from None
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):

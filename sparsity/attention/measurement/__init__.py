@@ -30,7 +30,7 @@ import numpy as np
 
 from sparsity.attention.measurement.attention_layers import Layer, LogitLayer, WeightLayer
 from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save, with_laws
-from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, notes_of
+from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights, note_of
 from sparsity.attention.measurement.layers import requested_names
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.calls import public
@@ -138,7 +138,7 @@ def measure(
             _split_layers("queries", queries), _split_layers("keys", keys)
         )
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
-    numbers, done, notes = [], [], {}
+    numbers, done, note = [], [], ""
     # Layers are taken, measured and let go one by one: an iterable may make each when asked for it.
     one_layer = getattr(main, "ndim", None) == 3
     total = 1 if one_layer else len(main) if hasattr(main, "__len__") else 0
@@ -146,9 +146,8 @@ def measure(
     for number, texts in layers:
         if isinstance(texts[0], LogitLayer):
             how["scale"] = texts[0].scale
-        notes |= dict.fromkeys(
-            note for text in texts if isinstance(text, WeightLayer) for note in notes_of(text)
-        )
+        weights = () if note else (text for text in texts if isinstance(text, WeightLayer))
+        note = note or next(filter(None, map(note_of, weights)), "")
         numbers.append(number)
         done.append([measure_with_laws(text, sink, also) for text in texts])
         if progress is not None:
@@ -156,9 +155,9 @@ def measure(
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
     how["sink"] = None if sink is None else int(sink)
     how |= {"title": "attention measured", "causal": int(causal)}
-    if notes:
-        how["note"] = next(iter(notes))
-        warnings.warn(f"measure: {how['note']}", stacklevel=3)
+    if note:
+        how["note"] = note
+        warnings.warn(f"measure: {note}", stacklevel=3)
     # `done` has texts by layer; a dataset is of all layers of one text.
     by_text = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
     if len(by_text) == 1:

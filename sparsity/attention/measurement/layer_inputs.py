@@ -118,16 +118,16 @@ def layer_of_weights(
     return find_padding(WeightLayer(weights=x, causal=causal, mask=mask, segments=segments))
 
 
-def notes_of(layer: WeightLayer) -> list[str]:
-    """Return what the last rows of weights show of how they were made, a line each."""
+def note_of(layer: WeightLayer) -> str:
+    """Return what the last rows of weights show of how they were made; empty for nothing."""
     heads, queries = layer.shape
     rows, seen = layer.block(max(0, queries - _ROWS_LOOKED_AT), queries, layer.key_count)
     rows = np.asarray(rows, np.float64)
     seen = np.broadcast_to(np.asarray(seen), rows.shape)
-    notes, some = [], seen.any(-1)
+    some = seen.any(-1)
     uniform = rows.max(-1) == np.where(seen, rows, np.inf).min(-1)
     if heads > 1 and np.all(rows == rows[:1]) and not uniform[some].all():
-        notes.append(f"all {heads} heads have the same weights: of one, or of their mean, repeated")
+        return f"all {heads} heads have the same weights: of one, or of their mean, repeated"
     sums, zeros = rows.sum(-1)[some], np.mean(rows[seen] == 0)
     # Dropout at a rate p leaves 1 on average, and at most 1/(1 − p) where nothing is dropped.
     mean_is_one = abs(sums.mean() - 1) < 4 * sums.std() / np.sqrt(len(sums)) + 0.01
@@ -135,8 +135,8 @@ def notes_of(layer: WeightLayer) -> list[str]:
     if mean_is_one and bounded and sums.std() > 0.01 and 0 < zeros < 1:
         shares = f"{100 * zeros:.0f} % of the weights are 0, rows sum to {sums.min():.2f} … "
         fix = f"{sums.max():.2f}: as after dropout, which sharpens rows; call model.eval() first"
-        notes.append(shares + fix)
-    return notes
+        return shares + fix
+    return ""
 
 
 def layer_of_queries(

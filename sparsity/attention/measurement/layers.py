@@ -233,17 +233,16 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: no quantity, or one of which key is the needle or of what a router left out.
     """
-    fix = "give names of quantities"
-    listed = (of,) if isinstance(of, (str, Quantity)) else check_several("of", of, fix)
+    listed = [of] if isinstance(of, (str, Quantity)) else of
+    listed = check_several("of", listed, "give names of quantities")
     names = dict.fromkeys(quantities.named(x).name for x in listed)
     for quantity in map(quantities.named, names):
         if quantity.pair is not None:
             name = f"sparsity.metric.{quantity.name.partition(':')[0]}"
             raise InputError("of", quantity.name, f"is of two rows; give {name} their weights")
         if quantity.needs == "needle" or quantity is quantities.recall:
-            raise InputError(
-                "of", quantity.name, "is not told by a measured row; ask for it of a Row"
-            )
+            fix = "is not told by a measured row; ask for it of a Row"
+            raise InputError("of", quantity.name, fix)
     return tuple(name for name in names if name not in ALWAYS)
 
 

@@ -64,9 +64,8 @@ def _check_scale(name: str, value: Any) -> Any:
 
 def _check_by_head(name: str, value: Any) -> Any:
     numbers = check_reals(name, value, _FINITE, traced=True)
-    if isinstance(numbers, jax.core.Tracer):
-        return numbers
-    if not np.all(abs(np.asarray(numbers, np.float64)) <= _MOST):
+    traced = isinstance(numbers, jax.core.Tracer)
+    if not (traced or np.all(abs(np.asarray(numbers, np.float64)) <= _MOST)):
         raise InputError(name, value, _FINITE)
     return numbers
 

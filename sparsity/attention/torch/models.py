@@ -238,9 +238,8 @@ def load(model: str | os.PathLike[str]) -> tuple[Any, Any]:
         loaded = hf.AutoModelForCausalLM.from_pretrained(source, dtype=single, **named)
     except Exception as error:  # whatever transformers and its readers of files raise
         why = " ".join(f"{type(error).__name__}: {error}".split())[:160]
-        raise InputError(
-            "model", model, f"cannot be read by transformers ({why}); {_FIX}"
-        ) from error
+        fix = f"cannot be read by transformers ({why}); {_FIX}"
+        raise InputError("model", model, fix) from error
     if named:
         _split_digits(tokenizer, path)
     return loaded.eval(), tokenizer
