@@ -124,12 +124,11 @@ def measure(
     check_progress(progress)
     also = requested_names(of)
     how: dict[str, Any] = {}
+    main = queries if attention is None else attention
     if attention is not None:
-        main = attention
         make_layer = functools.partial(layer_of_weights, causal=causal)
         arrays: Iterator[tuple[Any, ...]] = zip(_split_layers("attention", attention))
     else:
-        main = queries
         make_layer = functools.partial(
             layer_of_queries, scale=scale, rope=rope, pairing=pairing, causal=causal,
             sink_logits=sink_logits,
@@ -152,9 +151,8 @@ def measure(
         done.append([measure_with_laws(text, sink, also) for text in texts])
         if progress is not None:
             progress(number + 1, total)
-    how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
-    how["sink"] = None if sink is None else int(sink)
-    how |= {"title": "attention measured", "causal": int(causal)}
+    masked = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
+    how |= {"mask": masked, "sink": sink, "title": "attention measured", "causal": int(causal)}
     if note:
         how["note"] = note
         warnings.warn(f"measure: {note}", stacklevel=3)

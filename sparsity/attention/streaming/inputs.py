@@ -20,6 +20,7 @@ from sparsity.checks import (
     check_function,
     check_layout,
     check_number,
+    check_pair,
     check_positions,
     check_reals,
     check_whole,
@@ -72,10 +73,8 @@ def _check_by_head(name: str, value: Any) -> Any:
 
 def _check_block(name: str, value: Any) -> tuple[int, int]:
     fix = "give how many queries and keys to take at a time, at least 1"
-    sizes = check_positions(name, value, fix, 1).tolist()
-    if len(sizes) != 2:
-        raise InputError(name, value, fix)
-    return sizes[0], sizes[1]
+    queries, keys = check_pair(name, value, fix, lambda *x: all(n >= 1 and n % 1 == 0 for n in x))
+    return int(queries), int(keys)
 
 
 def _check_axis(name: str, value: Any) -> Any:
