@@ -41,13 +41,7 @@ from sparsity.rows.rope_planes import PAIRINGS
 if TYPE_CHECKING:
     import xarray
 
-__all__ = [
-    "measure",
-    "save",
-    "summary",
-    "text",
-    "with_laws",
-]
+__all__ = ["measure", "save", "summary", "text", "with_laws"]
 
 
 @public

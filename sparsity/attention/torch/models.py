@@ -29,6 +29,8 @@ __all__ = ["load", "measure_transformers"]
 if TYPE_CHECKING:
     import xarray
 
+# How names of what some models take beside a text begin.
+_MORE_INPUTS = ("pixel_values", "input_values", "input_features", "visual_", "bbox")
 _GIVE_WEIGHTS = "output_attentions and give these to measure(attention=…), or q and k"
 _OWN_WAY = f"run it with {_GIVE_WEIGHTS}"
 _FIX = "give the folder of a model, a GGUF file, or a name of the hub such as owner/name"
@@ -95,7 +97,9 @@ def _run(model: Any, ids: Any) -> None:
     except Exception as error:  # whatever the code of a model raises
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        fix = f"{what}; shorten the text, or run it with all that it takes and {_GIVE_WEIGHTS}"
+        beside = " and ".join(name for name in takes if name.startswith(_MORE_INPUTS))
+        way = f"takes {beside} as well" if beside else "shorten the text"
+        fix = f"{what}; {way}, or run it with all that it takes and {_GIVE_WEIGHTS}"
         raise InputError("model", type(model).__name__, fix) from error
 
 
