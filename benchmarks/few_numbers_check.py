@@ -57,11 +57,10 @@ def _rows(asked: few_numbers.Question) -> Iterator[str]:
         law, _, numbers = law.partition(":")
         parts = tuple(tuple(map(float, x.split(","))) for x in numbers.split(";") if x)
         scores = law, (parts,) if law == "mixture" else (parts or ((),))[0]
-    if [step for step, _ in steps] == ["qk-norm"]:
-        dim, *spread = steps.pop()[1]
-        scores = "qk-norm", (dim,)
-        own["gamma"] = spread[0] if spread and spread[0] else own["gamma"]
+    if [step for step, _ in steps] == ["qk-norm"]:  # whose γ is of rows that give none
+        scores = "qk-norm", steps.pop()[1][:1]
     known = name in row_reference.KERNELS or name.partition(":")[0] in OF_MAPS
+    known &= law != "t" or asked["of"] != "square_sum"  # whose sample has no variance
     for i, n in enumerate(lengths):
         if known and n <= 40:
             cell = Cell(name, own, tuple(steps), scores, n, asked["of"], i)

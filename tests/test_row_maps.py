@@ -55,6 +55,16 @@ def test_a_map_is_first_class(kernel, command):
         row.then(sparsity.Alibi(0.1))
 
 
+def test_what_is_said_of_a_map_has_its_numbers():
+    for name, says in (
+        ("entmax:1.25", "(0.25·s_j − τ)₊^4, τ: Σ = 1"),
+        ("topk:3", "e^s_j/Σ of the 3 largest s_j"),
+        ("router:2,1,0.5", "e^s_j/Σ over all, of the 2 largest proxies beside the last 1 and a sink"
+                           " of logit 0.5"),
+    ):  # fmt: skip
+        assert kernels.named(name).formula == says
+
+
 def test_a_map_without_a_law_is_not_verified():
     without = [kernel for kernel in MAPS if not map_laws.known(kernel)]
     assert without
