@@ -54,12 +54,7 @@ def _tidy(coefficient: Expr) -> Expr:
     expanded = sympy.expand(coefficient)
     if not any(power.base.has(sympy.Add) for power in expanded.atoms(sympy.Pow)):
         return expanded  # no denominator is a sum
-    if not expanded.is_Add:
-        return expanded
-    joined = sympy.together(expanded)
-    if any(f.as_base_exp()[0].is_Add for f in sympy.Mul.make_args(sympy.denom(joined))):
-        return sympy.expand(sympy.cancel(joined))
-    return expanded
+    return sympy.expand(sympy.cancel(sympy.together(expanded)))
 
 
 def _times(a: Series, b: Series, order: int) -> Series:

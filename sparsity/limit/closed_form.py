@@ -31,9 +31,7 @@ _QUARTER_LOG_TAU = 0.25 * np.log(2 * np.pi)
 
 def error_bound(log_S: Any) -> np.ndarray:
     """Return the bound on |Δ log S| that the closed forms hold: 1e−13 · max(1, |log S|)."""
-    bound = np.asarray(np.abs(log_S))  # one array: to make another is half the work
-    np.maximum(bound, 1.0, out=bound)
-    return np.multiply(bound, RELATIVE_ERROR, out=bound)
+    return np.asarray(RELATIVE_ERROR * np.maximum(np.abs(log_S), 1.0))
 
 
 def exp(beta: Any, gamma: Any) -> np.ndarray:

@@ -35,9 +35,8 @@ WIDE, HIGH = (RHO + 1 / RHO) / 2, (RHO - 1 / RHO) / 2
 # |∫ − Gauss rule| ≤ 64/15 · sup|f| · ρ^(−2N)/(1 − ρ^(−2)) on [−1, 1] (Trefethen, ATAP, Thm 19.3)
 LOG_RULE = float(np.log(64 / 15) - 2 * len(NODES) * np.log(RHO) - np.log1p(-(RHO**-2)))
 
-MAX_WORK = (
-    14_000_000  # segments, boxes and points evaluated, times the parts of the expression: 2 s
-)
+# Segments, boxes and points evaluated, times the parts of the expression: 2 s.
+MAX_WORK = 14_000_000
 _WORK_OF_POINT, _WORK_OF_CALL = 0.05, 40  # measured, in segments
 _MAX_ROUNDS = 1200  # float64 is halved away long before
 _MAX_UNBOUNDED = 20_000  # panels on which f is unbounded

@@ -43,9 +43,8 @@ _MAX_NODES = 6_000  # of a patch: 256 patches are kept, of 5 numbers a node
 # to 0, and would be e^−400 at most.
 MAX_LOG_RATIO = 300.0
 _CACHED_NUMBERS = 2**15  # numbers that are worked on together: they stay in a processor's cache
-_MAX_ERROR = (
-    1e-12  # error of log m up to which a patch is used; else the point is integrated by itself
-)
+# Error of log m up to which a patch is used; else the point is integrated by itself.
+_MAX_ERROR = 1e-12
 # Terms that may be added one after another, in whatever order: their rounding is within 96/2 units
 # of EPS. It is four panels of 24 nodes, so that few runs are padded; shorter ones cost time.
 _RUN_LENGTH = 96

@@ -27,9 +27,8 @@ from sparsity.sampling.devices import CHUNK, resolve_dtype
 # go as the square of its error bar, which is then known to 9 % rather than 13 %. The second chunk
 # is a waste where the first one would have met the target.
 _TWO_CHUNK_PILOT = 5e-4
-_MISSED_WEIGHT = (
-    3.0  # −log 0.05: N draws may all miss a feature of probability 3/N once in 20 times
-)
+# −log 0.05: N draws may all miss a feature of probability 3/N once in 20 times.
+_MISSED_WEIGHT = 3.0
 # Chunks that a run may plan, whatever its budget: 2³¹ batches, as 32-bit words number their keys.
 _MAX_CHUNKS = 2**26
 _CHUNKS_FOR_A_FINITE_BAR = 64  # after which an error bar that is not finite will not become so

@@ -217,9 +217,8 @@ def _control_record(name: str, start: Start) -> dict[str, Any]:
 
 def _view_record(name: str) -> dict[str, Any]:
     view = quantity_axis.named(name)
-    scales = [
-        view.scale(decades)._asdict() for decades in (6, 12, 16)
-    ]  # rows of up to 10⁶, 10¹², …
+    # Of rows of up to 10⁶, 10¹², …
+    scales = [view.scale(decades)._asdict() for decades in (6, 12, 16)]
     return {"title": view.title, "label": view.label, "scales": scales}
 
 
