@@ -205,4 +205,4 @@ def _draw_shares(data: Data, canvas: Canvas, softmax: plotting.Look) -> None:
     plotting.key(left, line="half of the rows", points=named, loc="lower left")
 
 
-FIGURE = Figure.from_docstring(__doc__, "capacity", data, draw, size=(7.2, 7.4))
+FIGURE = Figure.from_docstring("capacity", data, draw, __doc__, size=(7.2, 7.4))

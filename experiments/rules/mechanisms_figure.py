@@ -101,4 +101,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law", loc="center left", ncols=2, columnspacing=1.6)
 
 
-FIGURE = Figure.from_docstring(__doc__, "mechanisms", data, draw)
+FIGURE = Figure.from_docstring("mechanisms", data, draw, __doc__)

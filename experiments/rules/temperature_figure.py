@@ -161,4 +161,4 @@ def _until(series: Series, end: float) -> Series:
     return replace(series, x=series.x[inside], theory=series.theory[inside])
 
 
-FIGURE = Figure.from_docstring(__doc__, "temperature", data, draw, size=(7.2, 5.6))
+FIGURE = Figure.from_docstring("temperature", data, draw, __doc__, size=(7.2, 5.6))

@@ -109,4 +109,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(last, 7e8, 60, "wanted: 8", plotting.GREY, fontsize=9.5, ha="right")
 
 
-FIGURE = Figure.from_docstring(__doc__, "design", data, draw, size=(7.2, 5.6))
+FIGURE = Figure.from_docstring("design", data, draw, __doc__, size=(7.2, 5.6))

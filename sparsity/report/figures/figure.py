@@ -105,13 +105,14 @@ class Figure:
 
     @classmethod
     def from_docstring(
-        cls, docstring: str | None, name: str, data: Any, draw: Any, **size: Any
+        cls, name: str, data: Any, draw: Any, module: str | None = None, **size: Any
     ) -> Figure:
         """Return the figure with the words of a docstring: title, subtitle, caption and alt text.
 
         Each is a paragraph. The docstring is that of a module with one figure, or of what draws it.
         """
-        text = inspect.cleandoc(docstring) if docstring else "\n\n" * 3  # none under python -OO
+        words = module or draw.__doc__
+        text = inspect.cleandoc(words) if words else "\n\n" * 3  # none under python -OO
         paragraphs = text.split("\n\n")
         title, subtitle, caption, alt = (" ".join(x.strip().split("\n")) for x in paragraphs)
         alt = alt.removeprefix("Alt text: ")

@@ -87,7 +87,7 @@ def draw_relu2(data: Data, canvas: Canvas) -> None:
     _draw_over_spreads(data, canvas, (-0.01, 1.03), places, said, fontsize=9.5)
 
 
-RELU2 = Figure.from_docstring(draw_relu2.__doc__, "relu2", compute_relu2, draw_relu2)
+RELU2 = Figure.from_docstring("relu2", compute_relu2, draw_relu2)
 
 # The figure `identity`.
 IDENTITY_BETAS = {0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2", 4.0: "4"}
@@ -118,7 +118,7 @@ def draw_identity(data: Data, canvas: Canvas) -> None:
     _draw_over_spreads(data, canvas, (0.775, 1.006), _IDENTITY_PLACES, said)
 
 
-IDENTITY = Figure.from_docstring(draw_identity.__doc__, "identity", compute_identity, draw_identity)
+IDENTITY = Figure.from_docstring("identity", compute_identity, draw_identity)
 
 # The figure `exp`.
 EXP_BETAS = {-2.0: "−2", 0.0: "0", 2.0: "2"}
@@ -175,7 +175,7 @@ def draw_exp(data: Data, canvas: Canvas) -> None:
     plotting.inline(ax, 2.62, 0.05, "S = exp(−γ²/2)", plotting.INK, ha="left")
 
 
-EXP = Figure.from_docstring(draw_exp.__doc__, "exp", compute_exp, draw_exp)
+EXP = Figure.from_docstring("exp", compute_exp, draw_exp)
 
 # The figure `nonnegative`.
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}
@@ -260,9 +260,7 @@ def draw_nonnegative(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, lines=families, loc="lower right", bbox_to_anchor=(1.0, 0.13))
 
 
-NONNEGATIVE = Figure.from_docstring(
-    draw_nonnegative.__doc__, "nonnegative", compute_nonnegative, draw_nonnegative
-)
+NONNEGATIVE = Figure.from_docstring("nonnegative", compute_nonnegative, draw_nonnegative)
 
 # The figure `bias`.
 BIASED = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}
@@ -324,4 +322,4 @@ def draw_bias(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, loc="lower right")
 
 
-BIAS = Figure.from_docstring(draw_bias.__doc__, "bias", compute_bias, draw_bias)
+BIAS = Figure.from_docstring("bias", compute_bias, draw_bias)

@@ -143,4 +143,4 @@ def _draw_measures(ax: plotting.Axes, names: Iterable[str], data: Data) -> None:
     plotting.name_ends(ax, shown, fontsize=9.5)
 
 
-FIGURE = Figure.from_docstring(__doc__, "measures", data, draw, size=(7.2, 4.6))
+FIGURE = Figure.from_docstring("measures", data, draw, __doc__)

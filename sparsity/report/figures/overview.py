@@ -136,4 +136,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, shade=shade, loc="center", labelspacing=0.8)
 
 
-FIGURE = Figure.from_docstring(__doc__, "overview", data, draw, size=(7.2, 5.4))
+FIGURE = Figure.from_docstring("overview", data, draw, __doc__, size=(7.2, 5.4))

@@ -128,7 +128,7 @@ def draw_rope(data: Data, canvas: Canvas) -> None:
     plotting.inline(right, 3, 9, "slack", green.color)
 
 
-ROPE = Figure.from_docstring(draw_rope.__doc__, "rope", compute_rope, draw_rope)
+ROPE = Figure.from_docstring("rope", compute_rope, draw_rope)
 
 # The figure `context`.
 _OCTAVES = *np.arange(4, 10, 1 / 8), *np.arange(10, 13.1, 1 / 4)  # RoPE turns: the curves wave
@@ -206,4 +206,4 @@ def draw_context(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law", loc="upper left")
 
 
-CONTEXT = Figure.from_docstring(draw_context.__doc__, "context", compute_context, draw_context)
+CONTEXT = Figure.from_docstring("context", compute_context, draw_context)

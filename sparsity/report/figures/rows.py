@@ -97,7 +97,7 @@ def draw_rows(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law of n tokens", lines=limits, loc="lower left")
 
 
-ROWS = Figure.from_docstring(draw_rows.__doc__, "rows", compute_rows, draw_rows)
+ROWS = Figure.from_docstring("rows", compute_rows, draw_rows)
 
 # The figure `lengths`.
 CURVES = (
@@ -181,7 +181,7 @@ def draw_lengths(data: Data, canvas: Canvas) -> None:
             )
 
 
-LENGTHS = Figure.from_docstring(draw_lengths.__doc__, "lengths", compute_lengths, draw_lengths)
+LENGTHS = Figure.from_docstring("lengths", compute_lengths, draw_lengths)
 
 # The figure `phase`.
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
@@ -279,9 +279,7 @@ def draw_phase(data: Data, canvas: Canvas) -> None:
     ax.plot(reach.theory, reach.x, color=red.color, lw=2.8)
 
 
-PHASE = Figure.from_docstring(
-    draw_phase.__doc__, "phase", compute_phase, draw_phase, size=(7.2, 5.0)
-)
+PHASE = Figure.from_docstring("phase", compute_phase, draw_phase, size=(7.2, 5.0))
 
 
 # The figure `decayed`.
@@ -345,4 +343,4 @@ def draw_decayed(data: Data, canvas: Canvas) -> None:
     plotting.name_ends(right, data[half:])
 
 
-DECAYED = Figure.from_docstring(draw_decayed.__doc__, "decayed", compute_decayed, draw_decayed)
+DECAYED = Figure.from_docstring("decayed", compute_decayed, draw_decayed)

@@ -71,7 +71,7 @@ def draw_sinks(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact, half of the mass", points=(), lines=limits, loc="lower right")
 
 
-SINKS = Figure.from_docstring(draw_sinks.__doc__, "sinks", compute_sinks, draw_sinks)
+SINKS = Figure.from_docstring("sinks", compute_sinks, draw_sinks)
 
 # The figure `mixing`: at its left against depth, at its right against length.
 LENGTH, DEPTH = 64, 18  # left: tokens, and most layers
@@ -193,6 +193,4 @@ def draw_mixing(data: Data, canvas: Canvas) -> None:
         plotting.name_ends(ax, curves, looks)
 
 
-MIXING = Figure.from_docstring(
-    draw_mixing.__doc__, "mixing", compute_mixing, draw_mixing, size=(7.2, 4.0)
-)
+MIXING = Figure.from_docstring("mixing", compute_mixing, draw_mixing, size=(7.2, 4.0))
