@@ -29,10 +29,6 @@ class Query:
     norm_ratio: Callable[[np.ndarray], np.ndarray] | None = None
 
 
-def _one_hot(dim: int) -> np.ndarray:
-    return np.eye(1, dim)[0]
-
-
 def _half_normal(dim: int) -> np.ndarray:
     """The d mid-point quantiles of |N(0, 1)|: a dense query whose ρ → √(π/2)/√d."""
     return ndtri(0.5 + (np.arange(dim) + 0.5) / (2 * dim))
@@ -40,7 +36,7 @@ def _half_normal(dim: int) -> np.ndarray:
 
 ALL = (
     Query("uniform", np.ones, lambda dim: dim**-0.5),
-    Query("one-hot", _one_hot, np.ones_like),
+    Query("one-hot", lambda dim: np.eye(1, dim)[0], np.ones_like),
     Query("half-normal", _half_normal),
 )
 NAMES = tuple(query.name for query in ALL)

@@ -34,11 +34,9 @@ def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -
     f = definition(kernel)
     beta, gamma = np.broadcast_arrays(np.asarray(beta, float), np.asarray(gamma, float))
     b, c = beta.ravel(), gamma.ravel()
-    period_length = period(kernel.weight)
-    if period_length is None:
+    value, error = np.zeros((len(powers), b.size)), np.full((len(powers), b.size), np.inf)
+    if period(kernel.weight) is None:  # a wide Gaussian is uniform on one: patches do not know it
         value, error = patches.log_moments(kernel, powers, b, c)
-    else:  # a wide Gaussian is uniform on a period, which patches do not know
-        value, error = np.zeros((len(powers), b.size)), np.full((len(powers), b.size), np.inf)
     for i in np.flatnonzero(np.isinf(error[0])):
         law = gaussian_law(kernel, float(b[i]), float(c[i]))
         log, bound = log_moments(Axis(f, law), powers)

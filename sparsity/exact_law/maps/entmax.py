@@ -222,10 +222,6 @@ class Grid:
         body: Any = slope * np.exp(self.z + (self.n - 1) * log_h + math.log(self.n)) * self.every
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
-    def all_rows(self) -> float:
-        """Return P(all rows), which is 1 where the grid resolves the law."""
-        return float(self.damped_body(0.0).real.sum())
-
     def power_means(self, power: float, most: float) -> tuple[float, float]:
         """Return E Y₂^(−power), and the same by twice the step in v."""
         w, v, share = integration.inverse_power_rule(power, most)
@@ -287,7 +283,7 @@ def by_grids(
         others = []
     else:
         grid, coarser = (Grid(row, n, fineness) for fineness in _DAMPED)
-        every = grid.all_rows()
+        every = float(grid.damped_body(0.0).real.sum())  # P(all rows): 1 if the grid resolves it
         if not abs(every - 1) < RESOLVED:  # one of fifty sums tells what all of them would end in
             return 0.0, math.inf
         value, *others = grid.power_means(power, most)
