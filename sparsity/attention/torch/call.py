@@ -74,12 +74,12 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
     # Numbers of float16 near 10 are 1/128 apart: logits are made in float32 at least.
     wide = torch.promote_types(call.query.dtype, torch.float32)
     q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
+    q = q * (1 / math.sqrt(q.shape[-1]) if call.scale is None else call.scale)
     k = call.key.to(wide)
     batch, heads, count, dim = q.shape
     groups, keys = k.shape[-3:-1]
     grouped = q.reshape(batch, groups, heads // groups, count, dim)
     s = torch.einsum("bghrd,bgkd->bghrk", grouped, k).reshape(batch, heads, count, keys)
-    s = s * (1 / math.sqrt(dim) if call.scale is None else call.scale)
     if call.softcap is not None:
         s = call.softcap * torch.tanh(s / call.softcap)
     place = [torch.arange(n, device=s.device) for n in (batch, heads)]
@@ -94,7 +94,8 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
     if call.causal:
         seen = seen & (place[3] <= at[:, None, :, None])
     added, seen = added_to_rows(call, at, seen)
-    return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
+    s = s if isinstance(added, float) else s + added
+    return torch.where(seen, s, 0.0), seen.expand(s.shape)
 
 
 def _mask_rows(x: Any, at: Any, keys: int) -> Any:
@@ -180,7 +181,8 @@ class Output(NamedTuple):
             Unseen: they make something else.
         """
         at = at[:, None, :, None]
-        finite = torch.isfinite(s).all(-1, keepdim=True)
+        largest = s.abs().amax(-1, keepdim=True)
+        finite = torch.isfinite(largest)
         x = torch.where(seen & finite, s, -torch.inf)
         if unit is not None:
             x = torch.cat([x, unit[:, None, None].to(x).expand(*x.shape[:-1], 1)], -1)
@@ -191,7 +193,7 @@ class Output(NamedTuple):
             want = torch.take_along_dim(self.output.to(p), at, 2)
         told = torch.isfinite(want).all(-1, keepdim=True)
         good = seen.any(-1, keepdim=True) & finite & told
-        p, want = torch.where(good, p, 0.0), torch.where(good, want, 0.0)
+        want = torch.where(good, want, 0.0)
         if self.weights is not None:
             if self.dropped:
                 # Dropout divides what it keeps by the chance to be kept, which a layer need not
@@ -209,9 +211,8 @@ class Output(NamedTuple):
             p = (grouped @ v).reshape(batch, heads, rows, -1)  # the output, no longer weights
             size = v.abs().amax((-2, -1), keepdim=True)
             size = size.repeat_interleave(heads // v.shape[1], 1)
-        largest = torch.where(finite, s, 0.0).abs().amax(-1, keepdim=True)
         most = size * (_TOLERANCE + _MAX_ROUNDINGS * self.step * (1 + largest))
-        if bool(((p - want).abs() > most).any()):
+        if bool((good & ((p - want).abs() > most)).any()):
             raise Unseen("computes something else than softmax attention of its arguments")
         return ~(finite & told)[..., 0]
 

