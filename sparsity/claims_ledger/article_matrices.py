@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sympy
 from scipy import stats
 
 from sparsity.claims_ledger.article_scores import su_claim
-from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, letter, listed
+from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, letter, listed, table_rows
 from sparsity.claims_ledger.judging import Claim
 from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.kernels.lowering import numpy_log_abs
@@ -21,21 +21,6 @@ _FEATURES = ("relu", "elu+1", "softplus", "exp")  # h of normal entries of unit 
 _SIZE, _DIM, _DRAWS = 256, 16, 16  # queries and keys of a matrix, features, matrices
 _RANKED = 8  # matrices of each kind whose ranks are taken: their means are known to one per cent
 _KINDS = ("identity", "elu+1", "exp")  # signed linear, linear with features, and softmax
-
-
-def _feature(name: str, entries: np.ndarray) -> np.ndarray:
-    """Return the features h ≥ 0 of normal entries."""
-    return np.exp(numpy_log_abs(FEATURE_MAPS[name])(entries))
-
-
-def _noise(name: str) -> float:
-    """Return σ̃/μ̃ of a feature of normal entries, by quadrature of its definition."""
-    return feature_ratio(name, 0.0, 1.0)
-
-
-def _share(ratio: Any) -> Any:
-    """Return μ̃²/(μ̃² + σ̃²) at r = σ̃/μ̃."""
-    return 1 / (1 + ratio**2)
 
 
 def _parts(a: np.ndarray) -> tuple[float, float]:
@@ -62,17 +47,19 @@ class MatrixRoutes:
     """Routes say where these judges take their quantities from.
 
     Args:
-        feature: (name of a feature map, entries) -> features.
-        noise: name -> σ̃/μ̃ of a feature, by theory.
-        share: r -> the share of the columns in what varies along rows, by theory.
+        feature: (name of a feature map, entries) -> features h ≥ 0.
+        noise: name -> σ̃/μ̃ of a feature of normal entries, by quadrature of its definition.
+        share: r -> the share of the columns in what varies along rows, μ̃²/(μ̃² + σ̃²) by theory.
         parts: a matrix -> variance of the columns' effect, and of what is left.
         mask: a matrix -> the same under a causal mask.
         effective_rank: a matrix -> its effective rank.
     """
 
-    feature: Callable[[str, np.ndarray], np.ndarray] = _feature
-    noise: Callable[[str], float] = _noise
-    share: Callable[[Any], Any] = _share
+    feature: Callable[..., np.ndarray] = lambda name, x: np.exp(
+        numpy_log_abs(FEATURE_MAPS[name])(x)
+    )
+    noise: Callable[[str], float] = lambda name: feature_ratio(name, 0.0, 1.0)
+    share: Callable[[Any], Any] = lambda ratio: 1 / (1 + ratio**2)
     parts: Callable[[np.ndarray], tuple[float, float]] = _parts
     mask: Callable[[np.ndarray], np.ndarray] = np.tril
     effective_rank: Callable[[np.ndarray], float] = _effective_rank
@@ -184,17 +171,10 @@ def _attention(routes: MatrixRoutes, kind: str, q: np.ndarray, k: np.ndarray) ->
     return np.exp(scores) if kind == "exp" else scores
 
 
-class _Ranks(NamedTuple):
-    """The effective rank, the numerical rank and the mean n_eff of the rows of a matrix."""
-
-    effective: float
-    numerical: float
-    n_eff: float
-
-
 def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
     """Judge rank and effective rank of identity, elu+1 and exp, with and without a causal mask."""
-    drawn_ranks: dict[tuple[str, bool], list[_Ranks]] = {}
+    # Of each matrix: effective rank, numerical rank, and the mean n_eff of its rows.
+    drawn_ranks: dict[tuple[str, bool], list[tuple[float, float, float]]] = {}
     triangular = True
     for draw in range(_RANKED):
         q, k = np.random.default_rng([seed, 8, draw]).standard_normal((2, _SIZE, _DIM))
@@ -208,12 +188,14 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
                 if masked:  # det = Π p_ii: no zero on the diagonal is full rank
                     triangular &= bool(np.all(np.triu(p, 1) == 0) and diagonal.min() > 0)
                 # Not by the metric, which has no number for a row of zeros; here it is 0.
-                n_eff = float((np.abs(p).sum(1) ** 2 / np.maximum((p**2).sum(1), 1e-300)).mean())
-                ranks = _Ranks(routes.effective_rank(p), float(np.linalg.matrix_rank(p)), n_eff)
+                focus = float((np.abs(p).sum(1) ** 2 / np.maximum((p**2).sum(1), 1e-300)).mean())
+                ranks = routes.effective_rank(p), float(np.linalg.matrix_rank(p)), focus
                 drawn_ranks.setdefault((kind, masked), []).append(ranks)
-    mean = {key: _Ranks(*np.mean(x, axis=0)) for key, x in drawn_ranks.items()}
+    ranked = {key: np.transpose(x) for key, x in drawn_ranks.items()}  # [3, matrices] each
+    effective, numerical, n_eff = (
+        {key: float(x[i].mean()) for key, x in ranked.items()} for i in range(3)
+    )
     root = math.sqrt(_RANKED)
-    error = {key: _Ranks(*np.std(x, axis=0, ddof=1) / root) for key, x in drawn_ranks.items()}
     # The formula det = Π a_ii holds at every n; four rows show that the mask is the right triangle.
     entries = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(f"a{i}{j}") if j <= i else 0)
     determinant: Any = entries.det()
@@ -225,8 +207,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         Both are of the same queries and keys, so that the ratio of a draw scatters less than its
         parts.
         """
-        drawn = np.array([[x.effective for x in drawn_ranks[name, True]] for name in (kind, "exp")])
-        ratios = drawn[0] / drawn[1]
+        ratios = ranked[kind, True][0] / ranked["exp", True][0]
         return float(ratios.mean()), float(ratios.std(ddof=1) / root)
 
     # Four standard errors on either side of 0.8 decide what is "as much as softmax".
@@ -241,17 +222,17 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         core(
             f"without it the rank of linear attention is d = {_DIM}, that of softmax n = {_SIZE}",
-            all(mean[kind, False].numerical == _DIM for kind in linear)
-            and mean["exp", False].numerical > 0.9 * _SIZE,
+            all(numerical[kind, False] == _DIM for kind in linear)
+            and numerical["exp", False] > 0.9 * _SIZE,
         ),
         core(
             "the mask raises the effective rank of linear attention, "
             + listed(
-                f"{kind} from {mean[kind, False].effective:.1f} to {mean[kind, True].effective:.1f}"
+                f"{kind} from {effective[kind, False]:.1f} to {effective[kind, True]:.1f}"
                 for kind in linear
             )
             + f", and signed linear attention has {signed:.2f} of softmax's under it",
-            all(mean[kind, True].effective > 2 * mean[kind, False].effective for kind in linear)
+            all(effective[kind, True] > 2 * effective[kind, False] for kind in linear)
             and signed - 4 * off > 0.8,
         ),
         letter(
@@ -266,21 +247,18 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
         ),
         instead(
             "where the ranks are alike, focus differs: under the mask rows attend to "
-            + listed(f"{mean[kind, True].n_eff:.0f} tokens with {kind}" for kind in _KINDS),
-            all(mean[kind, True].n_eff > 1.2 * mean["exp", True].n_eff for kind in linear),
+            + listed(f"{n_eff[kind, True]:.0f} tokens with {kind}" for kind in _KINDS),
+            all(n_eff[kind, True] > 1.2 * n_eff["exp", True] for kind in linear),
         ),
     ]
-    table = [
-        {
-            "kernel": kind,
-            "masked": masked,
-            "effective_rank": mean[kind, masked].effective,
-            "stderr": error[kind, masked].effective,
-            "rank": mean[kind, masked].numerical,
-            "n_eff": mean[kind, masked].n_eff,
-        }
-        for kind, masked in mean
-    ]
+    table = table_rows(
+        kernel=(kind for kind, _ in ranked),
+        masked=(masked for _, masked in ranked),
+        effective_rank=effective.values(),
+        stderr=(x[0].std(ddof=1) / root for x in ranked.values()),
+        rank=numerical.values(),
+        n_eff=n_eff.values(),
+    )
     return findings, {"n": _SIZE, "dim": _DIM, "draws": _RANKED, "ranks": table}
 
 

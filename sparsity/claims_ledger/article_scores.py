@@ -72,16 +72,16 @@ def isotropy(routes: Routes, seed: int) -> Judged:
 
     with ThreadPoolExecutor(2) as pool:  # one compiles while another samples
         cells = list(pool.map(cell, range(len(_KEYS))))
-    test = z_tests(cells)
+    agree, tested = z_tests(cells)
     findings = [
         core(
             "whole keys in d = 1, 16, 128 dimensions give the S of a scalar score at the same β "
             f"and γ, in {len(cells)} cells that would each detect an error of "
-            f"{100 * test.detectable:.2g} %",
-            test.agree and test.detectable <= 5e-3,
+            f"{100 * tested['smallest_detectable']:.2g} %",
+            agree and tested["smallest_detectable"] <= 5e-3,
         )
     ]
-    return findings, test.numbers
+    return findings, tested
 
 
 def exponential(routes: Routes, seed: int) -> Judged:
@@ -97,7 +97,7 @@ def exponential(routes: Routes, seed: int) -> Judged:
     for g, key in zip(spreads, seeds, strict=True):
         drawn = routes.rows(Row("exp", gamma=g), n, sampling(3e-3, key))
         cells.append(({"n": n, "gamma": g}, math.log(exact[g]), drawn))
-    test = z_tests(cells)
+    agree, tested = z_tests(cells)
     ladder = np.sqrt(2 * np.array([1e1, 1e2, 1e3, 1e4]))  # γ at which ln S = −γ²/2 is −10 … −10⁴
     long = math.sqrt(float(routes.n_eff("exp", 1e12, gamma=2.0)) / 1e12)
     findings = [
@@ -123,8 +123,8 @@ def exponential(routes: Routes, seed: int) -> Judged:
             f"the exact law at n = {n} (in brackets: the formula) gives S = "
             + listed(f"{S_rms[g]:.5f} ({limit[g]:.7f})" for g in spreads)
             + f" at γ = 1, 3, 5, and rows drawn at random agree with it "
-            f"(to {100 * test.detectable:.2g} % of n·S²)",
-            test.agree,
+            f"(to {100 * tested['smallest_detectable']:.2g} % of n·S²)",
+            agree,
         ),
         instead(
             "sufficiently long rows follow the formula: at γ = 2, n = 10¹² to 0.1 %",
@@ -134,7 +134,7 @@ def exponential(routes: Routes, seed: int) -> Judged:
     table = table_rows(
         gamma=spreads, formula=limit.values(), exact_S_rms=S_rms.values(), n_eff=exact.values()
     )
-    return findings, {"n": n, "floor": n**-0.5, "rows": table, "sampling": test.numbers}
+    return findings, {"n": n, "floor": n**-0.5, "rows": table, "sampling": tested}
 
 
 def _in_z(S: sympy.Expr) -> sympy.Expr:

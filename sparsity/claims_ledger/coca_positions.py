@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import bdtr
 
 from sparsity.claims_ledger.coca_forms import CocaRoutes, coca_claim
 from sparsity.claims_ledger.findings import ALARM, Judged, core, instead, joined, letter
-from sparsity.claims_ledger.judging import Claim, ZTest, sampling, z_tests
+from sparsity.claims_ledger.judging import Claim, sampling, z_tests
 from sparsity.crosscheck.outcome import compare_mean
 from sparsity.rows.rope_planes import join, planes
 from sparsity.rows.rope_scaling import DynamicNtkScaling, RopeScaling
@@ -255,13 +256,11 @@ def extends(routes: CocaRoutes, seed: int) -> Judged:
     kept, left = (np.exp(np.log(x[:, 1:] / x[:, :1]).mean(axis=0)) for x in (scaled, plain))
     outside, outside_plain = (_new_scores(routes, coca, x) for x in (rule, None))
     outside_rope = _new_scores(routes, rope, None)
-    test = _sampled(routes, coca[0], seed)
+    agree, tested = _sampled(routes, coca[0], seed)
     # n_eff in the longest context over that in the trained one, of each query.
     tokens = _LENGTHS[-1] / TRAINED * scaled[:, -1] / scaled[:, 0]
     findings = [
-        core(
-            f"n_eff is that of sampled rows of rotated vectors in {len(_CELLS)} cells", test.agree
-        ),
+        core(f"n_eff is that of sampled rows of rotated vectors in {len(_CELLS)} cells", agree),
         core(
             "with the rule a key's mean score is one that training has seen: at "
             f"{_LENGTHS[-1]} tokens {outside[-1]:.1%} of the keys have one outside the range up to "
@@ -303,7 +302,7 @@ def extends(routes: CocaRoutes, seed: int) -> Judged:
         "new": outside_plain,
         "new + dynamic NTK": outside,
         "new, RoPE": outside_rope,
-        "sampling": test.numbers,
+        "sampling": tested,
     }
     return findings, numbers
 
@@ -333,7 +332,7 @@ def _new_scores(
     return outside / len(steps)
 
 
-def _sampled(routes: CocaRoutes, step: Coca, seed: int) -> ZTest:
+def _sampled(routes: CocaRoutes, step: Coca, seed: int) -> tuple[bool, dict[str, Any]]:
     """Compare the exact law of rows under the rule with rows of rotated vectors."""
     cells = []
     for i, (trained, n) in enumerate(_CELLS):

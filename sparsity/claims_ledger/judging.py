@@ -207,35 +207,24 @@ def same_function(S: Any, log_S: Callable[..., Any], symbol: Any, points: Sequen
     return bool(np.allclose(derived, log_S(np.asarray(points)), rtol=1e-12, atol=1e-13))
 
 
-@dataclass(frozen=True)
-class ZTest:
-    """The outcome of theory against sampling, cell by cell, with a family-wise false-alarm rate.
-
-    Args:
-        agree: whether every |z| is below its critical value and every error bar can be trusted.
-        detectable: the relative error that every cell would have shown with probability 0.999.
-        numbers: the cells and the thresholds, JSON-ready.
-    """
-
-    agree: bool
-    detectable: float
-    numbers: dict[str, Any]
-
-
-def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest:
+def z_tests(
+    cells: Sequence[tuple[Mapping[str, Any], float, Estimate]],
+) -> tuple[bool, dict[str, Any]]:
     """Compare log Ŝ with theory in standard errors, two-sided Student's t at `ALARM`/cells each.
 
     An agreement is worth no more than the error it would have shown, so that is returned as well.
 
     Args:
         cells: (labels, theoretical log value, estimate).
+
+    Returns:
+        Whether every |z| is below its critical value and every error bar can be trusted; and the
+        cells with the thresholds, JSON-ready.
     """
-    rows, detectable, agree = [], 0.0, True
+    rows, detectable = [], 0.0
     for labels, theory, estimate in cells:
         z, critical, seen = compare(theory, estimate, ALARM / len(cells))
-        # Where an estimate warns of its own error bar, a small |z| is no agreement.
-        ok = bool(estimate.trusted and abs(z) <= critical)
-        agree, detectable = agree and ok, max(detectable, seen)
+        detectable = max(detectable, seen)
         rows.append(
             {
                 **labels,
@@ -244,7 +233,8 @@ def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest
                 "stderr": estimate.stderr,
                 "z": z,
                 "critical": critical,
-                "agrees": ok,
+                # Where an estimate warns of its own error bar, a small |z| is no agreement.
+                "agrees": bool(estimate.trusted and abs(z) <= critical),
             }
         )
     numbers = {
@@ -253,4 +243,4 @@ def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest
         "false_alarm_rate": ALARM,
         "smallest_detectable": detectable,
     }
-    return ZTest(agree, detectable, numbers)
+    return all(row["agrees"] for row in rows), numbers
