@@ -144,24 +144,15 @@ def cells_of_steps() -> tuple[Question, ...]:
     mixed = (Decay(0.9), Alibi(0.05), Window(4), Sink(1.0, 0.3))
     beside_a_sink = (Window(4), SinkLogit(2.2))  # which mostly takes more than 0.6
     needle = (NeedleAbove(1.0, 0.2), Alibi(0.1))
+    of_sums = "participation entropy kl_uniform varentropy"
+    of_order = "max_weight top_k_mass:3 gini below:-1 mass_below:-1"
+    of_pairs = "overlap:0.5 top_k_overlap:3,0.5"
+    of_needle = "needle_mass needle_largest needle_odds_above:0.3 needle_snr_above:0.8"
     questions = []
-    for kernel, beta, gamma, steps, length, quantity in (
-        (exp, 0.0, 1.0, (), 8, "participation"),
-        (exp, 0.0, 1.0, (), 8, "entropy"),
-        (exp, 0.0, 1.0, (), 8, "kl_uniform"),
-        (exp, 0.0, 1.0, (), 8, "varentropy"),
-        (exp, 0.0, 1.0, (), 8, "max_weight"),
-        (exp, 0.0, 1.0, (), 8, "top_k_mass:3"),
-        (exp, 0.0, 1.0, (), 8, "gini"),
-        (exp, 0.0, 1.0, (), 8, "below:-1"),
-        (exp, 0.0, 1.0, (), 8, "mass_below:-1"),
-        (exp, 0.0, 1.0, (), 8, "overlap:0.5"),
-        (exp, 0.0, 1.0, (), 8, "top_k_overlap:3,0.5"),
-        (exp, 0.0, 1.0, (), 8, "hoyer"),
+    for kernel, beta, gamma, steps, length, asked in (
+        (exp, 0.0, 1.0, (), 8, f"{of_sums} {of_order} {of_pairs} hoyer"),
         (relu2, 1.5, 0.4, (), 8, "max_weight"),
-        (exp, 0.0, 0.4, beside_a_sink, 8, "sink_mass"),
-        (exp, 0.0, 0.4, beside_a_sink, 8, "sink_mass_above:0.6"),
-        (exp, 0.0, 0.4, beside_a_sink, 8, "entropy"),
+        (exp, 0.0, 0.4, beside_a_sink, 8, "sink_mass sink_mass_above:0.6 entropy"),
         (exp, 0.0, 0.4, (Decay(0.8),), 8, "n_eff"),
         (identity, 2.0, 0.5, (Decay(0.7),), 8, "n_eff"),
         (exp, 0.0, 0.4, (Alibi(0.3),), 8, "n_eff"),
@@ -183,15 +174,9 @@ def cells_of_steps() -> tuple[Question, ...]:
         (relu2, 1.5, 0.4, (SinkLogit(2.0),), 8, "sink_mass"),
         (exp, 0.0, 0.7, (Sink(2.0),), 8, "sink_mass"),
         (exp, 0.0, 0.5, (Sink(1.0, 0.3),), 8, "n_eff"),
-        (exp, 0.0, 0.4, (Needle(1.0),), 8, "needle_mass"),
-        (exp, 0.0, 0.4, (Needle(1.0),), 8, "needle_largest"),
-        (exp, 0.0, 0.4, (Needle(1.0),), 8, "needle_odds_above:0.3"),
-        (exp, 0.0, 0.4, (Needle(1.0),), 8, "needle_snr_above:0.8"),
-        (relu2, 1.5, 0.3, needle, 8, "needle_signal"),
-        (relu2, 1.5, 0.3, needle, 8, "power_sum:3"),
-        (relu2, 1.5, 0.3, needle, 8, "entropy"),
-        (exp, 0.0, 0.5, (QKNorm(4),), 4, "n_eff"),
-        (exp, 0.0, 0.5, (QKNorm(4),), 4, "limit"),
+        (exp, 0.0, 0.4, (Needle(1.0),), 8, of_needle),
+        (relu2, 1.5, 0.3, needle, 8, "needle_signal power_sum:3 entropy"),
+        (exp, 0.0, 0.5, (QKNorm(4),), 4, "n_eff limit"),
         (exp, 0.0, 0.4, (Uniform(),), 8, "n_eff"),
         (relu2, 1.5, 0.4, (StudentT(12),), 8, "n_eff"),
         (exp, 0.0, 0.4, (Mixture(((0.9, 0.0, 1.0), (0.1, 4.0, 0.5))),), 8, "n_eff"),
@@ -201,7 +186,9 @@ def cells_of_steps() -> tuple[Question, ...]:
     ):
         row = Row(kernel, beta=beta, gamma=gamma, steps=steps)
         pooled = Question(row, ("limit", "pooled rows"), "S", length)
-        questions.append(pooled if quantity == "limit" else of_rows(row, length, quantity))
+        questions += [
+            pooled if word == "limit" else of_rows(row, length, word) for word in asked.split()
+        ]
     return tuple(questions)
 
 
