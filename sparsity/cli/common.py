@@ -191,6 +191,11 @@ def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
 # --- what was typed ----------------------------------------------------------------------------
 
 
+def fields_of(record: Any, *names: str) -> dict[str, Any]:
+    """Return some fields of a record by name."""
+    return {name: getattr(record, name) for name in names}
+
+
 def without_none(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}

@@ -14,7 +14,7 @@ from typing import Any
 
 import sparsity
 from sparsity import kernels, quantities
-from sparsity.cli.common import PARAMETERS, without_none
+from sparsity.cli.common import PARAMETERS, fields_of, without_none
 from sparsity.errors import InputError
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
@@ -145,13 +145,13 @@ class Request:
             why = str(error) if isinstance(error, InputError) else "interrupted"
             line = f"theory: {self.shown} cannot be had: {why}"
             return answer | {"theory": None, "z": math.nan}, line
-        bound, z = float(predicted.error_bound), Comparison(estimate, predicted).z
+        z = Comparison(estimate, predicted).z
         line = (
             f"theory: {self.shown} = {float(predicted):.8g} ({predicted.method}, "
             f"{predicted.error_in_words}), z = {z:+.2f}"
         )
-        theory = {"value": float(predicted), "error_bound": bound, "method": predicted.method}
-        theory |= {"error_kind": predicted.error_kind}
+        theory = {"value": float(predicted), "error_bound": float(predicted.error_bound)}
+        theory |= fields_of(predicted, "method", "error_kind")
         return answer | {"theory": theory, "z": z}, line
 
 

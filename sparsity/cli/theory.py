@@ -35,10 +35,7 @@ def list_(as_json: bool) -> None:
             # A map of whole rows has no weight of one score, but a formula of all of them.
             "weight": str(getattr(k, "weight", None) or k.formula),
             "average_over": k.random,
-            "parameters": [
-                {name: getattr(p, name) for name in ("name", "meaning", "domain")}
-                for p in k.parameters
-            ],
+            "parameters": [common.fields_of(p, "name", "meaning", "domain") for p in k.parameters],
             "source": k.source,
         }
         for k in known
@@ -141,10 +138,8 @@ def eval_(
     if as_json:
         answer = {"S": limit.value, "log_S": limit.log_value}
         if not of_S:
-            answer = {"n": n, "quantity": limit.quantity, "value": limit.value}
-            answer |= {"log_value": limit.log_value}
-        how = {"method": limit.method, "error_bound": limit.error_bound}
-        how |= {"error_kind": limit.error_kind}
+            answer = {"n": n, **common.fields_of(limit, "quantity", "value", "log_value")}
+        how = common.fields_of(limit, "method", "error_bound", "error_kind")
         common.print_json(request.described() | answer | how | rows)
         return
     common.echo(request.text())
@@ -221,10 +216,9 @@ def exact(
     if as_json:
         described = request.described()
         described["params"].pop("length", None)  # that of decay, of the first length; `n` has all
-        columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
-        answer = {"n": n, "quantity": request.quantity.name, **columns, "method": law.method}
-        answer |= {"error_kind": law.error_kind}
-        common.print_json(described | answer)
+        answer = {"n": n, "quantity": request.quantity.name}
+        numbers = ("value", "log_value", "error_bound", "method", "error_kind")
+        common.print_json(described | answer | common.fields_of(law, *numbers))
         return
     common.echo(request.text(length=False))
     common.echo(f"{request.shown} = {request.definition}")
