@@ -245,12 +245,31 @@ def check_reals(
     return array
 
 
-def check_layout(keys: Any) -> None:
-    """Warn of keys [..., heads, tokens, dim] that are likely to have these axes exchanged."""
-    heads, tokens, _ = keys.shape[-3:]
-    if tokens < heads:
+def check_heads(names: str, queries: Any, keys: Any, fix: str, fits: bool = True) -> None:
+    """Refuse queries and keys that are no [..., heads, tokens, dim] of one attention.
+
+    Warn of keys that are likely to have their heads and tokens exchanged.
+
+    Args:
+        names: what they are called, such as "q and k".
+        queries: an array or a tensor.
+        keys: likewise.
+        fix: what to give.
+        fits: whether they have what else the caller asks of their shapes.
+
+    Raises:
+        InputError: the heads of keys do not divide those of queries, or other axes do not fit.
+    """
+    q, k = tuple(queries.shape), tuple(keys.shape)
+    alike = min(len(q), len(k)) >= 3 and (*q[:-3], q[-1]) == (*k[:-3], k[-1])
+    if not (fits and alike and all((*q, *k))):
+        raise InputError(names, f"arrays of shape {q} and {k}", fix)
+    if q[-3] % k[-3]:
+        fix = "key heads must divide query heads"
+        raise InputError(names, f"arrays of shape {q} and {k}", fix)
+    if k[-2] < k[-3]:
         fix = "if they are [..., tokens, heads, dim], exchange these axes"
-        warnings.warn(f"keys have {tokens} tokens of {heads} heads: {fix}", stacklevel=5)
+        warnings.warn(f"keys have {k[-2]} tokens of {k[-3]} heads: {fix}", stacklevel=5)
 
 
 def check_flag(name: str, value: Any) -> bool:

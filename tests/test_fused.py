@@ -130,7 +130,7 @@ def test_errors():
     q, k = drawn()
     for make, match in (
         (lambda: fused_rows(by_numpy, q, k[..., :8]), "k = array"),
-        (lambda: fused_rows(by_numpy, q[:, :3], k), "heads that divide"),
+        (lambda: fused_rows(by_numpy, q[:, :3], k), "heads must divide"),
         (lambda: fused_rows(by_numpy, q, k[..., :50, :]), "as many keys"),
         (lambda: fused_rows(by_numpy, q, k, scale="a"), "scale"),  # type: ignore[arg-type]
         (lambda: fused_rows(by_numpy, q, k, cu_seqlens=[0, 50, 20]), "cu_seqlens"),

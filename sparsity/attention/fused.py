@@ -153,11 +153,7 @@ def fused_rows(
     q, k = _check_floats(what, q=q, k=k)
     if q.ndim < 3 or 0 in q.shape:
         raise InputError("q", f"array of shape {tuple(q.shape)}", f"give {what}, at least one each")
-    fits = k.ndim == q.ndim and k.shape[:-3] == q.shape[:-3] and k.shape[-2:] == q.shape[-2:]
-    if not fits or not k.shape[-3] or q.shape[-3] % k.shape[-3]:
-        fix = f"give as many keys, of heads that divide those of queries {tuple(q.shape)}"
-        raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
-    checks.check_layout(k)
+    checks.check_heads("k", q, k, "give as many keys as queries", q.shape[-2:] == k.shape[-2:])
     default = float(q.shape[-1]) ** -0.5
     fix = "give a number other than 0"
     given = default if scale is None else checks.check_number("scale", scale, fix, lambda x: x != 0)

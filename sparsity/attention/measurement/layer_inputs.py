@@ -13,7 +13,7 @@ from sparsity.attention.measurement.attention_layers import (
     check_finite,
     find_padding,
 )
-from sparsity.checks import check_choice, check_layout, check_number, check_reals
+from sparsity.checks import check_choice, check_heads, check_number, check_reals
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
@@ -170,14 +170,9 @@ def layer_of_queries(
         InputError: not such arrays.
     """
     q, k = _as_array("queries", queries), _as_array("keys", keys)
-    shapes = f"arrays of shape {q.shape} and {k.shape}"
-    if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
-        fix = "give [heads, tokens, dim] in each layer, of as many queries as keys; of others, "
-        fix += "give the weights to measure(attention=…), or use stream(…, positions=…)"
-        raise InputError("queries and keys", shapes, fix)
-    if q.shape[0] % k.shape[0]:
-        raise InputError("queries and keys", shapes, "key heads must divide query heads")
-    check_layout(k)
+    fix = "give [heads, tokens, dim] in each layer, of as many queries as keys; of others, "
+    fix += "give the weights to measure(attention=…), or use stream(…, positions=…)"
+    check_heads("queries and keys", q, k, fix, q.ndim == 3 and q.shape[1:] == k.shape[1:])
     heads, length, dim = q.shape
     segments = _check_segments(segments, length)
     if segments is not None:  # padding may hold NaN, which a product with 0 would not remove

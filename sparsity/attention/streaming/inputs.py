@@ -18,7 +18,7 @@ from sparsity.checks import (
     check_choice,
     check_flag,
     check_function,
-    check_layout,
+    check_heads,
     check_number,
     check_pair,
     check_positions,
@@ -120,17 +120,10 @@ def check_arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
         jnp.asarray(check_reals(name, x, fix, traced=True))
         for name, x in (("queries", queries), ("keys", keys))
     )
-    shapes = f"arrays of shape {q.shape} and {k.shape}"
-    if min(q.ndim, k.ndim) < 3 or q.shape[:-3] != k.shape[:-3] or q.shape[-1] != k.shape[-1]:
-        fix = "give [..., heads, tokens, dim] with the same leading axes and dim"
-        raise InputError("queries and keys", shapes, fix)
-    if 0 in (*q.shape, *k.shape):
-        raise InputError("queries and keys", shapes, "give at least one head, token and dimension")
-    if q.shape[-3] % k.shape[-3]:
-        raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    fix = "give [..., heads, tokens, dim], at least one each, with the same leading axes and dim"
+    check_heads("queries and keys", q, k, fix)
     if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in (q, k)):
         raise InputError("queries and keys", f"{q.dtype} and {k.dtype}", "give floating numbers")
-    check_layout(k)
     wide = jnp.promote_types(q.dtype, k.dtype)
     return q.astype(wide), k.astype(wide)
 

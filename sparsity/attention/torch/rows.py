@@ -26,7 +26,7 @@ from sparsity.attention.torch.call import (
     over_axes,
 )
 from sparsity.calls import NotTaken
-from sparsity.checks import check_layout
+from sparsity.checks import check_heads
 from sparsity.errors import InputError
 
 # Rows are taken a few at a time, of so many logits in all: 16 MiB in single precision, for each of
@@ -220,11 +220,8 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
     for name, x in (("queries", queries), ("keys", keys)):
         if not hasattr(type(x), "detach"):
             raise InputError(name, type(x).__name__, "give a tensor of PyTorch")
-    if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
-        shapes = f"tensors of shape {tuple(queries.shape)} and {tuple(keys.shape)}"
-        fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
-        raise InputError("queries and keys", shapes, fix)
-    check_layout(keys)
+    fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
+    check_heads("queries and keys", queries, keys, fix, queries.ndim == 4)
     return Call(queries, keys, causal=causal, **given)
 
 
