@@ -90,7 +90,8 @@ def tilt(beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float]) -> np.n
     # s = β₀ + γ₀t, so z = (s − β)/γ = ratio·t − offset, and a + bt + ct² = (t² − z²)/2 + ln ratio.
     # c is a product of two factors, not a difference of squares: next to the reference it is tiny.
     offset, ratio = (beta - near[0]) / gamma, near[1] / gamma
-    square = (gamma - near[1]) / gamma * (1 + ratio) / 2
+    own, other = np.ldexp([gamma, np.full_like(gamma, near[1])], -math.frexp(near[1])[1])  # near 1
+    square = (own - other) * (own + other) / (2 * own**2)
     return np.stack([np.log(ratio) - offset**2 / 2, offset * ratio, square], axis=-1)
 
 
