@@ -366,7 +366,7 @@ def test_bad_input_is_refused_in_one_line():
         (lambda: tensors.measure_rows(tensors.Call(q, q), [-1]), "from 0 to 5"),
         (lambda: tensors.measure_rows(tensors.Call(q, q), [6]), "from 0 to 5"),
         (lambda: torch_penalty(q[0], q[0], low=2), "heads, tokens, dim"),
-        (lambda: torch_penalty(q, q.repeat(1, 2, 1, 1), low=2), "heads, tokens, dim"),
+        (lambda: torch_penalty(q, q.repeat(1, 2, 1, 1), low=2), "must divide query heads"),
         (lambda: Watch(linear).read(), "with Watch"),
         (lambda: another("flash_attention_2"), 'flash_attention_2.*tation."sdpa". first'),
         (lambda: another("paged|eager"), 'paged.eager attention.*tation."sdpa". first'),
