@@ -61,7 +61,7 @@ def _top_k_overlap(name: str, keys: float, rho: float) -> Quantity:
         # P(Z > z, Z′ > z)/q of two normals of correlation ρ, by Owen's T
         q = np.minimum(k / np.asarray(rows.n), 1.0)
         slope = np.sqrt((1 - rho) / (1 + rho)) if rho > -1 else np.inf
-        value = np.where(q < 1, 1 - 2 * owens_t(-ndtri(q), slope) / q, 1.0)
+        value = 1 - 2 * owens_t(-ndtri(q), slope) / q
         return np.maximum(value, 0.0), float(np.max(8 * EPS / q))
 
     return Quantity(
