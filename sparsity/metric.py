@@ -20,12 +20,12 @@ def ascending(values: Any) -> Any:
     As whole numbers their bits have the same order, those of negative ones but for the sign turned
     round, and XLA sorts whole numbers four times as fast.
     """
-    xp, width = values.__array_namespace__(), 8 * values.dtype.itemsize
+    xp = values.__array_namespace__()
 
     def turned(bits: Any) -> Any:
-        return bits ^ ((bits >> (width - 1)) & (2 ** (width - 1) - 1))
+        return xp.where(bits < 0, bits ^ xp.iinfo(bits.dtype).max, bits)
 
-    bits = turned(values.view(f"int{width}"))
+    bits = turned(values.view(f"int{8 * values.dtype.itemsize}"))
     return turned(xp.sort(bits, axis=-1, stable=False)).view(values.dtype)
 
 

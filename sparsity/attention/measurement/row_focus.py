@@ -146,7 +146,6 @@ def _add_sink(
     # n_eff = 1/Σp² by definition, and in [1, n] but for rounding.
     whole = 1 / xp.where(known, mass**2 + square, 1.0)
     whole = xp.clip(whole, 1.0, xp.maximum(n, 1.0))
-    n_eff = xp.where(others_known, n_eff, 1.0)
     of_row = {
         "S": xp.sqrt(whole / xp.maximum(n, 1.0)),
         "n_eff": whole,
@@ -200,25 +199,25 @@ def measure_logit_sums(
     """
     n_others, seen = others.count, np.isfinite(sink)
     n, some = n_others + seen, n_others > 0
-    z, y = np.where(some, others.z, 1.0), np.where(some, others.y, 1.0)
+    z = np.maximum(others.z, 1.0)  # of which the largest has 1, if there is any
     with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
         # As in `logit_blocks._sum_block`: the share of the sink key is σ(s_sink − ln Σ_others e^s).
         odds = np.where(some, sink - others.top - np.log(z), np.where(seen, np.inf, -np.inf))
         of_sink, of_others = special.expit(odds), special.expit(-odds)
         shares = SinkShares(n_others, n, of_sink, of_others, n > 0, some)
-        p_top = np.where(some, shares.others / z, 0.0)
+        p_top = of_others / z
         statistics = _add_sink(
             shares,
-            square=p_top * p_top * y,
-            n_eff=np.clip(metric.effective(z, y), 1.0, np.maximum(n_others, 1.0)),
-            entropy=np.where(some, np.log(z) - others.w / z, 0.0),
+            square=p_top * p_top * others.y,
+            n_eff=np.clip(metric.effective(z, others.y), 1.0, n_others),
+            entropy=np.log(z) - others.w / z,
             largest=p_top,
         )
         if learned is not None:
             # p = e^s/(Σe^s + e^b) = left·softmax add up to less than 1. The entropy is −Σ p ln p
             # over the keys, as the quantity of that name has it: left·(H(softmax) − ln left).
             # n_eff and S are free of scale and stay.
-            log_z = np.logaddexp(np.where(some, others.top + np.log(z), -np.inf), sink)
+            log_z = np.logaddexp(others.top + np.log(z), sink)
             over = learned - log_z
             share, left = special.expit(over), special.expit(-over)
             statistics["largest"] = left * statistics["largest"]
@@ -228,14 +227,13 @@ def measure_logit_sums(
         delta = sink - others.mean
         # One more number at distance δ moves the mean by δ/n and adds δ²(n − 1)/n to the squares
         # (Welford's update), here as (δ/n)²(n − 1)n.
-        moved = np.where(seen, delta, 0.0) / np.maximum(n, 1.0)
+        moved = np.where(seen, delta, 0.0) / n
         whole = others.m2 + moved * moved * n_others * n
-        top = np.where(some, others.top - others.mean, np.nan)
         statistics |= {
             "beta": np.where(n > 0, others.mean + moved, np.nan),
             "gamma": np.where(n > 1, np.sqrt(whole / (n - 1)), np.nan),
             "sink_logit": np.where(seen & (n > 1), delta, np.nan),
             "gamma_without_sink_key": np.where(n > 1, np.sqrt(others.m2 / (n_others - 1)), np.nan),
-            "top_logit_without_sink_key": np.where(n > 0, top, np.nan),
+            "top_logit_without_sink_key": np.where(some, others.top - others.mean, np.nan),
         }
     return statistics
