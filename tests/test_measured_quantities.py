@@ -111,6 +111,15 @@ def test_files_and_tables_have_what_was_asked(tmp_path):
     with xarray.open_dataset(save(data, tmp_path / "a.nc")) as back:
         xarray.testing.assert_identical(back.load(), data)
     row = summary(data)[-1]
-    rows = data["keys_for_mass:0.9"].values[..., T // 2 :]
-    assert row["keys_for_mass:0.9"] == pytest.approx(rows.mean(), rel=1e-6)
+    late, tags = data.isel(row=slice(T // 2, None)), ("", "_without_sink_key", "_without_sinks")
+    for of in ("S", "sink_mass", "sinks_mass", "hoyer", "keys_for_mass:0.9"):
+        assert row[of] == pytest.approx(np.nanmean(late[of].values), rel=1e-6)
+    for of in ("largest", *(f"{of}{tag}" for of in ("n_eff", "gamma") for tag in tags)):
+        assert row[of] == pytest.approx(np.nanmedian(late[of].values), rel=1e-6)
+    for tag in tags:
+        ratio = np.nanmedian(late[f"residual_limit{tag}"].values)
+        assert row[f"ratio_limit{tag}"] == pytest.approx(np.exp(ratio), rel=1e-6)
+    wide = late["gamma_without_sink_key"] / np.sqrt(np.log(late["length"]))
+    name = "gamma_without_sink_key_over_root_log_n"
+    assert row[name] == pytest.approx(np.nanmedian(wide.values), rel=1e-6)
     assert "keys_for_mass:0.9" in text([row])

@@ -360,6 +360,8 @@ def test_the_exact_law_is_interpolated_within_its_stated_error():
     assert np.isnan(row_laws.exact_law(9, [np.nan, 2 * row_laws.MAX_GAMMA])).all()
     assert row_laws.exact_law(1, 3.0) == 1
     assert row_laws.exact_law(5, 0.0) == 1
+    *_, before, last = row_laws._table_lengths(10**5)
+    assert before < 10**5 <= last  # no longer rows than are asked for
 
 
 def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():

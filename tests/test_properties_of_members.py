@@ -4,6 +4,8 @@ import math
 import random
 import zlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -256,6 +258,13 @@ def test_quantities(check, quantity):
     check(quantity.of, quantity.name)
     with pytest.raises(AssertionError):
         check(lambda x: OF_QUANTITIES[check](quantity.of, x), quantity.name)
+
+
+@pytest.mark.parametrize("quantity", OF, ids=lambda quantity: quantity.name)
+def test_quantities_of_jax_are_those_of_numpy(quantity):
+    rows = sums(np.random.default_rng(0).exponential(size=(3, N)))
+    of_jax = jax.tree.map(lambda x: jnp.asarray(x) if np.ndim(x) else x, rows)
+    np.testing.assert_allclose(quantity.of(of_jax), quantity.of(rows), 1e-12)
 
 
 @pytest.mark.parametrize("quantity", [x for x in OF if x.integral], ids=lambda x: x.name)

@@ -11,7 +11,7 @@ from sympy import Abs, Max, Piecewise, Rational, erf, erfc, exp, floor, log, sqr
 import sparsity
 from sparsity import InputError, Kernel, NoClosedForm, kernels, score_kernel
 from sparsity.derivation import takes_seconds
-from sparsity.kernels import text
+from sparsity.kernels import text, typesetting
 from sparsity.kernels.symbols import s
 
 GOOD = {
@@ -69,7 +69,7 @@ _CALLS = (
     "(exp)(s)(s)",
     "'x'.join(s)",
     "exp(*[s])",
-    "exp(x=s)",
+    "exp(s, base=2)",
     "where(__import__('os'), 1, 2)",
     "max(open('CANARY', 'w'), 1)",
 )
@@ -130,6 +130,14 @@ def test_a_planted_wrong_reader_is_seen(monkeypatch):
     monkeypatch.setitem(text.FUNCTIONS, "silu", lambda x: x / (1 + exp(x)))
     with pytest.raises(AssertionError):
         test_a_formula_is_the_kernel_built_in_sympy("silu(s)")
+
+
+def test_how_a_formula_is_printed():
+    typed = "where(s >= 1, s**-2, min(1, s)*sqrt(s**2 + 1) - 1/s + abs(s)**(1/3) - 2)"
+    shown = "s⁻² if s ≥ 1, else √(s² + 1)·min(s, 1) + |s|^(1/3) − 2 − 1/s"
+    assert typesetting.typeset_name(kernels.named(typed)) == shown
+    known = {x.name: typesetting.typeset_weight(x) for x in kernels.known()}
+    assert (known["nonnegative"], known["decayed"]) == ("Σ k_i·q_i", "λ^(n − j)")
 
 
 class _Watch:

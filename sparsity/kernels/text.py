@@ -180,7 +180,7 @@ class _Reader:
         name = node.func.id
         if name not in _NAMES or name in _CONSTANTS:
             raise self._unknown(node.func, name)
-        if node.keywords or any(isinstance(x, ast.Starred) for x in node.args):
+        if node.keywords:
             raise self.refuse(node, f"{name} takes plain arguments")
         if name == "where":
             return self._where(node, depth)

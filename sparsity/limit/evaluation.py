@@ -87,8 +87,8 @@ def evaluate(
         limit = Evaluation(value, log, LIMIT_OF_LONG_ROWS, error, length, quantity.name)
     place = {name: given[name] for name in _PLACE if given.get(name) is not None}
     # Of a value below float64 the logarithm is the answer, and its digits count.
-    beyond = np.where(np.isfinite(limit.log_value), np.abs(limit.log_value), 0.0) > -_SMALLEST_LOG
-    size = np.where(beyond, np.abs(limit.log_value), 1.0)
+    size = np.abs(limit.log_value)
+    size = np.where(np.isfinite(size) & (size > -_SMALLEST_LOG), size, 1.0)
     check_resolved(quantity.name, limit.error_bound / size, **place)
     return replace(limit, assumed=assumed)
 
