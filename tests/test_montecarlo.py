@@ -589,14 +589,6 @@ def test_bad_rows(row, arguments, message):
         estimate(row, **arguments)
 
 
-def test_bad_vectors():
-    for query, mean in ((np.zeros(3), np.zeros(3)), (np.ones(3), np.ones(2))):
-        with pytest.raises(InputError):
-            estimators.full_keys(exp, query, mean, Sampling())
-    with pytest.raises(InputError, match="nonnegative"):
-        estimators.features(exp, np.array([1.0, -1.0]), 0.0, 1.0, Sampling())
-
-
 def test_progress_reaches_the_end():
     seen = []
     estimate("exp", gamma=1.0, progress=lambda done, total: seen.append((done, total)))

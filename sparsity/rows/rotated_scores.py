@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.rows.rope_planes import BASE, angles, join, split, turn, turned_planes, vectors
+from sparsity.rows.rope_planes import angles, join, split, turn, turned_planes, vectors
 
 
 def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
@@ -30,9 +30,9 @@ def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
     return query, t
 
 
-def _angles(query: Any, base: float, theta: Any) -> np.ndarray:
+def _angles(query: Any, theta: Any) -> np.ndarray:
     """Return θ_i of the planes that turn."""
-    return angles(query.shape[-1], base) if theta is None else np.asarray(theta, dtype=np.float64)
+    return angles(query.shape[-1]) if theta is None else np.asarray(theta, dtype=np.float64)
 
 
 def _products(q: Sequence[Any], k: Sequence[Any]) -> Any:
@@ -52,7 +52,6 @@ def rope_scores(
     key: Any,
     pairing: str = "interleaved",
     *,
-    base: float = BASE,
     theta: Any = None,
     m: Any = None,
     n: Any = None,
@@ -63,8 +62,7 @@ def rope_scores(
         query: [..., M, d].
         key: [..., N, d].
         pairing: which entries make a plane.
-        base: of the angles.
-        theta: θ_i of the planes that turn, as `rotate` has it; None is those of `base`.
+        theta: θ_i of the planes that turn, as `rotate` has it.
         m: positions of the queries, [M]; None is 0 … M−1.
         n: positions of the keys, [N]; None is 0 … N−1.
 
@@ -78,8 +76,8 @@ def rope_scores(
     if key.shape[-1] != query.shape[-1]:
         fix = f"must be as long as the queries: its last axis must be {query.shape[-1]}"
         raise InputError("key", f"array of shape {tuple(key.shape)}", fix)
-    *q, _ = turned_planes(query, _places(m, query), pairing, base=base, theta=theta)
-    *k, _ = turned_planes(key, _places(n, key), pairing, base=base, theta=theta)
+    *q, _ = turned_planes(query, _places(m, query), pairing, theta=theta)
+    *k, _ = turned_planes(key, _places(n, key), pairing, theta=theta)
     return _products(q, k)
 
 
@@ -88,7 +86,6 @@ def coca_scores(
     t: Any,
     pairing: str = "interleaved",
     *,
-    base: float = BASE,
     theta: Any = None,
     m: Any = None,
     n: Any = None,
@@ -101,8 +98,7 @@ def coca_scores(
         query: [..., M, d].
         t: [..., N, d/2], ≥ 0, one for each plane of a key.
         pairing: which entries make a plane.
-        base: of the angles.
-        theta: θ_i of the planes that turn, as `rotate` has it; None is those of `base`.
+        theta: θ_i of the planes that turn, as `rotate` has it.
         m: positions of the queries, [M]; None is 0 … M−1.
         n: positions of the keys, [N]; None is 0 … N−1.
 
@@ -115,11 +111,11 @@ def coca_scores(
     # By definition every pair (m, n) has a key of its own. A plane of it is along the query's, so
     # that only the angle (m − n)θ_i is left between them, as between two real numbers under RoPE.
     query, t = _check(query, t, pairing)
-    theta = _angles(query, base, theta)
+    theta = _angles(query, theta)
     turned = 2 * len(theta)
     a, b = split(query, pairing, turned)
     q, k = (join(x, 0 * x, pairing, turned) for x in (a * a + b * b, t))
-    return rope_scores(q, k, pairing, base=base, theta=theta, m=m, n=n)
+    return rope_scores(q, k, pairing, theta=theta, m=m, n=n)
 
 
 def coca_by_definition(
@@ -127,7 +123,6 @@ def coca_by_definition(
     t: Any,
     pairing: str = "interleaved",
     *,
-    base: float = BASE,
     theta: Any = None,
     m: Any = None,
     n: Any = None,
@@ -140,7 +135,7 @@ def coca_by_definition(
     """
     # Both entries of a plane take its t, so that k stays along q in every plane: Θ_i = 0.
     query, t = _check(query, t, pairing)
-    theta = _angles(query, base, theta)
+    theta = _angles(query, theta)
     a, b = (x[..., :, None, :] for x in split(query, pairing, 2 * len(theta)))
     t_n = t[..., None, :, :]
     k = turn(a * t_n, b * t_n, _places(n, t), theta)  # [..., M, N, d/2]
@@ -153,7 +148,6 @@ def slack_scores(
     t: Any,
     pairing: str = "interleaved",
     *,
-    base: float = BASE,
     theta: Any = None,
     m: Any = None,
     n: Any = None,
@@ -167,7 +161,7 @@ def slack_scores(
     # With t rotated by itself no key is needed for each pair (m, n). It is CoCA only where the two
     # entries of the query are equal in every plane, and can be taken out of the rotation.
     query, t = _check(query, t, pairing)
-    theta = _angles(query, base, theta)
+    theta = _angles(query, theta)
     still = split(query, pairing, 2 * len(theta))
     q = [x * y for x, y in zip(still, turn(*still, _places(m, query), theta), strict=True)]
     return _products(q, turn(t, t, _places(n, t), theta))

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.results import Estimate
 from sparsity.sampling import proposals
@@ -150,19 +149,9 @@ def full_keys(
         mean: μ, [d], finite.
         sampling: the settings; samples are scores.
         spread: σ > 0.
-
-    Raises:
-        InputError: shapes that do not match, or values outside their domains.
     """
     real = sampling.real
     q, mu = np.atleast_2d(np.asarray(query, np.float64)), np.asarray(mean, np.float64)
-    if q.ndim != 2 or not np.all(np.isfinite(q)) or not np.all(np.any(q, axis=1)):
-        raise InputError("query", query, "must be a finite, nonzero vector (or a stack of them)")
-    if mu.shape != q.shape[1:] or not np.all(np.isfinite(mu)):
-        fix = f"must be a finite vector of shape {q.shape[1:]}, like query"
-        raise InputError("mean", mean, fix)
-    if not 0 < spread < np.inf:
-        raise InputError("spread", spread, "must be > 0")
     # The first query stands for all in the scale and the tilt, which bias nothing.
     beta, gamma = float(q[0] @ mu), float(spread * np.linalg.norm(q[0]))
     parameters = {"beta": beta, "gamma": gamma}
@@ -186,18 +175,13 @@ def features(feature: Kernel, query: Any, center: Any, spread: Any, sampling: Sa
 
     Args:
         feature: the SCORE kernel whose f is the feature map h ≥ 0.
-        query: the features q̃ of the query, [d].
+        query: the features q̃ ≥ 0 of the query, [d], one of them above 0.
         center: mean of each entry of the key, or [d].
         spread: standard deviation of each entry, > 0, or the matrix [d, d] that mixes normals.
         sampling: the settings; samples are keys.
-
-    Raises:
-        InputError: q̃ with a negative entry, or without a positive one.
     """
     real = sampling.real
     q = np.asarray(query, np.float64)
-    if q.ndim != 1 or not np.all(q >= 0) or not np.any(q):
-        raise InputError("query", q, "must be a nonnegative, nonzero vector")
     if np.ndim(spread) == 0:
         q = q[q > 0]  # what is multiplied by zero need not be drawn
     arguments = (q.astype(real), np.asarray(center, real), np.asarray(spread, real))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.exact_law.integration import log_near_one
-from sparsity.special import erfcx, ndtr, wofz
+from sparsity.special import erfcx, expm1, ndtr, wofz
 
 _FAR = 10.0  # |y| beyond which J₂ is its asymptotic series; before, up to |y|⁴ of eps is lost
 _TERMS = 34  # of that series, which has 1e-16 there
@@ -82,15 +82,6 @@ def _second(y: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     return second
 
 
-def _expm1(w: Any) -> Any:
-    """Return e^w − 1 with the digits of a small w, which NumPy's has for real w alone."""
-    if not np.iscomplexobj(w):
-        return np.expm1(w)
-    # cos b − 1 = −2 sin²(b/2) keeps the digits of a small b.
-    grown, turned = np.expm1(w.real), np.sin(0.5 * w.imag)
-    return grown - 2 * (1 + grown) * turned**2 + 1j * (1 + grown) * np.sin(w.imag)
-
-
 def of_excess(t: np.ndarray, z: np.ndarray) -> TailMeans:
     """Return the transforms at thresholds t and arguments z, of shapes that broadcast.
 
@@ -111,7 +102,7 @@ def of_excess(t: np.ndarray, z: np.ndarray) -> TailMeans:
         # Of t < 0 the whole line is near 1 and the digits are in what it lacks of 1.
         grown = (z * t + 0.5 * z * z)[left]
         line, t, y = np.exp(grown), t[left], y[left]  # φ(t)∫ over the whole line
-        folded, over = above[left], np.where(t > 0, line - ndtr(-t), _expm1(grown) + ndtr(t))
+        folded, over = above[left], np.where(t > 0, line - ndtr(-t), expm1(grown) + ndtr(t))
         above[left], rest[left] = line - folded, over - folded
         every[left] = line + ndtr(t) - folded
         second[left] = line * (1 + y * y) - second[left]
