@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr, ndtri
 
+from experiments.rules.routers import correlation_of_blocks
 from sparsity import InputError, Row, estimate, exact, kernels, verify
-from sparsity.kernels import correlation_of_blocks
 
 OF = ("abs_sum", "n_eff", "participation", "S")
 
@@ -173,7 +173,6 @@ def test_a_row_whose_last_block_is_short_can_be_sampled():
 
 
 def test_errors_of_blocks():
-    assert [correlation_of_blocks(c, 4) for c in (0, 1)] == [0.5, 1]
     for make, match in (
         (lambda: exact(Row("block-router:2,8", gamma=1.0, within=0.1), length=32, of="abs_sum"),
          "of = abs_sum: block-router:2,8 has no exact law; estimate samples it"),
@@ -186,7 +185,6 @@ def test_errors_of_blocks():
         (lambda: Row("block-router:0,8", gamma=1.0, within=0.1), "block-router = 0"),
         (lambda: kernels.block_router(3), "block-router = 3"),  # type: ignore[arg-type]
         (lambda: Row("block-router:2,8", gamma=1.0, within=-0.1), "within = -0.1"),
-        (lambda: correlation_of_blocks(1.5, 8), "within = 1.5"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=match):
             make()

@@ -10,7 +10,6 @@ from scipy.special import ndtr, ndtri
 
 from sparsity.claims_ledger.findings import CHANCE_BELOW_1E5, Judged, core, instead, letter, listed
 from sparsity.claims_ledger.judging import Claim, Routes
-from sparsity.kernels.router import correlation_of_blocks
 from sparsity.rows.row import Row
 from sparsity.sampling import Sampling
 
@@ -37,6 +36,11 @@ def snr(dim: int, size: int, margin: float, relevant: int) -> float:
     """
     # The difference of the means of two blocks has the variance 2/(dB): hence the 2.
     return relevant * margin * math.sqrt(dim / (2 * size))
+
+
+def correlation_of_blocks(within: float, size: int) -> float:
+    """Return the correlation of a score with the mean score of its block of so many keys."""
+    return math.sqrt(within + (1 - within) / size)
 
 
 def _wrong_block_first(dim: int, size: int, margin: float, relevant: int, seed: int) -> float:
@@ -69,8 +73,8 @@ def signal_to_noise(routes: Routes, seed: int) -> Judged:
         rows.append(row | {"law": expected, "drawn": found})
     alone = [_of_blocks(routes, size, 0.0) for size in _HALVINGS]
     alike = _of_blocks(routes, 64, 0.3)
-    # The mean of B scores of variance 1 has the standard deviation √(c + (1 − c)/B), which is also
-    # a score's correlation with it. As noise beside one meant key the SNR is divided by it.
+    # It is also the standard deviation of the mean of B scores of variance 1. As noise beside one
+    # meant key the SNR is divided by it.
     lower = correlation_of_blocks(0.3, 64) / correlation_of_blocks(0.0, 64)
     findings = [
         core(

@@ -15,7 +15,6 @@ from sparsity import quantities
 from sparsity.exact_law import engine, map_laws
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.limit import map_limits
-from sparsity.limit.long_rows import limit_needs_length
 from sparsity.quantities import Quantity
 from sparsity.rows.classes import ANY_LENGTH, alike_in_sight, classed, same_at_any_length
 from sparsity.rows.row import Row, have_pairs
@@ -77,7 +76,7 @@ def capabilities(
             missing=quantity.needs,
             limit=quantity.has_limit
             and (quantity.pair is None or engine.has_law(kernel, quantity)),
-            limit_needs_length=limit_needs_length(quantity, units=False),
+            limit_needs_length=_goes_by_length(quantity),
             shares_nodes=quantity.integral is not None and not (quantity.needs or quantity.token),
         )
     if not all(getattr(step, "normal", True) for step in steps):
@@ -102,11 +101,16 @@ def _of_map(kernel: RowMap, steps: tuple[Step, ...], quantity: Quantity) -> Capa
     )
 
 
+def _goes_by_length(quantity: Quantity) -> bool:
+    """Return whether a limit depends on n where tokens are alike: all do but S and its images."""
+    of = quantity if quantity.linear is None else quantity.linear.of
+    return of.limit is not None and of is not quantities.S
+
+
 def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     """Return what is known of a row whose steps change some of its tokens."""
     of = quantity if quantity.linear is None else quantity.linear.of
     given = classed(row, length or row.length or ANY_LENGTH)
-    units = bool(given.token.sum() < given.count.sum())
     same = same_at_any_length(row)
     # What is no integral over u is known for Gaussian scores, and what goes by the rank of every
     # weight only where all have one law.
@@ -124,5 +128,5 @@ def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
         sampled=of.pair is None or have_pairs(row.kernel, row.steps),
         missing=None if there else quantity.needs,
         limit=quantity.has_limit and (of.pair is None or exact),
-        limit_needs_length=limit_needs_length(quantity, units=units) or not same,
+        limit_needs_length=_goes_by_length(quantity) or not same,
     )

@@ -20,7 +20,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.mechanisms import differential, forgetting, performer, stick_breaking
-from sparsity.kernels.router import block_router, correlation_of_blocks, router, tile_softmax
+from sparsity.kernels.router import block_router, router, tile_softmax
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.threshold_maps import entmax, entmax15, sparsemax, top_k
 from sparsity.kernels.zoo import ZOO, decayed, exp, identity, nonnegative, relu2
@@ -33,7 +33,6 @@ __all__ = [
     "Law",
     "RowMap",
     "block_router",
-    "correlation_of_blocks",
     "decayed",
     "differential",
     "elementwise",

@@ -267,17 +267,3 @@ def block_router(numbers: tuple[float, ...]) -> RowMap:
         parse_number=_parse_numbers,
         reads_top=weights.reads_top,
     )
-
-
-def correlation_of_blocks(within: float, size: int) -> float:
-    """The correlation ρ = √(c + (1 − c)/B) of a score with the mean score of its block.
-
-    Args:
-        within: correlation c of two scores of a block, in [0, 1].
-        size: keys B of a block, ≥ 1.
-
-    Raises:
-        InputError: a number outside.
-    """
-    within = check_number("within", within, "must be in [0, 1]", lambda c: 0 <= c <= 1)
-    return math.sqrt(within + (1 - within) / check_whole("size", size, 1))

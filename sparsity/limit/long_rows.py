@@ -217,41 +217,6 @@ class TokenSums:
         return share * (total - slopes[0]), bound
 
 
-class _Recorder:
-    """Row sums that note what a limit asks of them, where no row is at hand and nothing is summed.
-
-    A quantity says what its limit is by one function of `quantities.LongRows`. Called with this it
-    also says whether it needs the length, so that it need not be written down a second time.
-    """
-
-    def __init__(self, units: bool) -> None:
-        self.units, self.length = units, False
-
-    @property
-    def n(self) -> float:
-        self.length = True
-        return float(ANY_LENGTH)
-
-    def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
-                sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
-        if _goes_by_length(sums, count, total, sinks or needle, self.units):
-            self.length = True
-        return 1.0, 0.0
-
-    def entropy(self) -> tuple[float, float]:
-        self.length = True
-        return 1.0, 0.0
-
-
-def limit_needs_length(quantity: Quantity, *, units: bool) -> bool:
-    """Return whether a quantity's limit depends on n, in rows with sink logits (`units`) or not."""
-    of = quantity if quantity.linear is None else quantity.linear.of
-    rows = _Recorder(units)
-    if of.limit is not None:
-        of.limit(rows)
-    return rows.length
-
-
 def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, float]:
     """Return the limit, and a bound on its absolute error."""
     if quantity.linear is not None:

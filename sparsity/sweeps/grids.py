@@ -52,13 +52,9 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
         raise InputError(argument, text, fix)
     if log and min(low, high) <= 0:
         raise InputError(argument, text, "both ends of a logarithmic range must be > 0")
-    if log:
-        values = np.geomspace(low, high, int(count))
-    elif math.isfinite(high - low):
-        values = np.linspace(low, high, int(count))
-    else:  # such as −1e308:1e308: `linspace` forms high − low, which is infinite, and gives NaN
-        share = np.linspace(0, 1, int(count))
-        values = low * (1 - share) + high * share
+    if not math.isfinite(high - low):
+        raise InputError(argument, text, "its ends are too far apart for float64")
+    values = (np.geomspace if log else np.linspace)(low, high, int(count))
     # Whole numbers spread logarithmically repeat at the short end: 1, 1, 2, 2, 3, …
     return np.unique(np.rint(values)) if whole else values
 
