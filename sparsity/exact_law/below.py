@@ -109,32 +109,26 @@ def _grid(key: _Key, low: float, high: float, every: int) -> _Grid:
     return _Grid(m, step, q, np.ascontiguousarray(windows))
 
 
-class _Places(NamedTuple):
-    """Of a key, at q: logs of what lies below m and m + t, and of what is at m over that below m.
-
-    Args:
-        below: log F(m), or log B.
-        under: log F(m + t), or log B.
-        at: log of the density at m, over F or B.
-        first: log of C/B at m + t; None of shares.
-    """
-
-    below: np.ndarray
-    under: np.ndarray
-    at: np.ndarray
-    first: np.ndarray | None
-
-
-def _mean_over_m(grid: _Grid, of: BelowLaw, groups: dict[int, int], places: _Places) -> np.ndarray:
+def _mean_over_m(
+    grid: _Grid,
+    of: BelowLaw,
+    groups: dict[int, int],
+    below: np.ndarray,
+    under: np.ndarray,
+    at: np.ndarray,
+    first: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the integrand over m, [..., m], added up over all units of the row.
 
     Args:
         grid: of m and g.
         of: the threshold.
         groups: how many groups of alike keys there are, by their size.
-        places: of keys.
+        below: of a key at q: log F(m), or log B.
+        under: log F(m + t), or log B.
+        at: log of the density at m, over F or B.
+        first: log of C/B at m + t; None of shares.
     """
-    below, under, at, first = places
     log_phi, hazard = {}, {}  # of a whole group: that it lies below m, and that it then has m
     for size in groups:
         phi = np.maximum(1 + grid.mean(np.expm1(size * below)), 1e-300)
@@ -164,7 +158,7 @@ def _logs(key: _Key, of: BelowLaw, grid: _Grid) -> tuple[np.ndarray, np.ndarray,
 
 def _shares(key: _Key, of: BelowLaw, groups: dict[int, int], grid: _Grid) -> np.ndarray:
     """Return the integrand of the share over m."""
-    return _mean_over_m(grid, of, groups, _Places(*_logs(key, of, grid), None))
+    return _mean_over_m(grid, of, groups, *_logs(key, of, grid))
 
 
 def _masses(
@@ -196,8 +190,8 @@ def _masses(
         for part, log in ((lost, log_f), (lost_under, log_under))
     )
     first = np.where(never, -np.inf, np.log(falling @ mass[:cut]) - log_under - left_under)
-    places = _Places(log_f + left, log_under + left_under, at - left - np.exp(u), first)
-    return _mean_over_m(grid, of, groups, places).sum(axis=0) * step
+    of_key = log_f + left, log_under + left_under, at - left - np.exp(u), first
+    return _mean_over_m(grid, of, groups, *of_key).sum(axis=0) * step
 
 
 @np.errstate(divide="ignore")  # the logarithm of a chance that is 0

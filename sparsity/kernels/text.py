@@ -7,6 +7,7 @@ node it stands for; nothing that is typed is ever evaluated as Python.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -37,11 +38,7 @@ _COMPARISONS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: sympy.StrictGreaterThan,
     ast.GtE: sympy.GreaterThan,
 }
-_OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-}
+_OPERATIONS: Any = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE | re.ASCII)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*", re.ASCII)
 

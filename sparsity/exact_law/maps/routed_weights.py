@@ -16,7 +16,6 @@ In long rows the captured mass tends to Φ(ργ + Φ⁻¹(k/n)).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,12 +39,8 @@ _STEP_V = 0.025  # of the table of a token at t: a spline of order 7 is then rig
 _POINTS = 4e6  # numbers of a block of [u, ε]
 
 
-class _Kinds(NamedTuple):
-    """Transforms of the tokens above t and at t, and 1 − φ of those below, each [u, t]."""
-
-    above: list[np.ndarray]
-    at: list[np.ndarray]
-    below: np.ndarray | None
+# Transforms of the tokens above t and at t, and 1 − φ of those below, each [u, t].
+_Kinds = tuple[list[np.ndarray], list[np.ndarray], np.ndarray | None]
 
 
 def _transforms(
@@ -100,7 +95,7 @@ def _kinds(
     below = density * ndtr((t - rho * e[:, None]) / rest)
     # Divided by their own sums they are probabilities by the rule as well, whatever it loses.
     above, below = (x / x.sum(axis=0) for x in (above, below))
-    return _Kinds(
+    return (
         _transforms(gamma * e, above, u, power),
         _transforms_at(gamma, rho, t, u, power, step),
         _transforms(gamma * e, below, u, power, moments=False)[0] if unread else None,

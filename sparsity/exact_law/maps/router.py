@@ -15,7 +15,6 @@ w add up to that of fewer than k. The bound is the gap to a coarser rule.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -60,28 +59,14 @@ def _from_above(density: np.ndarray, half: np.ndarray) -> np.ndarray:
     return np.maximum(later[:, None] + within, 0.0)
 
 
-class _Scores(NamedTuple):
-    """The scores of rows, given the k-th proxy t, at Gauss points of ε: [panels, points, t].
+def _scores(rho: float, t: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the laws of the scores, given the k-th proxy t, on panels of ε between edges.
 
-    Args:
-        weights: of the rule, [panels, points, 1].
-        above: the density of the score of a key with a proxy above t.
-        at: of the key at t.
-        missing: 1 − F of a key above.
-        rarer: of a key below.
-        z: ε in standard deviations of the key at t about its mean.
+    Returns:
+        Weights of the rule, [panels, points, 1]; at [panels, points, t] the densities of the score
+        of a key with a proxy above t and of the key at t, 1 − F of a key above and of one below,
+        and ε in standard deviations of the key at t about its mean.
     """
-
-    weights: np.ndarray
-    above: np.ndarray
-    at: np.ndarray
-    missing: np.ndarray
-    rarer: np.ndarray
-    z: np.ndarray
-
-
-def _scores(rho: float, t: np.ndarray, edges: np.ndarray) -> _Scores:
-    """Return the laws of the scores on panels between edges."""
     # Distribution functions near 1 are raised to the n-th power: they are summed from above, as
     # 1 − F, in which the digits are.
     rest = math.sqrt((1 - rho) * (1 + rho))
@@ -93,7 +78,7 @@ def _scores(rho: float, t: np.ndarray, edges: np.ndarray) -> _Scores:
     z = (e - rho * t) / rest
     at = np.exp(-0.5 * z * z) / (rest * math.sqrt(2 * math.pi))
     missing, rarer = _from_above(above, half), _from_above(below, half)
-    return _Scores(weights, above, at, missing, rarer, z)
+    return weights, above, at, missing, rarer, z
 
 
 def _edges(rho: float, t: np.ndarray, widest: float, coarseness: float) -> np.ndarray:
@@ -157,8 +142,7 @@ def _edges_about(k: int, rho: float, n: float, t: np.ndarray, coarseness: float)
 
 def _shared(k: int, rho: float, n: float, t: np.ndarray, coarseness: float) -> np.ndarray:
     """Return how many of the k largest scores are among the k read, given t, [t]."""
-    every = _scores(rho, t, _edges_about(k, rho, n, t, coarseness))
-    weights, above, at, p, q, z = every
+    weights, above, at, p, q, z = _scores(rho, t, _edges_about(k, rho, n, t, coarseness))
     keys = (k - 2) * p + (n - k) * q
     spread = np.maximum(p * (1 - p) * (k - 2) + q * (1 - q) * (n - k), 1e-300)
     body = (k - 1) * above + at  # where those above ε are fewer than k

@@ -24,7 +24,7 @@ differences from a finer rule in t and y at every fifth v.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -178,22 +178,6 @@ _RADIUS = 0.35
 _RULE, _FINER = (121, 0.08), (181, 0.065)  # thresholds, and step of the contour's parameter
 
 
-class SharedPlace(NamedTuple):
-    """Where the integral lies: arrays of one shape.
-
-    Args:
-        y: where the contour crosses the real axis.
-        width: of the integrand along it.
-        low: lowest threshold.
-        high: highest.
-    """
-
-    y: Any
-    width: Any
-    low: Any
-    high: Any
-
-
 def _log_above(t: np.ndarray, y: np.ndarray, s: np.ndarray | float) -> Any:
     """Return log g."""
     return log_mills(y) - np.log(s) - 0.5 * t * t - math.log(ROOT_2_PI)
@@ -204,11 +188,12 @@ def _log_all(t: np.ndarray, above: np.ndarray) -> Any:
     return integration.log_near_one(ndtr(t) + above, above - ndtr(-t))
 
 
-def _placed(n: np.ndarray, c: float, s: np.ndarray) -> SharedPlace:
-    """Return where the integrals of lengths n and factors s lie, [places].
+def _placed(n: np.ndarray, c: float, s: np.ndarray) -> np.ndarray:
+    """Return where the integrals of lengths n and factors s lie, [4, places].
 
-    The contour crosses where the integral over t is least over y: on the real axis, the size of it
-    bounds all that it is beyond.
+    That is where the contour crosses the real axis, the width of the integrand along it, and the
+    lowest and highest threshold. It crosses where the integral over t is least over y: on the real
+    axis, the size of it bounds all that it is beyond.
     """
     # The ends are those of `ThresholdMap.window`, and further to the left: v makes rows more even.
     root, rows = np.sqrt(n), np.arange(len(n))
@@ -240,24 +225,27 @@ def _placed(n: np.ndarray, c: float, s: np.ndarray) -> SharedPlace:
     y0, y1, y2 = (y[rows, best + k] for k in (-1, 0, 1))
     f0, f1, f2 = (whole[rows, best + k] for k in (-1, 0, 1))
     curvature = 2 * ((f2 - f1) / (y2 - y1) - (f1 - f0) / (y1 - y0)) / (y2 - y0)
-    return SharedPlace(y1, curvature**-0.5, low, high)
+    return np.stack([y1, curvature**-0.5, low, high])
 
 
 def _damped_means(
-    n: np.ndarray, c: float, s: float, place: SharedPlace, rule: tuple[int, float]
+    n: np.ndarray, c: float, s: float, place: list[float], rule: tuple[int, float]
 ) -> np.ndarray:
-    """Return E e^(−vΣx²) of lengths that share a contour, ascending, [lengths]."""
+    """Return E e^(−vΣx²) of lengths that share a contour, ascending, [lengths].
+
+    `place` is a column of `_placed`.
+    """
     # y = y₀ − r(√(1 + (lean·v/r)²) − 1) + iv: a hyperbola too, but one whose bend r is free. Near
     # the real axis it is vertical, as the saddle wants, and far out it leans by `_LEAN`. v = w sinh
     # u is fine near the axis and reaches far.
-    thresholds, step = rule
-    up = place.width * np.sinh(u := np.arange(0.0, REACH, step))
-    radius = max(place.width * math.sin(math.atan(_LEAN)), -_RADIUS * place.y)
+    (thresholds, step), (crossing, width, low, high) = rule, place
+    up = width * np.sinh(u := np.arange(0.0, REACH, step))
+    radius = max(width * math.sin(math.atan(_LEAN)), -_RADIUS * crossing)
     root = np.hypot(1, up * _LEAN / radius)
-    y = place.y - radius * (root - 1) + 1j * up
-    turn = (1 + 1j * up * _LEAN**2 / (radius * root)) * place.width * np.cosh(u)
+    y = crossing - radius * (root - 1) + 1j * up
+    turn = (1 + 1j * up * _LEAN**2 / (radius * root)) * width * np.cosh(u)
     turn[0] *= 0.5  # the point on the axis stands for both halves
-    t, apart = np.linspace(place.low, place.high, thresholds, retstep=True)
+    t, apart = np.linspace(low, high, thresholds, retstep=True)
     t = t[:, None]
     log_above = _log_above(t, y, s)
     above = np.exp(log_above)
@@ -282,15 +270,15 @@ def _by_shared_contour(
     s = np.sqrt(1 + 2 * v / c**2)
     place = _placed(np.repeat(n[[0, -1]], len(v)), c, np.tile(s, 2))
     # One contour for all, amid those of the shortest and the longest row.
-    y, width, low, high = (x.reshape(2, -1) for x in place)
+    y, width, low, high = place.reshape(4, 2, -1)
     low, high = low.min(axis=0), high.max(axis=0)
     low, high = low - _MARGIN[0] * (high - low), high + _MARGIN[1] * (high - low)
     places = np.stack([y.mean(axis=0), width.min(axis=0), low, high], axis=1).tolist()
     terms, off, open_ = np.zeros((len(v), len(n))), np.zeros(len(n)), np.ones(len(n), bool)
     for i, contour in enumerate(places):
-        terms[i] = share[i] * _damped_means(n, c, s[i], SharedPlace(*contour), _RULE) * open_
+        terms[i] = share[i] * _damped_means(n, c, s[i], contour, _RULE) * open_
         if i % _CHECKED == 0:
-            finer = share[i] * _damped_means(n, c, s[i], SharedPlace(*contour), _FINER) * open_
+            finer = share[i] * _damped_means(n, c, s[i], contour, _FINER) * open_
             off += _CHECKED * np.abs(terms[i] - finer)
         # Beyond its last hump the integrand over v only falls: a length is done once it has.
         if w[i] > 0:
@@ -307,7 +295,7 @@ def lengths_by_contour(n: np.ndarray, c: float) -> list[np.ndarray]:
     # A contour may lie anywhere, and passes a saddle at less than its width without a loss: so
     # lengths whose saddles are that near share J₀ on it, and log h.
     some = np.repeat([1.0, math.sqrt(1 + 2 * _LARGE_V / c**2)], len(n))
-    y, width, _, _ = (x.reshape(2, -1) for x in _placed(np.tile(n, 2), c, some))
+    y, width, _, _ = _placed(np.tile(n, 2), c, some).reshape(4, 2, -1)
     # At v = 0 and at a large v both crossings have to be near, in widths of the integrand.
     groups = [[0]]
     for i in range(1, len(n)):
