@@ -215,7 +215,7 @@ PAIRS: dict[str, tuple[Row, int | None, list[str], list[str]]] = {
     ),
     "decayed": (Row("decayed", decay=0.9), 10, ["scalars"], ["quadrature"]),
     "nonnegative": (
-        Row("nonnegative", ratio=1.0, dim=4, query="uniform"), None, ["scalars"], ["quadrature"],
+        Row("nonnegative", ratio=1.0, dim=4, query="uniform"), None, ["scalars"], [],
     ),
 }  # fmt: skip
 

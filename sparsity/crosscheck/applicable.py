@@ -112,7 +112,8 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         questions.append(Question(row, ("limit", "pooled rows"), "S", n))
     else:
         questions.append(Question(row, ("limit", "scalars"), "S", of_positions))
-        questions.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
+        if law is not Law.FEATURES:
+            questions.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
         if law is Law.SCORE:
             questions.append(Question(row, ("derivation", "quadrature")))
     if law is not Law.SCORE:

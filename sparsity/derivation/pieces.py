@@ -105,22 +105,15 @@ def split(f: Expr) -> tuple[Piece, ...]:
         piece = pending.pop()
         switch = _innermost_switch(piece.expression)
         if switch is None:
-            done.extend(_absolute(piece))
+            for low, high in _cut(piece.low, piece.high, [piece.expression]):
+                negative = sign_at(piece.expression, low, high) < 0
+                done.append(Piece(low, high, -piece.expression if negative else piece.expression))
             continue
         for low, high in _cut(piece.low, piece.high, switching_quantities(switch)):
             resolved = piece.expression.xreplace({switch: _resolve(switch, low, high)})
             pending.append(Piece(low, high, resolved))
     done.sort(key=lambda piece: float(piece.low))
     return tuple(done)
-
-
-def _absolute(piece: Piece) -> list[Piece]:
-    """Cut a piece where f changes sign, and take ±f."""
-    pieces = []
-    for low, high in _cut(piece.low, piece.high, [piece.expression]):
-        negative = sign_at(piece.expression, low, high) < 0
-        pieces.append(Piece(low, high, -piece.expression if negative else piece.expression))
-    return pieces
 
 
 def _innermost_switch(expression: Expr) -> Expr | None:

@@ -14,6 +14,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -88,13 +89,15 @@ def solve_lengths(
     solved: dict[int, Solutions] = {}
     for ends in dict.fromkeys(ranges.values()):  # lengths of one range are looked at together
         together = [n for n, range_ in ranges.items() if range_ == ends]
-        search = _Search(row, free, quantity, wanted, together, free.grid(ends).tolist(), progress)
+        looks = together, free.grid(ends).tolist(), progress
+        search = _Search(row, free, quantity, math.log(wanted), *looks)
         for n in together:
             search.bisect_grid(n) if one_root else search.look_at_grid(n)
             solved[n] = search.solutions(n)
     return [solved[n] for n in lengths]
 
 
+@dataclass
 class _Search:
     """The search over one range of a free number.
 
@@ -102,28 +105,25 @@ class _Search:
         row: the row.
         free: the free number.
         quantity: the quantity.
-        wanted: its wanted value.
+        log_wanted: the logarithm of its wanted value.
         lengths: all n.
         grid: the values of x that are looked at, each for all lengths at once.
         progress: told how many looks were taken, and how many there are at least.
     """
 
-    def __init__(
-        self,
-        row: Row,
-        free: FreeNumber,
-        quantity: Quantity,
-        wanted: float,
-        lengths: Sequence[int],
-        grid: list[float],
-        progress: Callable[[int, int], None] | None,
-    ) -> None:
-        self.row, self.free, self.quantity = row, free, quantity
-        self.lengths, self.grid = lengths, grid
-        self.log_wanted, self.progress, self.taken = math.log(wanted), progress, 0
+    row: Row
+    free: FreeNumber
+    quantity: Quantity
+    log_wanted: float
+    lengths: Sequence[int]
+    grid: list[float]
+    progress: Callable[[int, int], None] | None
+    taken: int = 0
+
+    def __post_init__(self) -> None:
         # length -> x -> the logarithm of the quantity less the wanted one; NaN where there is no
         # law, of which `refusals` has the first of each length
-        self.seen: dict[int, dict[float, float]] = {n: {} for n in lengths}
+        self.seen: dict[int, dict[float, float]] = {n: {} for n in self.lengths}
         self.refusals: dict[int, InputError] = {}
 
     def excess(self, n: int, x: float) -> float:

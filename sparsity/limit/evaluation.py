@@ -45,8 +45,8 @@ def evaluate(
         kernel: a `Row`, a built-in kernel's name, a `Kernel`, or a `RowMap` that has a limit.
         of: the quantity, by name; all but `max_weight` and `support` have a limit. All but S need
             rows of one law of scores, and come from E|f|^p and the law of |f(s)| by quadrature.
-        method: "closed form", or "quadrature" of the definition (its summation, for kernels that
-            are not a function of a score); None takes the closed form where one exists. The
+        method: "closed form", or "quadrature" of the definition (of positions its summation; of
+            features there is none); None takes the closed form where one exists. The
             result says which ran.
         **parameters: of a kernel its own, scalars or broadcastable arrays, and `steps` or `scores`
             as for `Row`: `beta` (real) and
@@ -130,7 +130,7 @@ def _sparsity(kernel: RowLike, method: str | None, parameters: dict[str, Any]) -
             if method is not None:
                 raise
     log_S, error = quadrature.log_sparsity(kernel, bound)
-    # Sums over positions and features are the definition itself; nothing is integrated there.
+    # Sums over positions are the definition itself; nothing is integrated there.
     ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
     return Evaluation.from_log(log_S, ran, error)
 

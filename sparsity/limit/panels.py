@@ -74,10 +74,6 @@ class Panels(NamedTuple):
     def __getitem__(self, which: Any) -> Panels:  # type: ignore[override]
         return Panels(*(x[which] for x in tuple(self)))
 
-    def sorted(self, t: np.ndarray) -> Panels:
-        """Return them in ascending order, given the places of the anchors."""
-        return self[np.argsort(t[self.a] + self.low, kind="stable")]
-
     @property
     def at_anchor(self) -> np.ndarray:
         """Say which of them end at their anchor."""

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import nonnegative, queries
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.numeric.definition import definition, period
@@ -130,42 +129,23 @@ def _by_position(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.
     return value.reshape(shape), error.reshape(shape)
 
 
-@functools.lru_cache(maxsize=256)
-def _query_sums(name: str, dim: int) -> tuple[float, float]:
-    q = queries.named(name).vector(dim)
-    return math.fsum(q), math.fsum(q * q)
-
-
-def _by_feature(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Take E a = Σ q_i and E a² = Σ_ij q_i q_j (1 + r² δ_ij): i.i.d. features of mean 1, s.d. r."""
-    if kernel.weight != nonnegative.weight:
-        raise InputError("weight", kernel.weight, "only the bilinear weight Σ q_i k_i is known")
-    ratio, dim = np.broadcast_arrays(bound["ratio"], bound["dim"])
-    sums = [_query_sums(bound["query"], int(n)) for n in dim.ravel()]
-    first, squares = np.array(sums, dtype=np.float64).reshape(-1, 2).T.reshape(2, *dim.shape)
-    # Scaled by the larger of 1 and r, so that r² cannot overflow.
-    scale = np.maximum(ratio, 1.0)
-    log_m2 = 2 * np.log(scale) + np.log((first / scale) ** 2 + (ratio / scale) ** 2 * squares)
-    log_m1 = np.log(first)
-    return log_m1 - log_m2 / 2, 8 * EPS * (1 + np.abs(log_m1) + np.abs(log_m2))
-
-
 def log_sparsity(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return log S of a kernel, from its definition only: log E|a| − ½ log E a².
 
     Args:
-        kernel: any kernel; for Law.SCORE any f that is finite and real.
+        kernel: of scores, any f that is finite and real; or of positions.
         bound: the kernel's parameters, as `Kernel.bind` returns them.
 
     Returns:
         log S and a bound on |Δ log S|, both in the broadcast shape of the parameters.
 
     Raises:
-        InputError: as for `moment`; a bilinear weight of another form.
+        InputError: as for `moment`; weights of features.
     """
     if kernel.law is Law.POSITION:
         return _by_position(kernel, bound)
     if kernel.law is Law.FEATURES:
-        return _by_feature(kernel, bound)
+        fix = "of features the closed form of Σ q_i k_i is known, and no other; leave method out"
+        raise InputError("kernel", kernel.name, fix)
     (m1, m2), (e1, e2) = _moments(kernel, (1.0, 2.0), bound["beta"], bound["gamma"])
     return m1 - m2 / 2, e1 + e2 / 2 + 2 * EPS * np.abs(m1)

@@ -16,8 +16,8 @@ from sparsity.errors import InputError
 from sparsity.rows.rope_planes import angles, join, split, turn, turned_planes, vectors
 
 
-def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
-    """Return query and t as arrays that fit each other."""
+def _checked(query: Any, t: Any, pairing: str, theta: Any) -> tuple[Any, Any, np.ndarray]:
+    """Return query and t as arrays that fit each other, and θ_i of the planes that turn."""
     query, t = vectors("query", query), vectors("t", t)
     count = split(query, pairing)[0].shape[-1]
     if t.shape[-1] != count:
@@ -27,12 +27,9 @@ def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
         raise InputError(
             "t", t[~(t >= 0)].flat[0], "CoCA needs t >= 0; a negative t turns k around"
         )
-    return query, t
-
-
-def _angles(query: Any, theta: Any) -> np.ndarray:
-    """Return θ_i of the planes that turn."""
-    return angles(query.shape[-1]) if theta is None else np.asarray(theta, dtype=np.float64)
+    if theta is None:
+        return query, t, angles(query.shape[-1])
+    return query, t, np.asarray(theta, dtype=np.float64)
 
 
 def _products(q: Sequence[Any], k: Sequence[Any]) -> Any:
@@ -110,8 +107,7 @@ def coca_scores(
     """
     # By definition every pair (m, n) has a key of its own. A plane of it is along the query's, so
     # that only the angle (m − n)θ_i is left between them, as between two real numbers under RoPE.
-    query, t = _check(query, t, pairing)
-    theta = _angles(query, theta)
+    query, t, theta = _checked(query, t, pairing, theta)
     turned = 2 * len(theta)
     a, b = split(query, pairing, turned)
     q, k = (join(x, 0 * x, pairing, turned) for x in (a * a + b * b, t))
@@ -134,8 +130,7 @@ def coca_by_definition(
     Source: Zhu et al., CoCA (2309.08646v3), section 2.3.
     """
     # Both entries of a plane take its t, so that k stays along q in every plane: Θ_i = 0.
-    query, t = _check(query, t, pairing)
-    theta = _angles(query, theta)
+    query, t, theta = _checked(query, t, pairing, theta)
     a, b = (x[..., :, None, :] for x in split(query, pairing, 2 * len(theta)))
     t_n = t[..., None, :, :]
     k = turn(a * t_n, b * t_n, _places(n, t), theta)  # [..., M, N, d/2]
@@ -160,8 +155,7 @@ def slack_scores(
     """
     # With t rotated by itself no key is needed for each pair (m, n). It is CoCA only where the two
     # entries of the query are equal in every plane, and can be taken out of the rotation.
-    query, t = _check(query, t, pairing)
-    theta = _angles(query, theta)
+    query, t, theta = _checked(query, t, pairing, theta)
     still = split(query, pairing, 2 * len(theta))
     q = [x * y for x, y in zip(still, turn(*still, _places(m, query), theta), strict=True)]
     return _products(q, turn(t, t, _places(n, t), theta))

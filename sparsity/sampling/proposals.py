@@ -178,7 +178,7 @@ def _smooth_panels(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
         panels = panels_with_mass(axis, (1.0, 2.0))
     except TooFine:
         return np.empty(0)
-    panels = panels.sorted(axis.t)
+    panels = panels[np.argsort(axis.t[panels.a] + panels.low, kind="stable")]
     ends = axis.t[panels.a] + np.stack([panels.low, panels.high])
     if not ends.size:
         raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")

@@ -192,18 +192,8 @@ class ThresholdMap:
 
     def integrands(self, place: Place, n: np.ndarray) -> np.ndarray:
         """Return the integrands of 1, K and Y₂, real, [3, lengths, thresholds, contour]."""
-        z, share = self.contour(place)
-        return self.body(self.means(place.t[..., None], z), z, n[..., None], share)
-
-    def body(self, found: KeyMeans, z: np.ndarray, m: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """Return the integrands of 1, K and Y₂ at points z, [3, ...], of rows of m.
-
-        Args:
-            found: the means over one key there.
-            z: arguments.
-            m: row lengths.
-            share: what does not turn on keys.
-        """
+        (z, share), m = self.contour(place), n[..., None]
+        found = self.means(place.t[..., None], z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # All keys but one have h; a pair with another key takes its means in place of one h.
             others = share * np.exp(z * self.total + (m - 1) * found.log_all + np.log(m))
