@@ -28,9 +28,8 @@ from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel, exp
 from sparsity.kernels.parameters import LENGTH, One, Several, names_parameters
-from sparsity.limit.long_rows import log_sums
+from sparsity.limit.long_rows import log_total
 from sparsity.quantities import Quantity, sink_mass
-from sparsity.rows.classes import classed
 from sparsity.rows.row import OfRows, Row, row_of
 from sparsity.rows.steps import SinkLogit
 
@@ -255,19 +254,6 @@ def _solve_sink_mass(row: Row, n: int, wanted: float) -> Solutions:
         return Solutions((), reach, 0)
 
 
-def _typical_total(row: Row, n: int) -> tuple[float, float]:
-    """Return about the log of a typical row's total weight, and how far to look from it, ≥ 1.
-
-    It is log E Σ − ½(g − √(2 ln n))₊², that of log-normal weights: beyond g = √(2 ln n) the few
-    largest are all there is, and E Σ is that of rows which never occur. The largest, and with it
-    the total, then varies by about g/√(2 ln n).
-    """
-    (first, _), (second, _) = log_sums(classed(row, n), (1, 2))
-    spread = math.sqrt(max(second - 2 * first + math.log(n), 0.0))
-    edge = math.sqrt(2 * math.log(n))
-    return first - max(spread - edge, 0.0) ** 2 / 2, max(spread / max(edge, 1.0), 1.0)
-
-
 def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
     """Return the logit at one length; what rises in it are the log odds of the mass."""
     odds = math.log(mass) - math.log1p(-mass)
@@ -279,8 +265,8 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
-    # About the logit that would do if every row were typical, doubling steps bracket the root.
-    total, step = _typical_total(row, n)
+    # About the logit that would do if every row were as the mean, doubling steps bracket the root.
+    total, step = log_total(row, n), 1.0
     while step <= _FARTHEST_LOGIT:
         low, high = total + odds - step, total + odds + step
         if excess(low) <= 0 <= excess(high):  # not where one is NaN: both shares are 0 there

@@ -77,9 +77,7 @@ def _log_forgotten(of: GatedScores) -> Any:
 
 def _forget(of: GatedScores) -> Any:
     """e^(s_j) Π_{i>j} g_i over their sum; rows along the last axis."""
-    log_a = _log_forgotten(of)
-    a = log_a.__array_namespace__().exp(log_a - log_a.max(-1, keepdims=True))
-    return a / a.sum(-1, keepdims=True)
+    return _softmax(_log_forgotten(of))
 
 
 def _forget_unnormalised(of: GatedScores) -> Any:

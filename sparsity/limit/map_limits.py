@@ -50,13 +50,9 @@ def differential_moments(own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         first, second = (erf((out + half * sigma) / np.sqrt(2)) for half in (0.5, -0.5))
         mean = first - mix * second
         apart = np.log(np.abs(np.expm1(log + (g2 - g1) * (g2 + g1) / 2)))
-        both = np.log(2 * mix) + rho * g1 * g2 + log_expm1(square / 2)
+        # ln(e^x − 1) = x + ln(1 − e^(−x)), x = σ²/2
+        both = np.log(2 * mix) + rho * g1 * g2 + square / 2 + np.log(-np.expm1(-square / 2))
     return mean, 8 * EPS * (1 + mix) / mean, np.logaddexp(g1**2 + 2 * apart, both)
-
-
-def log_expm1(x: np.ndarray) -> np.ndarray:
-    """Return ln(e^x − 1), x ≥ 0."""
-    return np.where(x > 1, x + np.log1p(-np.exp(-x)), np.log(np.expm1(np.minimum(x, 1))))
 
 
 def _differential(own: Own, n: Any) -> LogS:
