@@ -211,8 +211,6 @@ def test_errors():
         quadrature.moment(infinite, 2, 0.0, 2.0)
     with pytest.raises(InputError, match="finite real"):
         quadrature.moment(score_kernel("root", sympy.sqrt(s)), 1, 0.0, 1.0)
-    with pytest.raises(InputError, match="p = 0"):
-        quadrature.moment(kernels.exp, 0, 0.0, 1.0)
     with pytest.raises(InputError, match="function of the score"):
         quadrature.moment(kernels.decayed, 1, 0.0, 1.0)
 

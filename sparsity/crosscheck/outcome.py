@@ -101,9 +101,8 @@ def compare_mean(draws: np.ndarray, mean: float, alarm: float) -> tuple[float, f
         z, and the |z| beyond which the two disagree.
     """
     error = draws.std(ddof=1) / math.sqrt(draws.size)
-    return z_score(float(draws.mean() - mean), float(error)), -float(
-        stdtrit(draws.size - 1, alarm / 2)
-    )
+    critical = -float(stdtrit(draws.size - 1, alarm / 2))
+    return z_score(float(draws.mean() - mean), float(error)), critical
 
 
 @dataclass(frozen=True)

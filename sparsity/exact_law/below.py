@@ -110,13 +110,7 @@ def _grid(key: _Key, low: float, high: float, every: int) -> _Grid:
 
 
 def _mean_over_m(
-    grid: _Grid,
-    of: BelowLaw,
-    groups: dict[int, int],
-    below: np.ndarray,
-    under: np.ndarray,
-    at: np.ndarray,
-    first: np.ndarray | None = None,
+    grid: _Grid, of: BelowLaw, groups: dict[int, int], of_key: tuple[Any, Any, Any, Any]
 ) -> np.ndarray:
     """Return the integrand over m, [..., m], added up over all units of the row.
 
@@ -124,11 +118,10 @@ def _mean_over_m(
         grid: of m and g.
         of: the threshold.
         groups: how many groups of alike keys there are, by their size.
-        below: of a key at q: log F(m), or log B.
-        under: log F(m + t), or log B.
-        at: log of the density at m, over F or B.
-        first: log of C/B at m + t; None of shares.
+        of_key: of a key at q log F(m), or log B; log F(m + t), or log B; log of the density at m,
+            over F or B; log of C/B at m + t, None of shares.
     """
+    below, under, at, first = of_key
     log_phi, hazard = {}, {}  # of a whole group: that it lies below m, and that it then has m
     for size in groups:
         phi = np.maximum(1 + grid.mean(np.expm1(size * below)), 1e-300)
@@ -158,7 +151,7 @@ def _logs(key: _Key, of: BelowLaw, grid: _Grid) -> tuple[np.ndarray, np.ndarray,
 
 def _shares(key: _Key, of: BelowLaw, groups: dict[int, int], grid: _Grid) -> np.ndarray:
     """Return the integrand of the share over m."""
-    return _mean_over_m(grid, of, groups, *_logs(key, of, grid))
+    return _mean_over_m(grid, of, groups, (*_logs(key, of, grid), None))
 
 
 def _masses(
@@ -191,7 +184,7 @@ def _masses(
     )
     first = np.where(never, -np.inf, np.log(falling @ mass[:cut]) - log_under - left_under)
     of_key = log_f + left, log_under + left_under, at - left - np.exp(u), first
-    return _mean_over_m(grid, of, groups, *of_key).sum(axis=0) * step
+    return _mean_over_m(grid, of, groups, of_key).sum(axis=0) * step
 
 
 @np.errstate(divide="ignore")  # the logarithm of a chance that is 0

@@ -163,6 +163,17 @@ class Kernel:
         return bound, extra
 
 
+def check_scored(kernel: Kernel) -> Kernel:
+    """Return a kernel that is a function of the score.
+
+    Raises:
+        InputError: it is not.
+    """
+    if kernel.law is not Law.SCORE:
+        raise InputError("kernel", kernel.name, "needs a kernel that is a function of the score")
+    return kernel
+
+
 def _is_scalar(weight: Any) -> bool:
     """Whether it is an expression of numbers: no matrix, function or operator."""
     odd = (sympy.MatrixExpr, sympy.Lambda)

@@ -27,7 +27,8 @@ from sparsity import kernels
 from sparsity.calls import public
 from sparsity.checks import check_number, check_whole
 from sparsity.errors import InputError, TooFine
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel
+from sparsity.kernels.base import check_scored
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.scores import log_moments
@@ -286,9 +287,7 @@ def needle_capacity(
     Raises:
         InputError: another kernel, a bad value, or an infinite moment.
     """
-    record = kernels.elementwise(kernels.named(kernel))
-    if record.law is not Law.SCORE:
-        raise InputError("kernel", record.name, "needs a kernel that is a function of the score")
+    record = check_scored(kernels.elementwise(kernel))
     d = check_whole("dim", dim, 1)
     t = check_number("query", query, "give one number > 0", lambda x: x > 0)
     ratio = check_number("snr", snr, "give one number > 0", lambda x: x > 0)

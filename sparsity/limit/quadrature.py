@@ -57,11 +57,9 @@ def moment(kernel: Kernel, p: float, beta: Any, gamma: Any) -> tuple[np.ndarray,
         log m_p and a bound on its absolute error, both in the broadcast shape.
 
     Raises:
-        InputError: the kernel is not a function of the score, p ≤ 0, the moment is infinite, or
-            the weight is not a finite real number at every score.
+        InputError: the kernel is not a function of the score, the moment is infinite, or the
+            weight is not a finite real number at every score.
     """
-    if not p > 0:
-        raise InputError("p", p, "must be > 0")
     value, error = _moments(kernel, (float(p),), beta, gamma)
     return value[0], error[0]
 

@@ -12,6 +12,7 @@ from sparsity import kernels
 from sparsity.checks import Numbers, check_several
 from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.base import check_scored
 from sparsity.kernels.parameters import BETA, DIM, LENGTH, Parameters, Several, names_parameters
 from sparsity.rows.score_laws import Scores, with_own
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
@@ -206,10 +207,7 @@ class Row:
         Raises:
             InputError: it is not.
         """
-        if self.function.law is not Law.SCORE:
-            raise InputError(
-                "kernel", self.kernel.name, "needs a kernel that is a function of the score"
-            )
+        check_scored(self.function)
         return self
 
     def tokens(self, length: Any) -> Tokens:

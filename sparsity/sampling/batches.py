@@ -112,10 +112,6 @@ def fold_chunks(batches: np.ndarray) -> np.ndarray:
     return np.concatenate([means, highest], axis=1)
 
 
-def _level(sampler: Sampler) -> int | None:
-    return LLVM_FOR_SMALL_BATCHES if is_small(sampler) else LLVM_FOR_LONG_RUNS
-
-
 def _batches_abreast(sampler: Sampler, batches: int) -> int:
     """Return how many batches are drawn side by side."""
     if runs_on_cpu():
@@ -177,7 +173,8 @@ def collect(
         float64 [chunks · CHUNK, 3, moments], in the order of the batches; folded: [chunks, …].
     """
     sizes, parts = call_sizes(sampler), []
-    draw = jitted(_call, _level(sampler), sampler=sampler)
+    level = LLVM_FOR_SMALL_BATCHES if is_small(sampler) else LLVM_FOR_LONG_RUNS
+    draw = jitted(_call, level, sampler=sampler)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
         indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)

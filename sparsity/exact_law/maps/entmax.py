@@ -39,11 +39,7 @@ from sparsity.errors import RESOLVED
 from sparsity.exact_law import integration
 from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI, of_squared_excess
 from sparsity.exact_law.maps.sparsemax import MORE_KEYS, NOTHING, expected_maximum
-from sparsity.exact_law.maps.threshold_maps import (
-    DEPTH,
-    KeyMeans,
-    ThresholdMap,
-)
+from sparsity.exact_law.maps.threshold_maps import DEPTH, KeyMeans, ThresholdMap
 from sparsity.special import ndtr
 
 _ALL_ALIKE = 1e-100  # γ below which weights are 1/n to as many digits

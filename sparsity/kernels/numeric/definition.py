@@ -16,8 +16,7 @@ import numpy as np
 import sympy
 from sympy.core.relational import Relational
 
-from sparsity.errors import InputError
-from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.base import Kernel, check_scored
 from sparsity.kernels.numeric.boxes import ComplexBox
 from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
@@ -164,11 +163,7 @@ class Definition:
 
     def __init__(self, kernel: Kernel) -> None:
         """Find the anchors and the tilt of the definition."""
-        if kernel.law is not Law.SCORE:
-            raise InputError(
-                "kernel", kernel.name, "needs a kernel that is a function of the score"
-            )
-        self.kernel = kernel
+        self.kernel = check_scored(kernel)
         weight = kernel.weight
         self._f = weight if weight.is_nonnegative else sympy.Abs(weight, evaluate=False)
         self.tilt, rest = _gaussian_factor(weight)
