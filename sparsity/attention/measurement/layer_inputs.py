@@ -13,7 +13,8 @@ from sparsity.attention.measurement.attention_layers import (
     check_finite,
     find_padding,
 )
-from sparsity.checks import check_choice, check_heads, check_number, check_reals
+from sparsity.attention.streaming.inputs import check_options
+from sparsity.checks import check_heads, check_reals
 from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
@@ -78,17 +79,6 @@ def _check_segments(segments: Any, length: int) -> np.ndarray | None:
     if not (x > 0).any():
         raise InputError("segments", f"array of {x.dtype}", "are all padding; give one token > 0")
     return x.astype(np.int64)
-
-
-def _check_learned_sinks(value: Any, heads: int) -> np.ndarray | None:
-    """Return the logit of the learned sink of each head, of one number or one for each."""
-    if value is None:
-        return None
-    x = np.asarray(_as_array("sink_logits", value), np.float64)
-    if x.shape not in ((), (heads,)) or not (np.abs(x) <= np.finfo(np.float32).max).all():
-        fix = f"give one number, finite in float32, or one for each of {heads} heads"
-        raise InputError("sink_logits", f"array of shape {x.shape}", fix)
-    return np.broadcast_to(x, (heads,))
 
 
 def layer_of_weights(
@@ -179,19 +169,20 @@ def layer_of_queries(
         q, k = (x.__array_namespace__().where((segments > 0)[:, None], x, 0) for x in (q, k))
     check_finite("queries", q)
     check_finite("keys", k)
-    scale = 1 / math.sqrt(dim) if scale is None else scale
-    check_number("scale", scale, "give one finite number")
-    check_choice("pairing", pairing, rope_planes.PAIRINGS)
+    given = check_options(
+        heads, scale=scale, rope=rope, pairing=pairing, softcap=softcap, sink_logits=sink_logits
+    )
     if rope is not None:
-        check_number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)
-        q, k = (rope_planes.rotate(x, at, pairing, base=rope) for x in (q, k))
-    if softcap is not None:
-        check_number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
+        q, k = (rope_planes.rotate(x, at, pairing, base=given["rope"]) for x in (q, k))
+    learned = given["sink_logits"]
+    if learned is not None:
+        learned = np.broadcast_to(np.asarray(learned, np.float64), (heads,))
     return find_padding(
         LogitLayer(
-            queries=q, keys=k, scale=float(scale), softcap=softcap,
-            causal=causal, mask=_check_mask(mask, heads, length, length),
-            segments=segments, learned_sinks=_check_learned_sinks(sink_logits, heads),
+            queries=q, keys=k, causal=causal, segments=segments,
+            scale=1 / math.sqrt(dim) if scale is None else given["scale"],
+            softcap=given["softcap"], mask=_check_mask(mask, heads, length, length),
+            learned_sinks=learned,
         )
     )  # fmt: skip

@@ -34,11 +34,11 @@ _PRECISIONS = ("default", "high", "highest")
 
 
 def check_options(heads: int, **given: Any) -> dict[str, Any]:
-    """Return the options of `stream` by name, as plain values; what is traced stays as it is.
+    """Return options of `stream` or `measure` by name, as plain values; what is traced stays.
 
     Args:
         heads: how many query heads there are.
-        given: options of `stream` by name; None stays None where it is the default.
+        given: options by name; None stays None where it is the default.
 
     Raises:
         InputError: one that is not what it should be.
@@ -49,7 +49,7 @@ def check_options(heads: int, **given: Any) -> dict[str, Any]:
         for name, x in given.items()
     }
     for name in ("slopes", "sink_logits"):
-        by_head: Any = options[name]
+        by_head: Any = options.get(name)
         if by_head is not None and by_head.shape not in ((), (heads,)):
             fix = f"give one number or one for each of {heads} heads"
             raise InputError(name, f"array of shape {by_head.shape}", fix)
