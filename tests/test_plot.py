@@ -185,28 +185,12 @@ def test_sampled_points_have_markers_on_the_chart_and_in_the_key():
     assert in_key == 3  # each curve, and what a point is
 
 
-def measured():
-    queries, keys = np.random.default_rng(0).normal(size=(2, 2, 32, 8))
-    return sparsity.measure(queries=queries, keys=keys)
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize(("of", "law"), [("n_eff", True), ("entropy", False)])
-def test_what_was_measured_is_drawn_as_measured(of, law):
-    data = measured()
-    ax = sparsity.plot(data, "row", of=of, head=1, ax=Figure().add_subplot())
-    points, _ = marks(ax)
-    rows = data[of].sel(layer=0, head=1).values
-    seen = np.column_stack([data["row"].values, rows])
-    drawn = np.array(points)
-    np.testing.assert_array_equal(drawn[np.isfinite(drawn[:, 1])], seen[np.isfinite(rows)])
-    assert "measured" in key(ax)
-    assert not any("rows of n" in word for word in key(ax))
-    assert ("exact law at the row's own γ" in key(ax)) == law == bool(lines(ax))
-    if of == "n_eff":
-        n, S = data["length"], data["S_exact"]
-        wanted = (n * S**2).sel(layer=0, head=1).values
-        np.testing.assert_allclose(lines(ax)[0][1], wanted, rtol=1e-12)
+def test_a_measurement_is_left_to_xarray():
+    queries, keys = np.random.default_rng(0).normal(size=(2, 2, 32, 8))
+    data = sparsity.measure(queries=queries, keys=keys)
+    with pytest.raises(InputError, match="measured rows; xarray draws them"):
+        sparsity.plot(data, "row")
 
 
 def test_points_are_estimates_with_their_error_bars():

@@ -51,15 +51,12 @@ class Curve:
         limit: the limit of long rows; None where there is none.
         floor: the least value that a row can have, at each point; None where it is not shown.
         held: what the curve holds fixed, by name.
-        measured: whether `exact` holds, as estimates, rows of real attention instead; its theory is
-            the exact law at each row's own spread.
     """
 
     exact: Series
     limit: Series | None
     floor: np.ndarray | None
     held: Any
-    measured: bool = False
 
     @property
     def series(self) -> tuple[Series, ...]:

@@ -1,7 +1,7 @@
-"""The chart of a dataset that `sweep` or `measure` made: nothing is computed, only picked out.
+"""The chart of a dataset that `sweep` made: nothing is computed, only picked out.
 
 The names of variables say what there is: NAME is a law, NAME_mc with stderr_NAME_mc its samples,
-S_limit the limit beside it; of measured rows S_exact and S_limit are the laws predicted for them.
+S_limit the limit beside it.
 """
 
 from __future__ import annotations
@@ -54,23 +54,6 @@ def _limit(data: xarray.Dataset, name: str) -> Any:
     return data["length"] * S**2 if name == "n_eff" else S
 
 
-def _is_measured(data: xarray.Dataset) -> bool:
-    """Tell whether a dataset holds rows of real attention, by the dimensions that `measure` has."""
-    return "row" in data.dims and "head" in data.dims
-
-
-def _laws_beside(data: xarray.Dataset, name: str) -> tuple[Any, Any]:
-    """Return the exact law and the limit that were predicted for a measured variable, or None."""
-    # Without its sink's key a row has one token less; without all sinks `measure` has their number.
-    tail = next((end for end in ("_without_sink_key", "_without_sinks") if name.endswith(end)), "")
-    stem = name.removesuffix(tail)
-    exact, limit = (data.get(f"S_{law}{tail}") for law in ("exact", "limit"))
-    if stem not in ("S", "n_eff") or exact is None or limit is None:
-        return None, None
-    n = data["length"] - 1 if tail == "_without_sink_key" else data[f"length{tail}"]
-    return (exact, limit) if stem == "S" else (n * exact**2, n * limit**2)
-
-
 def _indices(grid: np.ndarray, name: str, given: Any) -> list[int]:
     """Return where the values of a dimension are on its grid, to rounding.
 
@@ -98,15 +81,18 @@ def chart_of_dataset(
     """Return a chart with one curve for each combination of the other dimensions.
 
     Args:
-        data: the dataset, as `sweep` or `measure` returns it.
+        data: the dataset, as `sweep` returns it.
         x: the name of the dimension along the x-axis.
         of: the name of the variable, or a quantity; None for the default.
         limit: whether to draw the limit of long rows where the dataset has it.
         parameters: values of other dimensions to draw, by name; all where not given.
 
     Raises:
-        InputError: no such dimension or variable, or too many curves.
+        InputError: no such dimension or variable, too many curves, or a dataset of `measure`.
     """
+    if "head" in data.dims:  # its values are no laws, as which they would be drawn
+        fix = 'is of measured rows; xarray draws them: data["n_eff"].sel(layer=0, head=1).plot()'
+        raise InputError("what", "a dataset", fix)
     # A dimension of words, such as the queries, has no places along an axis.
     numbers = [str(dim) for dim in data.dims if data[dim].dtype.kind in "iuf"]
     if not isinstance(x, str) or x not in numbers:
@@ -121,18 +107,13 @@ def chart_of_dataset(
     if len(cells) > MOST_CURVES:
         fix = f"at most {MOST_CURVES} in one chart; give fewer values of {', '.join(others)}"
         raise InputError("curves", len(cells), fix)
-    measured = _is_measured(data)
-    kernel = str(data.attrs.get("kernel", "head" if measured else "sweep"))
+    kernel = str(data.attrs.get("kernel", "sweep"))
     differ = [dim for dim in others if data.sizes[dim] > 1]
     curves = []
     for cell in cells:
         key = dict(zip(others, cell, strict=True))
         label = ", ".join(f"{symbol(n)} = {short(key[n])}" for n in differ) or kernel
-        if measured:  # each row has its own limit: of several heads they would be a thicket
-            shown = limit and len(cells) == 1
-            curves.append(_measured_curve(data.sel(key), name, x, label, shown, key))
-        else:
-            curves.append(_swept_curve(data.sel(key), name, x, label, limit, key))
+        curves.append(_curve(data.sel(key), name, x, label, limit, key))
     control = CONTROLS.get(x)
     # Under the title: dimensions with one value left, and what `sweep` made scalar coordinates.
     held = {n: cells[0][others.index(n)] for n in others if n not in differ}
@@ -155,28 +136,11 @@ def _words(data: xarray.Dataset, name: str, x: str, kernel: str, held: list[str]
         kernel, weight = typeset_name(known), typeset_weight(known)
     said = ", ".join(([f"a = {weight}"] if weight else []) + held)
     drawn = " ".join(y.split("(")[0].split())
-    subject = f"measured {drawn}" if _is_measured(data) else f"{drawn} of {kernel}"
-    title = f"{subject} against {along.split(',')[0]}"
+    title = f"{drawn} of {kernel} against {along.split(',')[0]}"
     return Words(title[0].upper() + title[1:], said, along, y)
 
 
-def _measured_curve(
-    here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
-) -> Curve:
-    """Return the measured values of one head, with the laws predicted for its rows."""
-    # They go where estimates go, and theory is the exact law at each row's own spread.
-    at, values = (np.asarray(here[column].values, float) for column in (x, name))
-    exact, long = _laws_beside(here, name)
-    theory = np.full(at.shape, np.nan) if exact is None else exact.values
-    line = Series.of_values(label, at, theory, **key)
-    rows = replace(line, estimate=values, method="measured")
-    of_long = None
-    if long is not None and limit:
-        of_long = Series.of_values(f"limit, {label}", at, long.values)
-    return Curve(rows, of_long, None, key, measured=True)
-
-
-def _swept_curve(
+def _curve(
     here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
 ) -> Curve:
     """Return one curve of a sweep, with its sampled points and its limit."""

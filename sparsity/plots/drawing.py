@@ -130,7 +130,7 @@ class Chart(NamedTuple):
             make_room(ax, legend)
 
     def _draw(self, ax: Axes, palette: Palette) -> list[Line2D]:
-        """Draw the exact law as lines, limits dashed, what was sampled or measured as points.
+        """Draw the exact law as lines, limits dashed, what was sampled as points.
 
         What no row can reach is shaded.
 
@@ -196,24 +196,15 @@ def y_axis_label(quantity: Quantity) -> str:
 
 
 def _draw_curve(ax: Axes, curve: Curve, look: Look, alone: bool) -> Line2D:
-    """Draw one curve: theory as lines; only what was sampled or measured as markers."""
+    """Draw one curve: theory as lines; only what was sampled as markers."""
     shown = []
     if curve.limit is not None:
         how: dict[str, Any] = {"lw": 2.0} if alone else {"lw": 1.3, "ls": DASHED}
         shown = ax.plot(curve.limit.x, curve.limit.theory, color=look.color, zorder=2, **how)
     before = len(ax.lines)
-    if curve.measured:
-        # A measured row is no estimate: it has no error bar, and a small dot, as rows are many.
-        dots: dict[str, Any] = {"marker": ".", "ls": "none", "color": look.color, "ms": 6}
-        ax.plot(curve.exact.x, curve.exact.estimate, zorder=3, **dots)
-        if np.isfinite(curve.exact.theory).any():
-            ax.plot(curve.exact.x, curve.exact.theory, color=look.color, lw=1.3, alpha=0.7)
-    else:
-        line = bool(np.isfinite(curve.exact.theory).any())
-        plotting.curve(ax, curve.exact, look, line=line)
-        if not line and shown:
-            return shown[0]
-    return ax.lines[before]
+    line = bool(np.isfinite(curve.exact.theory).any())
+    plotting.curve(ax, curve.exact, look, line=line)
+    return ax.lines[before] if line or not shown else shown[0]
 
 
 _LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
@@ -246,13 +237,9 @@ def key_handles(
             points = {"marker": marker, **size} if curve.exact.sampled.any() else {}
             add(curve.exact.label, color=line.get_color(), **points)
     color = str(lines[0].get_color()) if len(curves) == 1 else palette.soft
-    measured = any(curve.measured for curve in curves)
-    if measured:
-        add("measured", color=color, marker=".", ls="none", ms=6)
     if any(np.isfinite(curve.exact.theory).any() for curve in curves):
         of_rows = any(curve.floor is not None or curve.limit is not None for curve in curves)
-        said = "exact law, rows of n" if of_rows else "exact law"
-        add("exact law at the row's own γ" if measured else said, color=color)
+        add("exact law, rows of n" if of_rows else "exact law", color=color)
     if any(_in_sight(curve.limit, ax) for curve in curves):
         how: dict[str, Any] = {} if limit_alone(curves) else {"lw": 1.3, "ls": DASHED}
         add("limit of long rows", color=color, **how)
