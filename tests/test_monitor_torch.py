@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 
 from sparsity import InputError, monitoring
 from sparsity.attention.library import library
-from sparsity.attention.monitoring import Watch, flex_n_eff, penalty, torch_penalty
+from sparsity.attention.monitoring import Watch, penalty, torch_monitor, torch_penalty
 from sparsity.attention.torch import interception
 from sparsity.attention.torch import rows as tensors
 from sparsity.attention.torch.call import Output
@@ -289,7 +289,7 @@ def slopes(s, batch, head, i, j):
 
 
 @pytest.mark.filterwarnings("ignore")  # that it makes the matrix, where it is not compiled
-def test_flex_attention_by_rows_and_by_its_log_sum_exp():
+def test_flex_attention_by_its_queries_and_keys():
     torch, flex = library("torch"), library("torch.nn.attention.flex_attention")
     mask = flex.create_block_mask(
         lambda b, h, i, j: (j <= i) & (i - j < 13), None, None, T, T, device="cpu"
@@ -309,9 +309,10 @@ def test_flex_attention_by_rows_and_by_its_log_sum_exp():
         part.last = q, k[:, ::2]
         want = dense(part, mask=(j <= i) & (i - j < 13), added=added)
         q, k = (torch.as_tensor(x).float() for x in part.last)
-        every = flex_n_eff(q, k, **given)
+        mods = dict(score_mod=slopes, mask_mod=mask.mask_mod)
+        every = torch_monitor(q, k, rows=None, causal=False, **mods)["n_eff"]
         assert_allclose(np.moveaxis(every.numpy(), 1, 0).reshape(4, -1), want, rtol=1e-4)
-        bare = flex_n_eff(q, k, enable_gqa=True)  # no slopes, no mask
+        bare = torch_monitor(q, k, rows=None, causal=False)["n_eff"]
         assert abs(bare / every - 1).max() > 0.5
 
 

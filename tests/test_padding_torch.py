@@ -6,7 +6,7 @@ from families import SMALL, small_model
 from numpy.testing import assert_allclose
 
 from sparsity.attention.library import library
-from sparsity.attention.monitoring import Watch, flex_n_eff, torch_penalty
+from sparsity.attention.monitoring import Watch, torch_penalty
 from sparsity.attention.torch import rows as tensors
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
@@ -185,21 +185,6 @@ def test_what_is_no_padding_is_not_left_out():
         assert torch.equal(tensors.measure_rows(modded, None)["length"], found["length"]), name
     few = tensors.Call(q[..., :9, :], k, mask=(j < 5)[None])  # of another text
     assert (tensors.measure_rows(few, None)["length"] == 5).all()
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called")
-def test_flex_n_eff_leaves_padding_out():
-    torch = library("torch")
-    torch.manual_seed(0)
-    q, k = torch.randn(1, 2, T, 16), torch.randn(1, 2, T, 16)
-    flex = library("torch.nn.attention.flex_attention")
-    block = flex.create_block_mask(
-        lambda b, h, i, j: (j <= i) & (j < N), None, None, T, T, device="cpu"
-    )
-    found, alone = flex_n_eff(q, k, block_mask=block), torch.tril(torch.ones(N, N))
-    a = torch.exp(q[..., :N, :] @ k[..., :N, :].mT / 4) * alone
-    assert_allclose(found[..., :N], a.sum(-1) ** 2 / (a * a).sum(-1), rtol=1e-5)
-    assert found[..., N:].isnan().all()
 
 
 def test_planted_definitions_are_seen(monkeypatch):

@@ -158,7 +158,7 @@ ALL: tuple[Part, ...] = (
             *("streaming", "stream", "streaming.spaced", "streaming.merge", "streaming.merged"),
             *("streaming.Statistic", "streaming.Sums", "monitoring", "monitor"),
             *("monitoring.penalty", "monitoring.log", "monitoring.n_eff_exact"),
-            *("monitoring.Watch", "monitoring.torch_penalty", "monitoring.flex_n_eff"),
+            *("monitoring.Watch", "monitoring.torch_penalty"),
         ),
     ),
     Part(

@@ -1,8 +1,8 @@
 """The focus of attention while a model trains or runs, at a small share of a step's cost.
 
 In JAX, `monitor` and `penalty` stand inside the step, and `log` outside it. In PyTorch a `Watch`
-stands around the step, `torch_monitor` and `torch_penalty` in it, and `flex_n_eff` beside
-FlexAttention: they are in `sparsity.attention.torch`.
+stands around the step, `torch_monitor` and `torch_penalty` in it: they are in
+`sparsity.attention.torch`.
 
     JAX      queries, keys ── step ── streaming ──┐
                                                   ├── logs ── pictures
@@ -21,7 +21,7 @@ from sparsity.attention.monitoring.pictures import plot_training
 from sparsity.attention.monitoring.step import OF, monitor, penalty
 
 if TYPE_CHECKING:
-    from sparsity.attention.torch.rows import flex_n_eff, torch_monitor, torch_penalty
+    from sparsity.attention.torch.rows import torch_monitor, torch_penalty
     from sparsity.attention.torch.watch import Watch
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Crossing",
     "Watch",
     "alert",
-    "flex_n_eff",
     "log",
     "monitor",
     "n_eff_exact",

@@ -6,15 +6,12 @@ of keys: nothing is shared with `streaming`, which computes the same for JAX.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from sparsity.attention.fused import from_lse
-from sparsity.attention.library import library, torch
+from sparsity.attention.library import torch
 from sparsity.attention.measurement.attention_layers import shows_keys_here_and_there
 from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.attention.torch.call import (
@@ -255,48 +252,3 @@ def torch_penalty(
     call, bounds = _call("torch_penalty", queries, keys, causal, given), Bounds(of, low, high)
     measured = measure_rows(call, rows)
     return mean_square_outside(torch, bounds, measured[of], measured["length"])
-
-
-def flex_n_eff(
-    queries: Any,
-    keys: Any,
-    *,
-    score_mod: Callable[..., Any] | None = None,
-    block_mask: Any = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    flex_attention: Callable[..., Any] | None = None,
-) -> Any:
-    """Return n_eff of every row by two calls of FlexAttention.
-
-    With L(s) = ln Σe^s it is n_eff = exp(2L(s) − L(2s)), and L is what FlexAttention can return.
-
-    Args:
-        queries: [batch, heads, T, d].
-        keys: [batch, kv heads, T, d].
-        score_mod: the change of a score, as FlexAttention takes it.
-        block_mask: the keys that each query sees, as FlexAttention takes it; None for all.
-        scale: the factor of q·k; None for 1/√d.
-        enable_gqa: whether there are fewer key heads than query heads.
-        flex_attention: `torch.compile(flex_attention)`, which needs no matrix of scores; None for
-            the plain function, which makes it.
-
-    Returns:
-        [batch, heads, T]; NaN for rows without a key, and for padding, as `text_tokens` knows it.
-    """
-    flex = library("torch.nn.attention.flex_attention", "torch")
-    attend = flex_attention or flex.flex_attention
-    scored = score_mod or (lambda s, b, h, i, j: s)
-
-    def log_sum_exp(mod: Callable[..., Any]) -> Any:
-        _, beside = attend(
-            queries, keys, keys, score_mod=mod, block_mask=block_mask, scale=scale,
-            enable_gqa=enable_gqa, return_aux=flex.AuxRequest(lse=True),
-        )  # fmt: skip
-        return beside.lse
-
-    twice = log_sum_exp(lambda s, *place: 2 * scored(s, *place))
-    n_eff = from_lse(log_sum_exp(scored), twice).n_eff
-    mask_mod = None if block_mask is None else block_mask.mask_mod
-    text = text_tokens(Call(queries, keys, mask_mod=mask_mod))
-    return n_eff if text is None else n_eff.where(text, math.nan)
