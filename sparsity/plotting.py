@@ -99,53 +99,29 @@ FILES: dict[str, dict[str, Any]] = {
 
 
 def render(
-    draw: Any,
-    data: Any,
+    draw: Callable[[Figure], Any],
     title: str,
-    subtitle: str,
+    subtitle: str | None,
     size: tuple[float, float],
     suffixes: Sequence[str] = ("svg", "png"),
     describe: Callable[[Figure], str] | None = None,
 ) -> dict[str, bytes]:
-    """Return the figure as file contents by suffix, the same bytes for the same data.
+    """Return a figure as file contents by suffix, the same bytes for the same drawing.
 
     Args:
-        draw: (data, Matplotlib figure) -> None.
-        data: what to draw.
+        draw: draws on the figure, in the house style.
         title: the finding, set above the figure; also salts the identifiers inside the SVG.
-        subtitle: what is shown, under the title.
-        size: width and height in inches.
-        suffixes: of the files, out of `FILES`.
-        describe: as in `files_of`.
-    """
-
-    def whole(figure: Figure) -> None:
-        headline(figure, title, subtitle)
-        draw(data, figure)
-
-    return files_of(whole, title, size, suffixes, describe)
-
-
-def files_of(
-    draw: Callable[[Figure], Any],
-    salt: str,
-    size: tuple[float, float],
-    suffixes: Sequence[str],
-    describe: Callable[[Figure], str] | None = None,
-) -> dict[str, bytes]:
-    """Return what is drawn on an empty figure as file contents by suffix, the same bytes each time.
-
-    Args:
-        draw: draws all of it, in the house style.
-        salt: of the identifiers inside the SVG.
+        subtitle: what is shown, under the title; None where what draws sets both itself.
         size: width and height in inches.
         suffixes: of the files, out of `FILES`.
         describe: the figure, drawn -> what its SVG says of itself.
     """
     files = {}
     # Matplotlib salts identifiers inside an SVG with random numbers unless it is given a salt.
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=size)
+        if subtitle is not None:
+            headline(figure, title, subtitle)
         draw(figure)
         for suffix in suffixes:
             out = io.BytesIO()

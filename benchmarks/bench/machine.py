@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,18 @@ def _jax_device() -> str:
     return f"{len(jax.devices())} × {jax.devices()[0].device_kind}"
 
 
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def describe() -> dict[str, Any]:
     """CPU, cores, system, JAX's device, where JAX is there, and the versions of what ran."""
     import sparsity
-    from sparsity.report import version
 
-    found = {package: version(package) for package in _PACKAGES}
+    found = {package: _version(package) for package in _PACKAGES}
     return {
         "cpu": _cpu(),
         "cores": cores(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -207,7 +208,7 @@ class Report:
             "Filled: measured; hollow: computed from the draws needed"
         )
         size = (8.6, 1.75 + 0.27 * len(shown))
-        return plotting.render(_draw_times, shown, title, subtitle, size)  # type: ignore[arg-type]
+        return plotting.render(functools.partial(_draw_times, shown), title, subtitle, size)
 
     def write(self, out: str | os.PathLike[str]) -> None:
         """Write bench.json, bench.txt, bench.svg and bench.png, each whole or not at all."""

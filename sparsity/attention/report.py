@@ -6,6 +6,7 @@ beside the page, which `report.html` lays out and explains; their numbers are in
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import platform
@@ -85,7 +86,8 @@ def write_picture(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
 
 def _rendered(picture: Picture, run: xarray.Dataset) -> bytes:
     size, form = (7.2, 4.4), "svg"
-    return plotting.render(picture.draw, run, picture.title, _said_of(run), size, (form,))[form]
+    draw = functools.partial(picture.draw, run)
+    return plotting.render(draw, picture.title, _said_of(run), size, (form,))[form]
 
 
 def _with_texts(data: xarray.Dataset) -> xarray.Dataset:

@@ -68,7 +68,7 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
 
     series, words = [line for curve in made.curves for line in curve.series], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
-    files = plotting.files_of(made.on, words.title, size or SIZE, (kind,))
+    files = plotting.render(made.on, words.title, None, size or SIZE, (kind,))
     write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
     return series, data
 

@@ -1,13 +1,13 @@
 """The focus of attention inside a training step in JAX: `monitor` some rows, or penalise them.
 
 Both are `stream` on a sample of rows: sums over all keys for a few queries cost little beside the
-layer itself. `Bounds` and `mean_square_outside` serve the penalty in PyTorch too.
+layer itself. `check_bounds` and `mean_square_outside` serve the penalty in PyTorch too.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -41,43 +41,37 @@ _BOUNDED = {
 }
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Rows within these bounds cost nothing.
+def check_bounds(of: str, low: float | None, high: float | None) -> list[float | None]:
+    """Return the bounds between which rows cost nothing, as floats.
 
     Args:
         of: the quantity, one of `_BOUNDED`.
         low: the least value without cost; None for no such bound.
         high: the largest value without cost; None for no such bound.
+
+    Raises:
+        InputError: another `of`, no bound, `low` above `high` or out of range.
     """
-
-    of: str
-    low: float | None
-    high: float | None
-
-    def __post_init__(self) -> None:
-        """Check them.
-
-        Raises:
-            InputError: another `of`, no bound, `low` above `high` or out of range.
-        """
-        check_choice("of", self.of, tuple(_BOUNDED))
-        if self.low is None and self.high is None:
-            raise InputError("low and high", "None", "give at least one of them")
-        least, _ = _BOUNDED[self.of]
-        for name, value in (("low", self.low), ("high", self.high)):
-            if value is not None:
-                fix = "give a finite number" + (f" >= {least:g}" if least > -math.inf else "")
-                # As a float: JAX refuses whole numbers beyond its integers.
-                number = check_number(name, value, fix, lambda x: x >= least)
-                if self.of == "sink_mass" and number > 1:
-                    raise InputError(name, value, "give a share, from 0 to 1")
-                object.__setattr__(self, name, float(number))
-        if None not in (self.low, self.high) and self.low > self.high:  # pyright: ignore
-            raise InputError("low", self.low, f"must be at most high = {self.high}")
+    check_choice("of", of, tuple(_BOUNDED))
+    if low is None and high is None:
+        raise InputError("low and high", "None", "give at least one of them")
+    least, _ = _BOUNDED[of]
+    fix = "give a finite number" + (f" >= {least:g}" if least > -math.inf else "")
+    bounds: list[float | None] = []
+    for name, value in (("low", low), ("high", high)):
+        # As a float: JAX refuses whole numbers beyond its integers.
+        number = None if value is None else check_number(name, value, fix, lambda x: x >= least)
+        if of == "sink_mass" and number is not None and number > 1:
+            raise InputError(name, value, "give a share, from 0 to 1")
+        bounds.append(None if number is None else float(number))
+    if bounds[0] is not None and bounds[1] is not None and bounds[0] > bounds[1]:
+        raise InputError("low", low, f"must be at most high = {high}")
+    return bounds
 
 
-def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
+def mean_square_outside(
+    xp: Any, of: str, bounds: Sequence[float | None], found: Any, length: Any
+) -> Any:
     """Return the mean square distance of rows to the bounds, of the rows with a value; else 0.
 
     n_eff is compared by its logarithm: a factor of two too few costs the same at 4 and at 400. No
@@ -85,21 +79,22 @@ def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any
 
     Args:
         xp: `jax.numpy` or `torch`.
-        bounds: the bounds.
+        of: the quantity.
+        bounds: the lower and the upper one, as `check_bounds` returns them.
         found: the quantity of rows, NaN where there is none.
         length: the number of keys n of each row: of none there is no n_eff, and of one no γ̂.
     """
-    _, keys = _BOUNDED[bounds.of]
+    _, keys = _BOUNDED[of]
     some = length >= keys
     # NaN of these rows is a value gone wrong, which the penalty does not hide. That of others is
     # replaced before any arithmetic: its gradient would be NaN also where `where` drops it.
     x = xp.where(some, found, 1.0)
     zero = xp.zeros_like(x)  # numbers added to it get the type and the device of `found`
-    low, high = (None if b is None else zero + b for b in (bounds.low, bounds.high))
-    if bounds.of == "n_eff":
+    low, high = (None if b is None else zero + b for b in bounds)
+    if of == "n_eff":
         x = xp.log(x)
         low, high = (None if bound is None else xp.log(bound) for bound in (low, high))
-    if bounds.of in ("n_eff", "entropy") and low is not None:
+    if of in ("n_eff", "entropy") and low is not None:
         low = xp.minimum(low, xp.log(xp.where(some, zero + length, 1.0)))
     below = zero if low is None else xp.maximum(low - x, zero)
     above = zero if high is None else xp.maximum(x - high, zero)
@@ -236,7 +231,7 @@ def penalty(
     Raises:
         InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
-    bounds = Bounds(of, low, high)
+    bounds = check_bounds(of, low, high)
     q, k, options = _sampled_inputs(queries, keys, rows, options)
     statistics = stream(q, k, ("length", of), **options)
-    return mean_square_outside(jnp, bounds, statistics[of], statistics["length"])
+    return mean_square_outside(jnp, of, bounds, statistics[of], statistics["length"])

@@ -149,9 +149,9 @@ class Interceptor:
         if self.opened is not None:
             self.opened.close()
             self.opened = None
-        for thread, current in list(self._running.items()):
-            if thread == threading.get_ident():  # an interrupt left it
-                self._end_pass(current)
+        current = self._running.get(threading.get_ident())
+        if current is not None:  # an interrupt left it
+            self._end_pass(current)
 
     @contextlib.contextmanager
     def _hooked(self, module: Any, compiled: Set[Any]) -> Iterator[None]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsity.attention.library import torch
 from sparsity.attention.measurement.attention_layers import shows_keys_here_and_there
-from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
+from sparsity.attention.monitoring.step import check_bounds, mean_square_outside, sample_rows
 from sparsity.attention.torch.call import (
     Call,
     Output,
@@ -249,6 +249,7 @@ def torch_penalty(
         InputError: another `of`, no bound, `low` above `high`, positions of no row, an
             option it does not take, or arrays of other shapes.
     """
-    call, bounds = _call("torch_penalty", queries, keys, causal, given), Bounds(of, low, high)
+    call = _call("torch_penalty", queries, keys, causal, given)
+    bounds = check_bounds(of, low, high)
     measured = measure_rows(call, rows)
-    return mean_square_outside(torch, bounds, measured[of], measured["length"])
+    return mean_square_outside(torch, of, bounds, measured[of], measured["length"])

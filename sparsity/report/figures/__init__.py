@@ -50,9 +50,9 @@ def render(figure: Figure, data: Data) -> dict[str, bytes]:
     All three have the digits that are the same on every processor.
     """
     data = tuple(series.rounded() for series in data)
-    words = figure.title, figure.subtitle
+    draw = functools.partial(figure.draw, data)
     says = functools.partial(describe_places, data=data)
-    files = plotting.render(figure.draw, data, *words, figure.size, describe=says)
+    files = plotting.render(draw, figure.title, figure.subtitle, figure.size, describe=says)
     return {**files, "csv": csv_of_curves(data).encode()}
 
 
