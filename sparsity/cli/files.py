@@ -162,7 +162,6 @@ def plot(
     check_chart_file(out)
     from sparsity.kernels import named
     from sparsity.plots import chart, figure_size
-    from sparsity.plots.requests import check_x_axis
     from sparsity.sweeps.grids import parse_grid
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all.
@@ -173,7 +172,6 @@ def plot(
             names = {p.name for p in named(kernel).parameters}
             numbers = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, numbers)
-    check_x_axis(rows, x)
     size = None if figsize is None else figure_size(parse_grid(figsize, "figsize").tolist())
     ends = common.without_none({name: options[name] for name in ("xlim", "ylim")})
     options |= {name: parse_grid(text, name).tolist() for name, text in ends.items()}

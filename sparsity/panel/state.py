@@ -6,7 +6,6 @@ that fills in works on the one it was given, and another one does not disturb it
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -243,13 +242,7 @@ def _pin(state: State) -> State:
 
 def why_not_plotted(state: State) -> dict[str, str]:
     """Return why a quantity has no curve of what is shown, by the name of its plot."""
-    # By kernels and marks alone, which no slider changes: it is asked for each picture.
-    return _why_not_plotted(tuple((spec.kernel, marks_of(spec)) for spec in state.specs()))
-
-
-@functools.lru_cache(maxsize=64)
-def _why_not_plotted(shown: tuple[tuple[Any, frozenset[str]], ...]) -> dict[str, str]:
-    reasons = {}
+    shown, reasons = [(spec.kernel, marks_of(spec)) for spec in state.specs()], {}
     for name, *_ in quantity_axis.offered():
         quantity = quantity_axis.named(name).of
         why = [why_kernel_has_none(kernel, marked, quantity) for kernel, marked in shown]

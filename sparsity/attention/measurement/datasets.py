@@ -160,16 +160,24 @@ def with_laws(data: xarray.Dataset) -> xarray.Dataset:
         compare_with_laws({name: data[name].values[i] for name in rows})
         for i in range(data.sizes["layer"])
     ]
-    return data.assign(
-        {
-            name: (
-                ("layer", "head", "row")[: 1 + values.ndim],
-                np.stack([layer[name] for layer in layers]),
-                {"long_name": MEANING[name], "units": "1"},
-            )
-            for name, values in layers[0].items()
-        }
-    )
+    return data.assign({name: _variable(name, layers) for name in [*layers[0]]})
+
+
+def _variable(
+    name: str, layers: Sequence[dict[str, np.ndarray]]
+) -> tuple[tuple[str, ...], np.ndarray, dict[str, str]]:
+    """Return a variable of all layers as xarray takes it: axes, values and what it means.
+
+    The layers are emptied of it, to hold no number twice.
+    """
+    values = np.stack([layer.pop(name) for layer in layers])
+    axes = ("layer", "head", *_AXES.get(name, () if name.startswith("rank_") else ("row",)))
+    if name in ("length", "length_without_sinks"):
+        values = values.astype(np.int32)
+    if name in MEANING:
+        return axes, values, {"long_name": MEANING[name], "units": "1"}
+    quantity = quantities.named(name)
+    return axes, values, {"long_name": quantity.title, "units": quantity.unit}
 
 
 def label_layers(
@@ -180,8 +188,7 @@ def label_layers(
     """Return the layers of one run as an xarray.Dataset, every variable with its meaning.
 
     Args:
-        layers: as `measure_with_laws` returns them, all of one shape; emptied, to hold no number
-            twice.
+        layers: as `measure_with_laws` returns them, all of one shape; emptied.
         attributes: of the dataset.
         of_layers: "layer", the number of each where they are not all; "module", the path in its
             model of the module that made each.
@@ -191,25 +198,15 @@ def label_layers(
     # Variables come in the order of `MEANING`, what `of` asked for behind them.
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
-    stacked = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
-    length, keys = stacked["S"].shape[-1], stacked["key_importance"].shape[-1]
+    variables = {name: _variable(name, layers) for name in names}
+    _, heads, length = variables["S"][1].shape
+    keys = variables["key_importance"][1].shape[-1]
     # Causal queries are the last of all tokens, as where the first were kept in a cache.
     before = keys - length if attributes["causal"] else 0
-    single = stacked["importance"].shape[-1] == 1
-    variables = {}
-    for name, values in stacked.items():
-        axes = ("layer", "head", *_AXES.get(name, () if name.startswith("rank_") else ("row",)))
-        if name in ("length", "length_without_sinks"):
-            values = values.astype(np.int32)
-        if name in MEANING:
-            words = {"long_name": MEANING[name], "units": "1"}
-        else:
-            quantity = quantities.named(name)
-            words = {"long_name": quantity.title, "units": quantity.unit}
-        variables[name] = axes, values, words
+    single = variables["importance"][1].shape[-1] == 1
     numbered = {"layer": np.arange(len(layers))} | dict(of_layers or {})
     coords = {name: ("layer", list(x)) for name, x in numbered.items()} | {
-        "head": ("head", np.arange(stacked["S"].shape[1])),
+        "head": ("head", np.arange(heads)),
         "row": ("row", before + np.arange(1, length + 1)),
         "key": ("key", np.arange(1, keys + 1)),
         "context": ("context", np.asarray([before + length] if single else contexts(length))),
