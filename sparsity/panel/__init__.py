@@ -18,7 +18,7 @@ from sparsity import kernels
 from sparsity.errors import InputError, NotInstalled
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import names_parameters
-from sparsity.panel.state import State, drawable, initial
+from sparsity.panel.state import State, initial
 from sparsity.plots.axes.row_choices import ALL, of_row
 from sparsity.plots.requests import OnAxes
 from sparsity.rows.row import Row, RowLike
@@ -31,8 +31,7 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     """Return the state that a panel starts in, as `explore` describes it.
 
     Raises:
-        InputError: an unknown name, a value outside its domain, two kernels of one name, or more
-            curves than can be told apart.
+        InputError: an unknown name, a value outside its domain, or two kernels of one name.
     """
     shown = shown or ("exp", "relu2")
     # The first row brings the sliders' values, and all that is no `Row` is shown at these. Further
@@ -61,7 +60,7 @@ def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     for name, start in starts[1:]:
         other = initial(known, (name,), x, laws=laws, **(start | values))
         state = replace(state, pins=state.pins + other.specs())
-    return drawable(state)
+    return state
 
 
 class _Start(OnAxes, total=False):

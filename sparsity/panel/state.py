@@ -21,7 +21,6 @@ from sparsity.plots.axes.row_choices import Rows
 
 _MOST_PINS = 6  # of one quantity: each is computed along with the live curves
 _MOST_TYPED = 12  # kernels of one's own, each of which is derived and kept until a reset
-_MOST_CURVES = 49  # seven colours with seven markers each, in front/chart.js
 
 
 @dataclass(frozen=True)
@@ -112,18 +111,6 @@ def initial(
     return state
 
 
-def drawable(state: State) -> State:
-    """Return the state, unless it has too many curves.
-
-    Raises:
-        InputError: more curves than there are pairs of a colour and a marker.
-    """
-    count = len(state.shown) + len(state.pins)
-    if count > _MOST_CURVES:
-        raise InputError("curves", count, f"at most {_MOST_CURVES} can be told apart; show fewer")
-    return state
-
-
 def _choice(name: str, value: Any, allowed: Any) -> str:
     """Return the value if it is one of those allowed."""
     if not isinstance(value, str) or value not in allowed:
@@ -144,11 +131,6 @@ def edit(state: State, name: str, value: Any) -> State:
     Raises:
         InputError: not a possible edit; nothing changes then.
     """
-    return drawable(_edited(state, name, value))
-
-
-def _edited(state: State, name: str, value: Any) -> State:
-    """Return the state after one edit, with however many curves."""
     if name in CONTROLS:
         values = dict(state.values) | {name: CONTROLS[name].check(value)}
         return replace(state, values=tuple(values.items()))
