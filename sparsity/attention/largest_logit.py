@@ -23,7 +23,7 @@ from sparsity.calls import public
 from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.exact_law.integration import clenshaw_curtis
-from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, bound_by_name
 
 # −ln of the chances that are left out on either side; parts of a panel in the coarser of two rules,
 # the finer has twice as many; and how far apart both may be, of the whole range.
@@ -212,15 +212,9 @@ def _check_rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndar
     Raises:
         InputError: no finite numbers, or numbers out of range.
     """
-    arrays = [
-        np.asarray(parameter.check(x), np.float64)
-        for parameter, x in ((LENGTH, length), (GAMMA, gamma), (BETA, beta))
-    ]
-    try:
-        n, spread, mean = np.broadcast_arrays(*arrays)
-    except ValueError:
-        shapes = ", ".join(str(x.shape) for x in arrays)
-        raise InputError("length, gamma and beta", shapes, "give shapes that broadcast") from None
+    given = {"length": length, "gamma": gamma, "beta": beta}
+    known = bound_by_name("largest_logit", (LENGTH, GAMMA, BETA), given)
+    n, spread, mean = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in known.values()))
     if not n.size:
         raise InputError("length, gamma and beta", "no rows", "give at least one")
     return n.ravel(), spread.ravel(), mean.ravel()

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.checks import as_float64
 from sparsity.errors import InputError
 from sparsity.kernels.typesetting import typeset_name, typeset_weight
 from sparsity.plots.axes.controls import CONTROLS
@@ -24,7 +23,6 @@ from sparsity.plots.drawing import Chart, Words, y_axis_label
 from sparsity.plots.requests import MOST_CURVES, short, symbol
 from sparsity.plots.scales import is_log
 from sparsity.series import Series
-from sparsity.sweeps.grids import read_values
 
 if TYPE_CHECKING:
     import xarray
@@ -54,27 +52,6 @@ def _limit(data: xarray.Dataset, name: str) -> Any:
     return data["length"] * S**2 if name == "n_eff" else S
 
 
-def _indices(grid: np.ndarray, name: str, given: Any) -> list[int]:
-    """Return where the values of a dimension are on its grid, to rounding.
-
-    Raises:
-        InputError: one is not there.
-    """
-    # A grid such as 0.1:1:10 holds 0.30000000000000004, which nobody types.
-    wanted = read_values(name, given, whole=False)
-    if grid.dtype.kind in "iuf":
-        numbers = as_float64(wanted, name, "give numbers of the dataset's grid")
-        near = np.isclose(grid, np.reshape(numbers, (-1, 1)), rtol=1e-9, atol=0)
-    else:
-        near = np.array([[value == one for one in grid.tolist()] for value in wanted])
-    for value, on in zip(wanted, near, strict=True):
-        if not on.any():
-            shown = ", ".join(short(v) for v in grid.tolist()[:8])
-            more = ", …" if len(grid) > 8 else ""
-            raise InputError(name, value, f"the dataset has {shown}{more}")
-    return near.argmax(axis=1).tolist()
-
-
 def chart_of_dataset(
     data: xarray.Dataset, x: str, of: Any, limit: bool, parameters: Mapping[str, Any]
 ) -> Chart:
@@ -85,7 +62,7 @@ def chart_of_dataset(
         x: the name of the dimension along the x-axis.
         of: the name of the variable, or a quantity; None for the default.
         limit: whether to draw the limit of long rows where the dataset has it.
-        parameters: values of other dimensions to draw, by name; all where not given.
+        parameters: what is no option of a chart, by name: a dataset takes none.
 
     Raises:
         InputError: no such dimension or variable, too many curves, or a dataset of `measure`.
@@ -98,14 +75,13 @@ def chart_of_dataset(
     if not isinstance(x, str) or x not in numbers:
         raise InputError("x", x, f"the dataset has the dimensions {', '.join(numbers)}")
     for key, value in parameters.items():
-        if key not in data.dims or key == x:
-            raise InputError(key, value, "is not another dimension of the dataset")
-        data = data.isel({key: _indices(data[key].values, key, value)})
+        fix = f"choose from a dataset by its own data.sel({key}=…), and draw what is left"
+        raise InputError(key, value, fix)
     name, data = _variable(data, of), data.sortby(x)
     others = [str(dim) for dim in data[name].dims if dim != x]
     cells = list(itertools.product(*(data[dim].values.tolist() for dim in others)))
     if len(cells) > MOST_CURVES:
-        fix = f"at most {MOST_CURVES} in one chart; give fewer values of {', '.join(others)}"
+        fix = f"at most {MOST_CURVES} in one chart; choose fewer values of {', '.join(others)}"
         raise InputError("curves", len(cells), fix)
     kernel = str(data.attrs.get("kernel", "sweep"))
     differ = [dim for dim in others if data.sizes[dim] > 1]

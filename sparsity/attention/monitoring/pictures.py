@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.checks import check_instance, check_several, check_text, check_vector
+from sparsity.checks import check_instance, check_several, check_vector
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ def plot_training(
     """
     fix = "give the dictionaries that log returned, one a step"
     logs = [check_instance("logged", x, Mapping, fix) for x in check_several("logged", logged, fix)]
-    check_text("of", of, "give the name of a statistic, such as n_eff")
-    check_text("layer", layer, 'give the name of a layer, or "all"')
     at = np.arange(len(logs)) if steps is None else check_vector("steps", steps, "give numbers")
     if len(at) != len(logs) or np.any(np.diff(at) <= 0):
         fix = f"give one for each of the {len(logs)} logs, ascending"
