@@ -6,7 +6,7 @@ import sympy
 from panel_states import NAMES, start
 
 from sparsity import InputError, Row, Uniform, score_kernel
-from sparsity.kernels import ALL, MAPS
+from sparsity.kernels import ALL
 from sparsity.panel import opened
 from sparsity.panel.picture import curves
 from sparsity.panel.state import edit, initial
@@ -151,17 +151,6 @@ def test_the_number_of_a_quantity():
         edit(start("exp"), "argument", "3")
     with pytest.raises(InputError, match="did you mean entropy"):
         start("exp", y="entropie")
-
-
-def test_more_curves_than_looks_are_refused_and_nothing_changes():
-    own = [score_kernel(f"own{k}", sympy.Symbol("s") ** (2 * k + 2)) for k in range(40)]
-    state = opened(*own, *NAMES)
-    state = edit(edit(state, "shown", ["exp"]), "pin", True)
-    names = [kernel.name for kernel in state.known]
-    assert len(edit(state, "shown", names[:48]).shown) == 48
-    for many in (lambda: edit(state, "shown", names[:49]), lambda: opened(*own, *NAMES, *MAPS)):
-        with pytest.raises(InputError, match="at most 49 can be told apart"):
-            many()
 
 
 def test_maps_are_typed_and_opened():

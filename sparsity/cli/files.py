@@ -66,7 +66,8 @@ def write_chart(made: Any, out: str, size: Any = None) -> tuple[list[Any], str]:
     from sparsity.plots.drawing import SIZE
     from sparsity.series import csv_of_curves
 
-    series, words = [line for curve in made.curves for line in curve.series], made.words
+    lines = (line for curve in made.curves for line in (curve.exact, curve.limit))
+    series, words = [line for line in lines if line is not None], made.words
     kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
     files = plotting.render(made.on, words.title, None, size or SIZE, (kind,))
     write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
@@ -162,6 +163,7 @@ def plot(
     check_chart_file(out)
     from sparsity.kernels import named
     from sparsity.plots import chart, figure_size
+    from sparsity.plots.requests import check_x_axis
     from sparsity.sweeps.grids import parse_grid
 
     # With --step a kernel becomes a row, from the parameters that it takes among those of all.
@@ -172,6 +174,7 @@ def plot(
             names = {p.name for p in named(kernel).parameters}
             numbers = {name: text for name, text in starts.items() if name in names}
             rows[i] = _row_at_first(kernel, steps, numbers)
+    check_x_axis(rows, x)  # here too: a name of an option would pass for one
     size = None if figsize is None else figure_size(parse_grid(figsize, "figsize").tolist())
     ends = common.without_none({name: options[name] for name in ("xlim", "ylim")})
     options |= {name: parse_grid(text, name).tolist() for name, text in ends.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -10,7 +11,6 @@ from sparsity.cli import common, pages
 from sparsity.cli.files import check_chart_file, write_chart
 from sparsity.errors import InputError
 from sparsity.output import netcdf_path, refuse_missing, refuse_unwritable, refuse_unwritable_folder
-from sparsity.parsing import parse_whole
 
 
 @click.command()
@@ -143,9 +143,7 @@ def describe(
     refuse_missing("config", config, "give a config.json or its folder")
     from sparsity.attention.describe import describe as described
 
-    ns = None
-    if lengths is not None:
-        ns = [parse_whole(text, "length") for text in lengths.split(",") if text.strip()]
+    ns: Any = None if lengths is None else [x for x in lengths.split(",") if x.strip()]
     description = described(config, gamma=gamma, lengths=ns)
     if out is not None:
         from sparsity.plots import chart

@@ -27,7 +27,6 @@ from sparsity.checks import (
     check_seed,
     check_several,
     check_text,
-    float_type,
 )
 from sparsity.errors import InputError
 from sparsity.kernels import Law
@@ -73,7 +72,6 @@ def plot(
     seed: int = 0,
     rel_error: float = 0.02,
     max_samples: float = 1e7,
-    dtype: Any = None,
     labels: Sequence[str] | None = None,
     title: str | None = None,
     xscale: str | None = None,
@@ -118,7 +116,6 @@ def plot(
         seed: of the sampling; every point has a stream of its own.
         rel_error: relative standard error for each point to reach.
         max_samples: the most draws to spend on a point.
-        dtype: sampling precision; None takes float64 where JAX has it enabled.
         labels: of the curves, in place of the default ones.
         title: in place of the default one; into axes of your own the default one has a second line,
             of what is held fixed.
@@ -141,7 +138,7 @@ def plot(
             that cannot be computed for these rows.
     """
     how: dict[str, Any] = {"montecarlo": montecarlo, "limit": limit, "seed": seed, "of": of}
-    how |= {"rel_error": rel_error, "max_samples": max_samples, "dtype": dtype, "title": title}
+    how |= {"rel_error": rel_error, "max_samples": max_samples, "title": title}
     how |= {"xscale": xscale, "yscale": yscale, "xlim": xlim, "ylim": ylim}
     if ax is not None:
         from matplotlib.axes import Axes
@@ -263,7 +260,7 @@ def figure_size(given: Any) -> tuple[float, float]:
 
 # The defaults of `plot`. A standard error of 2 % is about as large as a marker: less could not be
 # seen. A point in a heavy tail may not reach it, and is left at the most samples.
-_SAMPLING = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
+_SAMPLING = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7}
 
 
 def _settings_of_sampling(settings: Mapping[str, Any], sampled: bool) -> Sampling | None:
@@ -278,8 +275,6 @@ def _settings_of_sampling(settings: Mapping[str, Any], sampled: bool) -> Samplin
         return Sampling(**settings)
     check_budget(settings["rel_error"], settings["max_samples"])
     check_seed(settings["seed"])
-    if settings["dtype"] is not None:
-        float_type(settings["dtype"])
     return None
 
 

@@ -58,11 +58,6 @@ class Curve:
     floor: np.ndarray | None
     held: Any
 
-    @property
-    def series(self) -> tuple[Series, ...]:
-        """Everything that is drawn of it, as a table takes it."""
-        return (self.exact,) if self.limit is None else (self.exact, self.limit)
-
 
 def compute_curves(
     requests: Sequence[CurveRequest],

@@ -172,9 +172,6 @@ def _refuse_unknown(start: Start) -> None:
     ):
         if value not in allowed:
             raise InputError(name, value, f"a page has {', '.join(allowed)}")
-    for name, value in start.values.items():
-        if name not in PARAMETERS:
-            raise InputError(name, value, f"a page has sliders for {', '.join(PARAMETERS)}")
     count = len(dict.fromkeys(kernel.name for kernel in start.shown)) + len(start.pins)
     if count > _MOST_CURVES:
         raise InputError("curves", count, f"at most {_MOST_CURVES} on a page; give fewer")
