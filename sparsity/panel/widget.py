@@ -60,23 +60,19 @@ class Panel(anywidget.AnyWidget):
 
     def __init__(self, state: State) -> None:
         super().__init__()
-        self._start = self._state = state
+        self._start = self.state = state
         self._store, self._sent, self._working = Store(), 0, ""
         self._generation, self._closed = 0, False
         self._lock, self._news = threading.Lock(), threading.Condition()
         self._thread: threading.Thread | None = None
         self.on_msg(self._receive)
 
-    @property
-    def state(self) -> State:
-        return self._state
-
     def python(self) -> str:
         """Return the calls that compute the numbers shown, then the one that draws the chart."""
-        return f"{python_source(self._state)}\n\n{plot_source(self._state)}"
+        return f"{python_source(self.state)}\n\n{plot_source(self.state)}"
 
     def csv(self) -> str:
-        return csv_table(self._state, self._store)
+        return csv_table(self.state, self._store)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write what is shown as one file that needs no Python and no network.
@@ -90,7 +86,7 @@ class Panel(anywidget.AnyWidget):
         Raises:
             InputError: what is shown is nothing that a page has, or the file cannot be written.
         """
-        return browser.save(path, as_page(self._state))
+        return browser.save(path, as_page(self.state))
 
     def close(self) -> None:
         """Close the panel: its thread ends, and its views go."""
@@ -106,11 +102,11 @@ class Panel(anywidget.AnyWidget):
         if content.get("nudge"):  # see panel.js: it is there to be received
             return
         with self._lock:
-            before = self._state
+            before = self.state
             answer: dict[str, Any] = {"to": content.get("view"), "seq": content.get("seq")}
             try:
                 answer["errors"] = self._edit(content.get("edits") or [])
-                if self._state is not before or self._thread is None:
+                if self.state is not before or self._thread is None:
                     with self._news:
                         self._generation += 1
                         self._working = "filling in"
@@ -119,7 +115,7 @@ class Panel(anywidget.AnyWidget):
                 if content.get("csv"):
                     self.send({"kind": "csv", "text": self.csv(), **answer})
             except Exception as error:  # noqa: BLE001 - a panel that fails must say so and live on
-                self._state = before
+                self.state = before
                 said = {getattr(error, "argument", "panel"): str(error)}
                 self.send({"kind": "refused", **answer, "errors": said})
             # Not before the first picture: while it is made, nothing else takes the processor.
@@ -133,7 +129,7 @@ class Panel(anywidget.AnyWidget):
         for change in edits:
             try:
                 name, value = change
-                self._state = self._start if name == "reset" else edit(self._state, name, value)
+                self.state = self._start if name == "reset" else edit(self.state, name, value)
             except InputError as error:
                 errors[error.argument] = str(error)
         return errors
@@ -145,7 +141,7 @@ class Panel(anywidget.AnyWidget):
             answer: which view's message it answers, and with what errors; empty where none.
             whole: whether to send the controls and formulas too, for a view that is new.
         """
-        state = self._state
+        state = self.state
         content, data = picture(state, self._store)
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
@@ -157,7 +153,7 @@ class Panel(anywidget.AnyWidget):
         self.send(content, [data])
 
     def _send_formulas(self) -> None:
-        self.send({"kind": "formulas", "formulas": self._formulas(self._state)})
+        self.send({"kind": "formulas", "formulas": self._formulas(self.state)})
 
     def _formulas(self, state: State) -> dict[str, tuple[str, str]]:
         formulas = {name: self._store.formulas.get(name) for name in state.shown}
@@ -173,7 +169,7 @@ class Panel(anywidget.AnyWidget):
                     return
                 seen = self._generation
             try:
-                self._fill_in(self._state, seen)
+                self._fill_in(self.state, seen)
                 self._say("", seen)
             except background.StateMoved:
                 continue  # with the newest state; those in between were never looked at

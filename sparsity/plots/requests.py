@@ -154,12 +154,6 @@ def _has_whole_keys(source: Row | Kernel | RowMap) -> bool:
     )
 
 
-def _names_on_axis(source: Row | Kernel | RowMap) -> list[str]:
-    """Return what can be along the x-axis of a row, or of a kernel."""
-    names = [name for name in names_taken(source) if name != QUERY.name]
-    return names + ([DIM.name] if _has_whole_keys(source) else [])
-
-
 def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     """Return the kernels and rows, each of which takes numbers of `x`.
 
@@ -173,7 +167,8 @@ def check_x_axis(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
         raise InputError("what", what, fix)
     sources = [one if isinstance(one, Row) else kernels.named(one) for one in sources]
     for one in sources:
-        names = _names_on_axis(one)
+        names = [name for name in names_taken(one) if name != QUERY.name]
+        names += [DIM.name] if _has_whole_keys(one) else []
         if not isinstance(x, str) or x not in names:
             name = one.kernel.name if isinstance(one, Row) else one.name
             hint = did_you_mean(x, names) if isinstance(x, str) else ""

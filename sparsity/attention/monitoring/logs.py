@@ -6,7 +6,6 @@ An alert calls a function where a logged number is beyond a bound, and never end
 from __future__ import annotations
 
 import itertools
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -215,7 +214,7 @@ class Crossing(NamedTuple):
     """A number beyond its bound.
 
     Args:
-        name: as it was logged, such as "layer3.head2/n_eff".
+        name: as it was logged, such as "layer3.head2/n_eff": of which layer, head and statistic.
         value: the number.
         bound: what it crossed.
         side: "below" or "above"; "beyond" of NaN, which is within no bound.
@@ -227,22 +226,6 @@ class Crossing(NamedTuple):
     bound: float
     side: str
     step: float | None = None
-
-    @property
-    def layer(self) -> str:
-        """The name of the layer; "all" for a number of all layers."""
-        return re.sub(r"\.head\d+$", "", self.name.rpartition("/")[0])
-
-    @property
-    def head(self) -> int | None:
-        """The head; None for a number of a whole layer or of all."""
-        match = re.search(r"\.head(\d+)$", self.name.rpartition("/")[0])
-        return int(match[1]) if match else None
-
-    @property
-    def statistic(self) -> str:
-        """What was logged, such as "n_eff" or "n_eff_min"."""
-        return self.name.rpartition("/")[2]
 
     def __str__(self) -> str:
         when = "" if self.step is None else f" at step {self.step}"

@@ -53,6 +53,9 @@ class Watch:
         rows: how many rows of a call, log-spaced with the last; or their positions; None for all.
         every: one of so many passes is looked at, from the first on.
 
+    Attributes:
+        unseen: by path of a module, why a call of it could not be seen; empty where all were.
+
     Raises:
         InputError: no module, bad numbers, or an attention of transformers that is not seen.
     """
@@ -64,7 +67,7 @@ class Watch:
         sample_rows(1, rows if np.ndim(rows) == 0 else None)
         self.rows = rows
         self._calls = Interceptor(model, self._measure, check_whole("every", every, 1))
-        self.model = self._calls.model
+        self.model, self.unseen = self._calls.model, self._calls.unseen
         self._heads: dict[str, int] = {}
         self._warned: set[str] = set()  # reasons, without their details
 
@@ -73,11 +76,6 @@ class Watch:
         seen = len({path.partition("#")[0] for path, _ in self._calls.kept})
         unseen = len(self.unseen)
         return f"Watch({type(self.model).__name__}, {state}: {seen} modules seen, {unseen} not)"
-
-    @property
-    def unseen(self) -> dict[str, str]:
-        """By path of a module, why a call of it could not be seen; empty where all were."""
-        return self._calls.unseen
 
     def __enter__(self) -> Watch:
         self._calls.__enter__()

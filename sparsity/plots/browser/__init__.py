@@ -220,18 +220,11 @@ def _view_record(name: str) -> dict[str, Any]:
 
 
 def _offered(start: Start) -> list[Kernel | RowMap]:
-    """Return the kernels of the page: those of the article, and what is shown besides.
-
-    Raises:
-        InputError: two of one name.
-    """
+    """Return the kernels of the page: those of the article, and what is shown besides."""
     offered: list[Kernel | RowMap] = list(kernels.ALL)
     for kernel in (*start.shown, *(pin.kernel for pin in start.pins)):
         if kernel not in offered:
             offered.append(kernel)
-    names = [kernel.name for kernel in offered]
-    if len(set(names)) != len(names):
-        raise InputError("kernel", names[-1], "give your kernel a name of its own")
     return offered
 
 
