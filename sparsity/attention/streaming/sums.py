@@ -135,17 +135,9 @@ def merge(a: Sums, b: Sums) -> Sums:
     This is associative, and commutative but for the place of equal largest logits.
     """
     count, top = a.count + b.count, jnp.maximum(a.top, b.top)
-    # Both are rescaled to the common top. w = Σ(s − top)e^(s − top) moves by z as well, as every
-    # exponent in it does; y has squared weights, so the squared share.
-    down = [jnp.where(x.count > 0, base(x.top) - base(top), 0) for x in (a, b)]
-    shares = [jnp.exp(x) for x in down]
-    sums: dict[str, Any] = {}
-    if a.w is not None:
-        sums["w"] = shares[0] * (a.w + down[0] * a.z) + shares[1] * (b.w + down[1] * b.z)
-    if a.z is not None:
-        sums["z"] = shares[0] * a.z + shares[1] * b.z
-    if a.y is not None:
-        sums["y"] = shares[0] ** 2 * a.y + shares[1] ** 2 * b.y
+    a, b = (relative(x, base(top)) for x in (a, b))
+    names = [name for name in ("z", "y", "w") if getattr(a, name) is not None]
+    sums: dict[str, Any] = {name: getattr(a, name) + getattr(b, name) for name in names}
     if a.m2 is not None:
         # Chan, Golub and LeVeque (1983): squares within both, and between the two means.
         part = b.count / jnp.maximum(count, 1).astype(top.dtype)
@@ -165,6 +157,8 @@ def merge(a: Sums, b: Sums) -> Sums:
 
 def relative(sums: Sums, low: Any) -> Sums:
     """Return the sums with z, y and w relative to another logit, which is finite."""
+    # w = Σ(s − top)e^(s − top) moves by z as well, as every exponent in it does; y has squared
+    # weights, so the squared share.
     down = jnp.where(sums.count > 0, base(sums.top) - low, 0)
     share = jnp.exp(down)
     w = None if sums.w is None else share * (sums.w + down * sums.z)
