@@ -197,7 +197,7 @@ def laws(
                 part = members[start : start + _LAWS_AT_ONCE]
                 one = Laplace(shared, unique[0, part], unique[1, part], (0.0, *integral.moments))
                 out[:, part] = _of_identical_tokens(one, integral, length)
-    return list(out[:, back.reshape(-1)])
+    return list(out[:, back.ravel()])
 
 
 def _of_ranks(
@@ -326,7 +326,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         raise InputError("length", length, "give at least one")
     if quantity.linear is not None:
         return tuple(quantity.linear.columns(law(row, quantity.linear.of, n), n))
-    flat = n.reshape(-1)
+    flat = n.ravel()
     if quantity.above is not None:
         columns = sink_chance.law(row, quantity.above, flat, quantity.name)
     elif quantity.needle_law is not None:

@@ -210,5 +210,5 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     if map_law.order is not None and (map_law.order - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
         return value, np.ones(n.shape), np.full(n.shape, 1e-13)
-    value, error = map_law.columns(row, quantity, n.reshape(-1))
+    value, error = map_law.columns(row, quantity, n.ravel())
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -155,7 +155,7 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         score, weight = gauss_panels(edges, points)
         z = (score - m) / spread
         density = np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * spread)
-        log_weight = log_f(score.reshape(-1)).reshape(score.shape) + log_w
+        log_weight = log_f(score.ravel()).reshape(score.shape) + log_w
         integrals.append(float((np.exp(log_chance(log_weight)) * density * weight).sum()))
     value, other = integrals
     off = abs(value - other) + 1e-18 + _ULP * (16 + 40 * scale) * value  # e^−40 is nothing

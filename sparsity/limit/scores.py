@@ -295,7 +295,7 @@ def _beyond(kernel: Kernel, p: float, law: Student, log_moment: float) -> float:
         InputError: it does not fall fast enough for that to be known.
     """
     far = law.steps[-1] * np.array([[0.5, 1.0], [-0.5, -1.0]])
-    log_f = at_points(kernel, law.beta, law.gamma, far.reshape(-1)).log.reshape(2, 2)
+    log_f = at_points(kernel, law.beta, law.gamma, far.ravel()).log.reshape(2, 2)
     mass = p * log_f + law.log_density(far) + np.log(np.abs(far))  # of an octave, about
     left = 0.0
     for near, end in mass:

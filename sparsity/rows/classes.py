@@ -64,7 +64,7 @@ class TokenClasses(NamedTuple):
         """Return some of the groups and the classes that they need; n stays that of the row."""
         used, member = np.unique(self.member[kept], return_inverse=True)
         classes = [self.classes[i] for i in used]
-        return TokenClasses(self.n, classes, member.reshape(-1), *(x[kept] for x in self[3:]))
+        return TokenClasses(self.n, classes, member.ravel(), *(x[kept] for x in self[3:]))
 
 
 def classed(row: Row, length: Any, token: int | None = None) -> TokenClasses:
@@ -116,7 +116,7 @@ def classed(row: Row, length: Any, token: int | None = None) -> TokenClasses:
     return TokenClasses(
         n=int(tokens.count.sum()),
         classes=classes,
-        member=np.concatenate([member.reshape(-1), np.full(len(units), len(pairs))]).astype(int),
+        member=np.concatenate([member.ravel(), np.full(len(units), len(pairs))]).astype(int),
         log_w=np.concatenate([log_w, units]),
         count=np.concatenate([count, one]),
         token=np.concatenate([count, none]),

@@ -266,7 +266,7 @@ class Empirical(_Standardised):
     def __post_init__(self) -> None:
         fix = "give finite numbers, at least two that differ"
         x = np.array(as_float64(self.sample, "sample", fix, texts=False))
-        x, shown = np.sort(x.reshape(-1)), f"array of shape {x.shape}"
+        x, shown = np.sort(x.ravel()), f"array of shape {x.shape}"
         if len(x) < 2 or not np.all(np.isfinite(x)) or x[0] == x[-1]:
             raise InputError("sample", shown, fix)
         if len(x) > MOST:

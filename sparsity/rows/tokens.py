@@ -115,7 +115,7 @@ class TokenScores:
                 fix = "must be finite" if name == "beta" else "must be finite and >= 0"
                 raise InputError(name, shown, fix)
         for name, values in zip(("beta", "gamma"), np.broadcast_arrays(beta, gamma), strict=True):
-            object.__setattr__(self, name, tuple(values.reshape(-1).tolist()))
+            object.__setattr__(self, name, tuple(values.ravel().tolist()))
 
     @property
     def length(self) -> int:
