@@ -145,10 +145,12 @@ def test_rows_of_zeros_and_other_sums_are_no_dropout():
 
 def test_heads_that_are_all_alike_are_said():
     mean = weights(2, 4, 20, 20).mean(1, keepdims=True)
-    with pytest.warns(UserWarning, match="measure: all 4 heads have the same weights"):
-        found = measure(attention=np.repeat(mean, 4, 1), causal=False)
-    assert found.attrs["note"].startswith("all 4 heads")
-    assert "note" not in measure(attention=weights(2, 4, 20, 20), causal=False).attrs
+    for heads in (2, 4):
+        with pytest.warns(UserWarning, match=f"measure: all {heads} heads have the same weights"):
+            found = measure(attention=np.repeat(mean, heads, 1), causal=False)
+        assert found.attrs["note"].startswith(f"all {heads} heads")
+    for differ in (mean, weights(2, 4, 20, 20)):
+        assert "note" not in measure(attention=differ, causal=False).attrs
 
 
 def test_layers_that_differ_and_steps_name_the_way():
