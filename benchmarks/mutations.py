@@ -43,6 +43,7 @@ OTHER = {
 EQUIVALENT = {
     "attention/measurement/tables.py: sign * float(rank_correlation(*pair))": "the sign is 1 or −1",
     "exact_law/keys_for_mass.py: self.r > 0": "no node is 0",
+    "exact_law/sink_chance.py: known(i)[0] > _ALWAYS": "a chance that just counts as 1",
     "exact_law/maps/router.py: (keys - k) / spread.min(axis=1, keepdims=True)": "finer panels",
     "exact_law/maps/top_k.py: 0.0 * u": "0 either way",
     "kernels/lowering.py: the number 17": "digits of a float, which has 17",

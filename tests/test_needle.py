@@ -83,7 +83,8 @@ def test_order_of_steps():
 @pytest.mark.parametrize(
     ("arguments", "length", "says"),
     [
-        ((math.nan,), 8, "beta"), ((1.0, -1.0), 8, "gamma"), ((1.0, 0.0, 8), 8, "distance"),
+        ((math.nan,), 8, "beta"), ((1.0, -1.0), 8, "gamma"),
+        ((1.0, 0.0, 8), 8, "distance = 8: a row of 8 tokens has distances 0 to 7$"),
     ],
 )  # fmt: skip
 def test_what_is_refused(arguments, length, says):

@@ -303,6 +303,9 @@ def test_rows_reach_the_ends_of_ranks_and_of_pairs(quantity, n):
     with np.errstate(divide="ignore"):
         found = quantity.of(rows._replace(pair=(rows.pair[0], np.log(other))))
     np.testing.assert_allclose([found.min(), found.max()], quantity.ends(n), atol=1e-12)
+    if quantity.rank_law:
+        alike = quantity.of(sums(np.ones(n)))
+        np.testing.assert_allclose(quantity.rank_law.alike(n), alike, atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [(), (of_rows.SinkLogit(2.0), of_rows.Alibi(0.1))])

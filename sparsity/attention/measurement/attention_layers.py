@@ -60,8 +60,8 @@ class AttentionLayer:
 
     @property
     def offset(self) -> int:
-        """The position of the first query: those that look back are the last of all tokens."""
-        return self.key_count - self.shape[1] if self.causal else 0
+        """The position of the first query that looks back: they are the last of all tokens."""
+        return self.key_count - self.shape[1]
 
     @property
     def hides(self) -> bool:
