@@ -144,8 +144,10 @@ def test_a_sample_whose_mean_a_few_rows_make_says_nothing():
         Cell("1/abs(s)**0.4", {"beta": 5.3, "gamma": 1.0}, (("sink-logit", (10.0,)),), None, 2,
              "power_sum:2", 1),
         Cell("sparsemax", {"gamma": 0.08}, (), None, 3, "support", 1),
+        Cell("exp", {"beta": -9.5, "gamma": 0.9}, (("sink-logit", (5.3,)),), None, 2,
+             "power_sum:7.5", 1),
     ],
 )  # fmt: skip
 def test_a_reference_knows_what_it_may_have_missed(cell):
-    """The pole of f², with a part in a million of its mean; rows of a support that none had."""
+    """A pole of f² with a part in a million of its mean; a support that no row had; far scores."""
     assert judge(cell, ask(cell.key)).outcome == "agreed"

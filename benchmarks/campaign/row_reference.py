@@ -441,7 +441,15 @@ def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
     if moving > 3 or stepped(of) or of.startswith("overlap"):
         return None
     steep = max(float(tokens.gamma.max(initial=0.0)), 1e-9)
-    reach = REACH + steep * SUMS.get(of, 0)  # where e^(ps) has its mass
+    # Where e^(ps) has its mass; a share of the row grows so up to the heaviest unit at most.
+    power = SUMS.get(of, 0)
+    far = steep * power
+    if tokens.units and not power:
+        name, _, number = of.partition(":")
+        grows = float(number) if name == "power_sum" else 2.0 if name == "participation" else 1.0
+        gap = max(max(tokens.units) - float(tokens.beta.min(initial=0.0)), 0.0)
+        far = min(steep * grows, gap / steep)
+    reach = REACH + far
     # Next to a zero of f a light unit is all there is, and at a pole is much of f².
     near = min(tokens.units, default=0.0) < -15 or kernel.startswith("1/abs")
     fine = max(min(0.4, 4 / steep), 0.12), 30 if near else 8
