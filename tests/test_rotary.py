@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from second_law import n_eff_of_normal_tokens
 
-from sparsity import Coca, InputError, Rope, Row, exact, metric
+from sparsity import Coca, InputError, Needle, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger import coca_forms, coca_positions
 from sparsity.claims_ledger.coca_forms import CocaRoutes
 from sparsity.rows import rope_planes, rotated_scores
@@ -259,6 +259,14 @@ def test_the_law_of_different_tokens_by_sums_over_scores(step):
         assert abs(float(found.value) / other - 1) < float(found.error_bound) + 1e-11
         wrong = n_eff_of_normal_tokens(step.beta(distance), 1.01 * step.gamma(distance))
         assert abs(float(found.value) / wrong - 1) > 1e-9
+
+
+@pytest.mark.parametrize("step", [Rope([1.0, 2.0], [1.0, 0.5], 0.5), Coca([1.0, 2.0], 0.9, 0.05)])
+def test_what_does_not_turn_keeps_its_score(step):
+    tokens = Row("exp", steps=(Sink(3.0, 0.5), Needle(4.0, 0.25, 5), step)).tokens(12)
+    still = np.isin(tokens.distance, [5, 11])
+    assert [*tokens.beta[still], *tokens.gamma[still]] == [4.0, 3.0, 0.25, 0.5]
+    assert not np.isin(tokens.beta[~still], [3.0, 4.0]).any()
 
 
 def test_rows_of_coca_that_is_cut_at_zero_are_sampled():
