@@ -6,7 +6,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from sparsity.sampling.random_numbers import _normal_of, key_of, normal, words_of_keys
+from sparsity.sampling.random_numbers import key_of, normal, normal_of, words_of_keys
 
 SEED = np.uint32(2**32 - 5)
 KEY = key_of(SEED)
@@ -41,7 +41,7 @@ def test_the_law_is_normal(dtype):
 def test_a_word_is_the_quantile_of_its_tail():
     """Of words that JAX would hardly ever draw too, where its own normals of 32 bits have ended."""
     words = np.array([0, 1, 2, 3, 2**8, 2**20, 2**31, 2**32 - 1], dtype="uint32")
-    z = np.asarray(_normal_of(jax.numpy.asarray(words)), dtype=float)
+    z = np.asarray(normal_of(jax.numpy.asarray(words)), dtype=float)
     tail = ((words >> 1).astype(np.float32) + np.float32(0.5)).astype(float) / 2**31
     quantile = np.where(words & 1, -1, 1) * scipy.special.ndtri(tail / 2)
     np.testing.assert_allclose(z, quantile, rtol=5e-4, atol=1e-6)  # of the last words

@@ -63,7 +63,7 @@ class Parameter:
                 f"is too small for float64; give {_TINY:.2g} or more",
             ),
         ):
-            if not np.all(good):
+            if not good.all():
                 shown = np.asarray(value)[~good].flat[0] if array.ndim else value
                 raise InputError(self.name, shown, fix)
         return array

@@ -57,7 +57,8 @@ def log_sums(
         count: how often each group counts; None counts the tokens.
     """
     count, bounds = given.token if count is None else count, []
-    if given.classes[0][0].weight != kernels.exp.weight:
+    many = (1 + _AS_WIDE) * len(given.classes) > _MOST_LAWS  # classes are no fewer than laws
+    if many and given.classes[0][0].weight != kernels.exp.weight:
         laws = [law for piece in classes.pieces(given.classes) for law in piece.laws]
         wide = sum(isinstance(law[3], QKNorm) for law in laws)
         if len(laws) + _AS_WIDE * wide > _MOST_LAWS:

@@ -77,6 +77,8 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     last = k + 10 * math.sqrt(k) + 40  # beyond it, N < k has less than e^−50
     for low, high, terms in ((rare, 1e-2, 9), (max(rare, 1e-2), 1.0, 22), (1.0, last, k)):
         here = (mean >= low) & (mean < high)
+        if not here.any():
+            continue  # as in most blocks: a third of the time of k = 64
         log = log_rest[here]
         odds = np.minimum(np.expm1(-np.maximum(log, -40.0)), 1e15)
         p, sums = np.exp(n * log), np.zeros(log.shape)

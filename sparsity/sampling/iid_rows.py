@@ -26,7 +26,7 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import jax_log_abs
 from sparsity.quantities import Quantity, RowSums
 from sparsity.sampling.batches import NORMALS_PER_BATCH, batch_size
-from sparsity.sampling.random_numbers import normal
+from sparsity.sampling.random_numbers import normal_of, words_of_normals
 
 MOST_TOKENS = NORMALS_PER_BATCH // batch_size(NORMALS_PER_BATCH)  # longer rows have larger batches
 _SLOTS = 2**11  # worked on at once: twice as many are as fast, four times as many a tenth slower
@@ -98,15 +98,16 @@ class IidRowSampler:
         def draw(block: Any, into: _Sums) -> _Sums:
             slot = block * _SLOTS + jax.lax.iota("uint32", _SLOTS)
             first = ((slot.astype("float32") + 0.5) * per_row).astype("uint32")
-            z = normal(jax.random.fold_in(key, block), (2, _SLOTS), self.dtype)
+            # Words before normals: in one loop a core has too few registers for both.
+            words = words_of_normals(jax.random.fold_in(key, block), (2, _SLOTS), self.dtype)
 
             def log_weight(token: tuple[jax.Array, jax.Array]) -> jax.Array:
-                j, x = token
-                log_f = jax_log_abs(self.kernel)(beta + gamma * x)
+                j, drawn = token
+                log_f = jax_log_abs(self.kernel)(beta + gamma * normal_of(drawn))
                 return jnp.where(j < n, log_f - (n - 1 - j).astype(self.dtype) * rate, -jnp.inf)
 
             # One half after the other: of both at once XLA would compute anew for each sum.
-            pair = jax.lax.map(log_weight, (jnp.stack([first, first + kept]), z))
+            pair = jax.lax.map(log_weight, (jnp.stack([first, first + kept]), words))
             one = jnp.ones_like(pair[0])
             return _write(into, _sum((pair[0], one, one), (pair[1], one, one)), block * _SLOTS)
 

@@ -50,16 +50,20 @@ def _words(
     """Draw words of so many bits, or what `use` makes of them.
 
     Half of them after the other: what a loop gives XLA does not compute anew for each of its uses.
+    Each half has the key with it: what both share XLA would compute before the loop, by some ten
+    kernels of one number, which two cores take twice the time to share out.
     """
     size = math.prod(shape)
     half = -(-size // 2)
 
-    def part(first: jax.Array) -> Any:
-        high, low = _encrypted(key, first + jax.lax.iota("uint32", half))
+    def part(given: tuple[jax.Array, jax.Array]) -> Any:
+        first, words = given
+        high, low = _encrypted(words, first + jax.lax.iota("uint32", half))
         wide = width == 64
         return use(high.astype("uint64") << 32 | low.astype("uint64") if wide else high ^ low)
 
-    return jax.lax.map(part, jnp.array([0, half], "uint32")).reshape(-1)[:size].reshape(shape)
+    halves = jnp.array([0, half], "uint32"), jnp.stack([key, key])
+    return jax.lax.map(part, halves).reshape(-1)[:size].reshape(shape)
 
 
 @functools.cache
@@ -110,7 +114,7 @@ def _polynomial(coefficients: tuple[float, ...], x: jax.Array) -> jax.Array:
     return value
 
 
-def _normal_of(words: jax.Array) -> jax.Array:
+def normal_of(words: jax.Array) -> jax.Array:
     """Return the normal of each word of 32 or 64 bits."""
     if words.dtype == jnp.uint64:  # as `jax.random.normal` does
         unit = jax.lax.bitcast_convert_type(words >> 12 | np.float64(1).view("uint64"), "float64")
@@ -125,6 +129,11 @@ def _normal_of(words: jax.Array) -> jax.Array:
     return jnp.where(words & 1, magnitude, -magnitude)
 
 
+def words_of_normals(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """Draw the words that `normal` has its normals of."""
+    return jax.random.bits(key, shape, f"uint{jnp.finfo(dtype).bits}")
+
+
 def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """Draw independent standard normals whose tails are not cut short.
 
@@ -137,7 +146,7 @@ def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         shape: the shape of the result.
         dtype: float32, from one 32-bit word a draw; or float64, which is JAX's own, |z| ≤ 8.2.
     """
-    width = 32 if jnp.dtype(dtype) == jnp.float32 else 64
     if runs_on_cpu():
-        return _words(jax.random.key_data(key), width, shape, _normal_of)
-    return _normal_of(jax.random.bits(key, shape, f"uint{width}"))
+        width = jnp.finfo(dtype).bits
+        return _words(jax.random.key_data(key), width, shape, normal_of)
+    return normal_of(words_of_normals(key, shape, dtype))

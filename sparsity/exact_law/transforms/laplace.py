@@ -124,14 +124,11 @@ def product(blocks: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return np.concatenate([blocks @ part for part in parts], axis=-1)
 
 
-def _moved(sums: np.ndarray, by: float) -> np.ndarray:
-    """Return sums of w(x + by)^i, given those of w x^i, [i, ...], by the binomial theorem."""
-    return np.stack(
-        [
-            sum(math.comb(i, j) * by ** (i - j) * sums[j] for j in range(i + 1))
-            for i in range(len(sums))
-        ]
-    )
+def _move(sums: np.ndarray, by: float) -> None:
+    """Turn sums of w x^i, [i, ...], into those of w(x + by)^i, by the binomial theorem."""
+    for i in range(len(sums) - 1, 0, -1):  # the lower ones are still of x
+        for j in range(i):
+            sums[i] += math.comb(i, j) * by ** (i - j) * sums[j]
 
 
 def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -> np.ndarray:
@@ -145,6 +142,9 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
     """
     shape, (powers, series, logged) = weights.shape[:-1], _series(k)
     most = int(logged.max())
+    # (ln x + since)^m = Σ binomial[i, m] since^lacking[i, m] (ln x)^i, for each order's power m.
+    binomial = np.array([[math.comb(m, i) for m in logged.tolist()] for i in range(most + 1)])
+    lacking = np.maximum(logged - np.arange(most + 1)[:, None], 0)
     # Laws in blocks of a few, filled up with zeros: a product with a block has the same bits
     # whatever the number of laws.
     rows = weights.reshape(-1, weights.shape[-1])
@@ -160,26 +160,26 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
         high = here[-1]
         # From one u to the next every x^p changes by the same factor, and so do their sums, and ln
         # x grows by high − was.
-        light = _moved(light, high - was) * np.exp((high - was) * powers)
+        _move(light, high - was)
+        light *= np.exp((high - was) * powers)
         if done < first:
             at = high + log[done:first]
-            fresh = np.exp(np.multiply.outer(at, powers))
+            fresh, weight = np.exp(np.multiply.outer(at, powers)), w[..., done:first]
             for i, sums in enumerate(light):
-                sums += product(w[..., done:first] * at**i, fresh)
+                sums += product(weight if i == 0 else weight * at**i, fresh)
         done, was = first, high
         # `light` is at the last point of the batch; the powers of the others are less by rises ≤ 0,
         # which cannot overflow, and are put into the coefficients of the series.
         rise = np.exp(np.multiply.outer(powers, here - high))
-        terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
+        terms = series.T[:, :, None] * rise[:, None]
         if most:
             # At another point ln x is ln x at `high`, plus the rise: the binomial theorem again.
-            power, since = np.repeat(logged, len(here)), np.tile(here - high, len(series))
-            values = np.zeros((*light.shape[1:-1], terms.shape[1]))
-            for i, sums in enumerate(light):
-                chosen = np.repeat([math.comb(m, i) for m in logged.tolist()], len(here))
-                values += sums @ (terms * chosen * since ** np.maximum(power - i, 0))
+            since = (here - high) ** np.arange(most + 1)[:, None]
+            values = np.zeros((*light.shape[1:-1], len(series) * len(here)))
+            for sums, m, n in zip(light, binomial, lacking, strict=True):
+                values += sums @ (terms * (m[:, None] * since[n])).reshape(len(powers), -1)
         else:
-            values = light[0] @ terms
+            values = light[0] @ terms.reshape(len(powers), -1)
         out[..., start:stop] = values.reshape(*values.shape[:-1], len(series), -1)
         if first < last:
             band = _on_band(log[first:last] + high, here - high, k)
