@@ -111,8 +111,9 @@ class Series:
         added = (x, np.exp(log), log, *map(np.array, drawn))
         lines = (getattr(self, name) for name in _COLUMNS)
         columns = [np.concatenate(pair) for pair in zip(lines, added, strict=True)]
-        # Points go in where their x belongs, after the line's own entry where both have one.
-        order = np.argsort(columns[0], kind="stable")
+        # Points go in where their x belongs, after the line's own entry where both have one, to the
+        # digits that are the same on every processor.
+        order = np.argsort(rounding.column(columns[0]), kind="stable")
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
         return replace(self, **values, method=methods[-1])
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity import rounding
 from sparsity.errors import InputError
 from sparsity.exact_law.capabilities import capabilities
 from sparsity.exact_law.exact import exact, exact_grid
@@ -32,7 +33,7 @@ Cell = dict[str, Any]
 Grids = dict[str, np.ndarray]
 Variables = dict[str, Any]  # (dimensions, values, attributes) by name
 
-# A number with a point or an exponent, as Python writes floats; + 0.0 makes one of ±0.
+# A number with a point or an exponent, as Python writes floats.
 _NUMBER = re.compile(r"-?\d+(?:\.\d*(?:e[-+]?\d+)?|e[-+]?\d+)")
 _LIMIT = {  # field of an evaluation, and what it is
     "S": "sparsity S of long rows",
@@ -54,12 +55,19 @@ def variable(dims: Any, values: np.ndarray, words: str) -> Any:
     return dims, values, {"long_name": words, "units": "1"}
 
 
+def _label_number(match: re.Match[str]) -> str:
+    """Return a number as written, to 9 significant digits; 0 for what is only rounding of it."""
+    value = float(match[0])
+    return repr(rounding.significant(value) if abs(value) >= rounding.NOTHING else 0.0)
+
+
 def label_cell(what: Any) -> str:
     """Return what a cell is as text, with 9 significant digits of every number in it.
 
-    The last bits of a number from `geomspace` or a root differ between processors.
+    The last bits of a number from `geomspace` or a root differ between processors, and the 0 in the
+    middle of a `linspace` may be the rounding of its ends.
     """
-    return _NUMBER.sub(lambda match: repr(float(f"{float(match[0]):.9g}") + 0.0), str(what))
+    return _NUMBER.sub(_label_number, str(what))
 
 
 def cell_seed(seed: int, *labels: Any) -> int:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsity import rounding
 from sparsity.kernels.parameters import ALL, OF_MAPS, Parameter
 from sparsity.output import length_label, power_of_ten, powers_of_two
 from sparsity.rows import steps as row_steps
@@ -116,8 +117,9 @@ class Control:
         if self.scale is NINES:
             short = {round(v, 2 + int(_nines(np.array(v)))) for v in x.tolist()} | {1.0}
         else:
-            short = {float(f"{v:.3g}") if abs(v) < 1e3 else v for v in x.tolist()}
-        return sorted(v + 0.0 for v in short)  # −0.0 + 0.0 is 0.0
+            few = rounding.column(x, None if self.scale is LINEAR else 0.0, digits=3)
+            short = set(np.where(np.abs(x) < 1e3, few, x).tolist())
+        return sorted(short)
 
     def place(self, x: np.ndarray, value: float) -> np.ndarray:
         """Return where values lie along the axis, 0 at its left end and 1 at its right."""
