@@ -131,7 +131,7 @@ def _spreads(row: Row, n: int) -> tuple[float, float]:
 
 
 def _is_power(row: Row) -> bool:
-    return not isinstance(row.kernel, Kernel) or symmetry(row.kernel)[1] is not None
+    return not isinstance(row.kernel, Kernel) or symmetry(row.kernel.weight)[1] is not None
 
 
 GAMMA = FreeNumber("gamma", "gamma", None, math.exp, _spreads)

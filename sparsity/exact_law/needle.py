@@ -68,7 +68,7 @@ def scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarray
     Raises:
         InputError: a kernel for which |f| < c is no interval that is known.
     """
-    rise, degree = symmetry(kernel)
+    rise, degree = symmetry(kernel.weight)
     log_right, log_left = numpy_log_abs(kernel)(np.array([1.0, -1.0])).tolist()
 
     def of_exp(log_c: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +257,7 @@ def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
 def has_law(kernel: Kernel, of: NeedleLaw) -> bool:
     """Return whether the chance is known for a kernel: its rank by symmetry, recall for exp."""
     if of.values is None:
-        rise, degree = symmetry(kernel)
+        rise, degree = symmetry(kernel.weight)
         return bool(rise) or (degree or 0) > 0
     return sink_chance.has_law(kernel)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sympy
@@ -12,9 +12,6 @@ from sympy.functions.elementary.piecewise import ExprCondPair
 
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
-
-if TYPE_CHECKING:
-    from sparsity.kernels.base import Kernel
 
 # Made of these alone, a weight needs no trial.
 _PLAIN = (
@@ -111,6 +108,6 @@ def _rise(f: Any) -> float | None:
 
 
 @functools.lru_cache(maxsize=128)
-def symmetry(kernel: Kernel) -> tuple[float | None, float | None]:
+def symmetry(weight: sympy.Expr) -> tuple[float | None, float | None]:
     """(a, p): f(s + x) = e^(ax) f(s) up to a sign for all x, and f(cs) = c^p f(s); or None."""
-    return _rise(kernel.weight), _degree(kernel.weight)
+    return _rise(weight), _degree(weight)

@@ -144,7 +144,7 @@ def reduced(
     """Take the symmetries of the weight out of laws; return the ln w that they leave, β and γ."""
     # f(s) = e^(rs): a bias is a factor e^(rβ). f of degree d: a spread is a factor γ^d, and of a
     # fixed score |β|^d. Tokens under ALiBi are then one law with weights of their own, not n laws.
-    exponent, degree = symmetry(kernel)
+    exponent, degree = symmetry(kernel.weight)
     if exponent is not None:
         return exponent * beta, np.zeros_like(beta), gamma
     if degree is not None:
