@@ -35,6 +35,14 @@ class Point(NamedTuple):
         return cls(found.value, found.stderr, found.samples, found.seed, found.method)
 
 
+def _rounded_places(x: np.ndarray) -> np.ndarray:
+    """Return places on an axis to the digits that are the same on every processor.
+
+    Only an axis through 0 can have a rounding of 0 on it.
+    """
+    return rounding.column(x, 0.0 if np.all(x > 0) else None)
+
+
 @dataclass(frozen=True)
 class Series:
     """One curve. All arrays have one entry per x, in increasing order.
@@ -113,7 +121,7 @@ class Series:
         columns = [np.concatenate(pair) for pair in zip(lines, added, strict=True)]
         # Points go in where their x belongs, after the line's own entry where both have one, to the
         # digits that are the same on every processor.
-        order = np.argsort(rounding.column(columns[0]), kind="stable")
+        order = np.argsort(_rounded_places(columns[0]), kind="stable")
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
         return replace(self, **values, method=methods[-1])
 
@@ -139,7 +147,7 @@ class Series:
         estimate = [rounding.beside_error(value, error) for value, error in pairs]
         return replace(
             self,
-            x=rounding.column(self.x),
+            x=_rounded_places(self.x),
             theory=theory,
             log=rounding.logarithms(self.log),
             estimate=np.array(estimate, float).reshape(self.estimate.shape),

@@ -70,6 +70,8 @@ def test_a_point_stands_after_the_line_s_own_entry_whose_last_bit_is_another(mov
     lines = (Series.line("exp", [0.5, x, 2.0], [-0.1, -0.5, -2.0]) for x in (1.0, 1.0 + moved))
     first, second = (line.with_points([-0.5], point).rounded() for line in lines)
     assert first.samples.tolist() == second.samples.tolist() == [0, 0, 2048, 0]
+    wide = Series.line("exp", [1e-9, 1e-8, 1.0, 1e9], np.zeros(4)).with_points([0.0], point)
+    assert wide.rounded().x.tolist() == [1e-9, 1e-8, 1.0, 1.0, 1e9]  # no place of it is 0
 
 
 @pytest.mark.thorough
