@@ -146,6 +146,8 @@ def test_a_sample_whose_mean_a_few_rows_make_says_nothing():
         Cell("sparsemax", {"gamma": 0.08}, (), None, 3, "support", 1),
         Cell("exp", {"beta": -9.5, "gamma": 0.9}, (("sink-logit", (5.3,)),), None, 2,
              "power_sum:7.5", 1),
+        Cell("relu3", {"beta": 1.6, "gamma": 0.2}, (("sink", (4.3, 1.4)),), ("t", (4.0,)), 2,
+             "abs_sum", 1),
     ],
 )  # fmt: skip
 def test_a_reference_knows_what_it_may_have_missed(cell):

@@ -253,7 +253,8 @@ def _nodes(
         return x, w / (2 * end)
     if name == "t":
         scale = math.sqrt((own[0] - 2) / own[0])
-        end = math.asinh(t.isf(1e-40, own[0]))  # a rare score may have all there is of a small mean
+        # A rare score may have all there is of a small mean.
+        end = math.asinh(max(t.isf(1e-40, own[0]), reach))
         turned = [math.asinh(at / scale) for at in breaks]
         y, w = _ruled(_panels(-end, end, turned, width, deep), points)
         return np.sinh(y) * scale, w * t.pdf(np.sinh(y), own[0]) * np.cosh(y)
@@ -450,6 +451,11 @@ def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
         gap = max(max(tokens.units) - float(tokens.beta.min(initial=0.0)), 0.0)
         far = min(steep * grows, gap / steep)
     reach = REACH + far
+    if scores and scores[0] == "t" and power:
+        # Of a moment that goes as x^m, |x|^(m − degrees) lies beyond x: 1e-17 is rounding.
+        degree = max(float(np.diff(log_f(np.array([x, 10 * x])))[0]) for x in (1e30, -1e30))
+        beyond = scores[1][0] - power * degree / math.log(10)
+        reach = 10.0 ** min(17 / beyond, 100.0) if beyond > 0 else 1e100
     # Next to a zero of f a light unit is all there is, and at a pole is much of f².
     near = min(tokens.units, default=0.0) < -15 or kernel.startswith("1/abs")
     fine = max(min(0.4, 4 / steep), 0.12), 30 if near else 8

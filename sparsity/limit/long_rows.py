@@ -41,7 +41,7 @@ from sparsity.rows.steps import QKNorm
 _SLOPE_RULES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
 _MOST_LOG = 709.0  # of a float64
 _DEGREE_0 = 1e-12  # of a product: below it is 0, and rounding of powers such as 1/p
-_MOST_LAWS = 400  # of 0.003 to 0.02 s each
+_MOST_LAWS = 200  # of 0.003 to 0.045 s each
 _AS_WIDE = 4  # times as long that keys on a sphere take besides
 _ORDER_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 

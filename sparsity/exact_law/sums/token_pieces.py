@@ -8,13 +8,12 @@ are nothing wherever the integrand is something; the others are smooth in one pa
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from sparsity.exact_law.integration import refuse_slow
 from sparsity.exact_law.transforms.laplace import Laplace, Orders, laplace, order_of
-from sparsity.exact_law.transforms.nodes import TAIL, Nodes
+from sparsity.exact_law.transforms.nodes import TAIL
 from sparsity.exact_law.transforms.shared_nodes import reference
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.intervals import Interval
@@ -37,6 +36,14 @@ def _law(one: Class, c: int, k: Orders) -> Laplace:
     """Return the transforms of a class of tokens."""
     kernel, beta, gamma, scores = one
     return laplace(kernel, beta, gamma, c, k, scores)
+
+
+def _seconds(one: Class, c: int, k: Orders) -> float:
+    """Return what it takes to find the nodes of a class of tokens, and to sum over them."""
+    nodes, scores = _law(one, c, k).family.nodes, one[3]
+    gaussian = scores is None or scores.parts is not None
+    node = _NODE if gaussian else _NODE_OF_SCORES
+    return node * len(nodes.log_f) + _CUT * nodes.work + _FAMILY
 
 
 def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +81,9 @@ def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, floa
         return np.zeros(row.count.shape, dtype=bool), math.inf
     sizes, typical = _sizes(row)
     heaviest = np.argsort(-typical)[:_HEAVY]
-    laws = [_law(row.classes[row.member[i]], c, k) for i in heaviest]
+    groups = [row.classes[row.member[i]] for i in heaviest]
+    refuse_slow("length", row.n, len(groups) * _seconds(groups[0], c, k))
+    laws = [_law(group, c, k) for group in groups]
     # The search starts at the u at which the largest node of all has x = 1: there, and below, each
     # of these φ is at least 1/e.
     tops = [
@@ -115,13 +124,6 @@ def _merge_single_laws(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
     return merged
 
 
-def _seconds(nodes: Nodes, scores: Any) -> float:
-    """Return what it takes to find nodes, and to sum over them."""
-    gaussian = scores is None or scores.parts is not None
-    node = _NODE if gaussian else _NODE_OF_SCORES
-    return node * len(nodes.log_f) + _CUT * nodes.work + _FAMILY
-
-
 def relevant_pieces(
     row: TokenClasses, c: int, k: Orders
 ) -> list[tuple[InterpolatedLaws, list[Laplace]]]:
@@ -135,7 +137,7 @@ def relevant_pieces(
     # The work is told from three laws before all are made: nodes vary slowly along a row.
     families = {(law[0], reference(*law) or law[1:]) for law in laws}
     samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
-    seconds = sum(_seconds(_law(one, c, k).family.nodes, one[3]) for one in samples) / len(samples)
+    seconds = sum(_seconds(one, c, k) for one in samples) / len(samples)
     refuse_slow("length", row.n, seconds * len(families) + _LAW * len(laws))
     times = np.bincount(row.member, row.count)
     pairs = [(piece, [_law(one, c, k) for one in piece.laws]) for piece in every]
