@@ -129,9 +129,18 @@ def test_kernels_of_the_reference_are_those_of_the_library():
             np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
-def test_a_sample_whose_mean_a_few_rows_make_says_nothing():
-    sink = (("sink-logit", (40.0,)),)
-    cell = Cell("exp", {"beta": 0.0, "gamma": 6.0}, sink, None, 4, "power_sum:8", 1)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell("exp", {"beta": 0.0, "gamma": 6.0}, (("sink-logit", (40.0,)),), None, 4,
+             "power_sum:8", 1),
+        # One row in 10³¹ has a score above 0, and with it all there is of the mean.
+        Cell("gelu", {"beta": -6.272, "gamma": 0.016524},
+             (("sink-logit", (7.3654,)), ("decay", (0.59418,)), ("log-n", (2, 0.5))),
+             ("t", (12.0,)), 40, "participation", 173),
+    ],
+)  # fmt: skip
+def test_a_sample_whose_mean_a_few_rows_make_says_nothing(cell):
     mean = reference(cell, sampled=True)
     assert mean is not None
     assert mean.error == np.inf
