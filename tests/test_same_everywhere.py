@@ -196,8 +196,8 @@ main()
 
 
 @pytest.mark.slow
-def test_a_run_whose_every_x_is_off_by_an_ulp_writes_the_committed_files():
+def test_a_run_whose_every_x_is_off_by_an_ulp_is_the_committed_one():
     run = subprocess.run(
         [sys.executable, "-c", REPRODUCE_MOVED], cwd=ROOT, capture_output=True, text=True
     )
-    assert "52 of 53 files are the same bytes" in run.stdout, run.stdout + run.stderr
+    assert run.returncode == 0, run.stdout + run.stderr  # 1 if any is other than to rounding
