@@ -265,14 +265,17 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
-    # About the logit that would do if every row were as the mean, doubling steps bracket the root.
-    total, step = log_total(row, n), 1.0
+    # From the logit that would do if every row were as the mean. Log odds rise by at most 1 with b,
+    # and mostly by nearly that: the root is a little farther than they are off. Where it is not, or
+    # they are NaN, as both shares are 0 there, doubling steps bracket it.
+    start = log_total(row, n) + odds
+    farther, step = start - 1.5 * excess(start), 1.0
+    low, high = min(start, farther), max(start, farther)
     while step <= _FARTHEST_LOGIT:
-        low, high = total + odds - step, total + odds + step
-        if excess(low) <= 0 <= excess(high):  # not where one is NaN: both shares are 0 there
+        if math.isfinite(high - low) and excess(low) <= 0 <= excess(high):
             root: Any = brentq(excess, low, high, xtol=1e-13)
             return float(root)
-        step *= 2
+        low, high, step = start - step, start + step, 2 * step
     # All-zero rows and other sinks leave a larger share at every logit.
     raise InputError("mass", mass, "no logit gives it, as far as float64 goes; give another mass")
 

@@ -53,16 +53,15 @@ class Parameter:
         if self == QUERY:
             return queries.named(value).name
         array = as_float64(value, self.name, f"give a number: {self.domain}")
-        whole = (array == np.floor(array)) | (not self.integer)
-        for good, fix in (
-            (np.isfinite(array), f"must be finite, {self.domain}"),
-            (whole, f"must be a whole number {self.domain}"),
-            (self.admits(array), f"must be {self.domain}"),
-            (
-                (array >= _TINY) | (self.admits is not _positive),
-                f"is too small for float64; give {_TINY:.2g} or more",
-            ),
-        ):
+        conditions = [(np.isfinite(array), f"must be finite, {self.domain}")]
+        if self.integer:
+            whole = array == np.floor(array)
+            conditions.append((whole, f"must be a whole number {self.domain}"))
+        conditions.append((self.admits(array), f"must be {self.domain}"))
+        if self.admits is _positive:
+            fix = f"is too small for float64; give {_TINY:.2g} or more"
+            conditions.append((array >= _TINY, fix))
+        for good, fix in conditions:
             if not good.all():
                 shown = np.asarray(value)[~good].flat[0] if array.ndim else value
                 raise InputError(self.name, shown, fix)

@@ -17,6 +17,8 @@ Why the batches are as they are:
   be shared evenly by 2, 4, 8, 16 or 32 devices, and 32 batches know their error bar to 13 %.
 - A call draws one chunk on a CPU. On an accelerator, where launching is dear, it draws up to 4096,
   and what is asked for of large batches is rounded up to calls that are full (`full_calls`).
+- A chunk of each of up to 32 estimations with small batches is one call too (`draw_pilots`), for
+  curves: what begins and ends a call takes longer than drawing a chunk.
 - The host adds batches up in the order of i. The same seed, machine and number of devices give the
   same bits; other ones the same estimate within its error bar.
 - Of a run that goes on beyond MAX_BATCHES_KEPT batches each chunk is kept as one batch
@@ -25,8 +27,9 @@ Why the batches are as they are:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +37,11 @@ import numpy as np
 
 from sparsity.sampling.combining import Combined, combine
 from sparsity.sampling.devices import CHUNK, jitted, runs_on_cpu, sharded
-from sparsity.sampling.random_numbers import key_from, words_of_keys
+from sparsity.sampling.random_numbers import key_of
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
+# With small batches: 32 chunks in one call take 2.8 ms of a CPU, in 32 calls twice to thrice that.
+_ESTIMATIONS_PER_CALL = 32
 MAX_BATCHES_KEPT = 2**17  # 3 MB a moment; folded, they are 4096, enough for any error bar
 # Of an accelerator. Each size is a program of its own, compiled once, in about a second.
 _CHUNKS_PER_CALL = (4096, 512, 64, 1)
@@ -133,27 +138,89 @@ def full_calls(sampler: Sampler, chunks: int) -> int:
     return -(-chunks // size) * size
 
 
-def _draw_batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
-    """Draw the batches of these keys, `width` at a time: [batches, 3, moments].
+def _draw_batches(
+    sampler: Sampler, indices: jax.Array, seed: jax.Array, arguments: Any, width: int
+) -> Any:
+    """Draw the batches of these indices, `width` at a time: [batches, 3, moments].
 
     `lax.map`, not `vmap`, goes over them: a vmap of all would hold the draws of all in memory.
     """
 
-    def batch(words: jax.Array) -> jax.Array:
+    def batch(index: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(key_from(words), arguments)
+            return sampler(jax.random.fold_in(key_of(seed), index), arguments)
 
-    return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
+    return jax.lax.map(batch, indices, batch_size=width if width > 1 else None)
 
 
-def _call(sampler: Sampler, keys: jax.Array, arguments: Any) -> jax.Array:
+def _call(sampler: Sampler, indices: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
     """Draw the batches of one estimation, [batches, 3, moments]."""
-    width = _batches_abreast(sampler, len(keys))
+    width = _batches_abreast(sampler, len(indices))
 
-    def share(keys: jax.Array, arguments: Any) -> jax.Array:
-        return _draw_batches(sampler, keys, arguments, width)
+    def share(indices: jax.Array, given: tuple[jax.Array, Any]) -> jax.Array:
+        return _draw_batches(sampler, indices, *given, width)
 
-    return sharded(share)(keys, arguments)
+    return sharded(share)(indices, (seed, arguments))
+
+
+def _call_each(
+    sampler: Sampler, count: jax.Array, indices: jax.Array, seeds: jax.Array, arguments: Any
+) -> jax.Array:
+    """Draw a chunk of each of the first `count` estimations, [batches, estimations, 3, moments]."""
+    width = _batches_abreast(sampler, CHUNK)
+
+    def share(indices: jax.Array, given: tuple[jax.Array, Any]) -> jax.Array:
+        # A loop over estimations, not a vmap: each then has the bits that it has alone.
+        def draw(i: Any, drawn: jax.Array) -> jax.Array:
+            seed, values = jax.tree.map(lambda x: x[i], given)
+            batches = _draw_batches(sampler, indices[:, i], seed, values, width)
+            return drawn.at[:, i].set(batches)
+
+        values = jax.tree.map(lambda x: x[0], given[1])
+        one = jax.eval_shape(sampler, key_of(0), values)
+        empty = jnp.zeros((*indices.shape, *one.shape), one.dtype)
+        return jax.lax.fori_loop(0, count, draw, empty)
+
+    return sharded(share)(indices, (seeds, arguments))
+
+
+_Chunk = tuple[Any, int, int]  # to be drawn: the arguments, the seed, the index of the first batch
+
+
+def _collect_each(sampler: Sampler, chunks: Sequence[_Chunk]) -> list[np.ndarray]:
+    """Draw chunks of small batches, whose arguments have one shape, with the bits of `collect`."""
+    draw, parts = jitted(_call_each, LLVM_FOR_SMALL_BATCHES, sampler=sampler), []
+    for start in range(0, len(chunks), _ESTIMATIONS_PER_CALL):
+        several = list(chunks[start : start + _ESTIMATIONS_PER_CALL])
+        # So that it compiles once; what fills it up is not drawn.
+        padding = [several[-1]] * (_ESTIMATIONS_PER_CALL - len(several))
+        arguments, seeds, firsts = zip(*several, *padding, strict=True)
+        drawn = draw(
+            count=np.int32(len(several)),
+            indices=np.add.outer(np.arange(CHUNK), firsts).astype(np.uint32),
+            seeds=np.array(seeds, dtype=np.uint32),
+            arguments=jax.tree.map(lambda *values: np.stack(values), *arguments),
+        )
+        parts += [*np.moveaxis(np.asarray(drawn, np.float64), 1, 0)[: len(several)]]
+    return parts
+
+
+class Pilot(NamedTuple):
+    """The first chunks of an estimation, drawn with those of others, and its share of the time."""
+
+    chunks: list[np.ndarray]
+    seconds: float
+
+
+def draw_pilots(
+    sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int], chunks: int
+) -> list[Pilot]:
+    """Draw the pilots, of so many chunks, of estimations with a sampler of small batches."""
+    started = time.perf_counter()
+    each, firsts = zip(arguments, seeds, strict=True), range(0, chunks * CHUNK, CHUNK)
+    drawn = _collect_each(sampler, [(given, seed, i) for given, seed in each for i in firsts])
+    seconds = (time.perf_counter() - started) / len(seeds)
+    return [Pilot(drawn[i : i + chunks], seconds) for i in range(0, len(drawn), chunks)]
 
 
 def collect(
@@ -178,7 +245,7 @@ def collect(
     while chunks:
         count = next(size for size in sizes if size <= chunks)
         indices = np.arange(first, first + count * CHUNK, dtype=np.uint32)
-        parts.append(draw(keys=words_of_keys(seed, indices), arguments=arguments))
+        parts.append(draw(indices=indices, seed=np.uint32(seed), arguments=arguments))
         first, chunks = first + count * CHUNK, chunks - count
     batches = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return fold_chunks(batches) if fold else batches
@@ -194,11 +261,14 @@ class BatchLog:
         sampler: the sampler.
         arguments: its arguments, traced.
         seed: of the estimation.
+        pilot: the chunks of its first call to `draw`, where they have been drawn.
     """
 
-    def __init__(self, sampler: Sampler, arguments: Any, seed: int) -> None:
+    def __init__(
+        self, sampler: Sampler, arguments: Any, seed: int, pilot: Pilot | None = None
+    ) -> None:
         """Begin with nothing drawn."""
-        self.sampler, self.arguments, self.seed = sampler, arguments, seed
+        self.sampler, self.arguments, self.seed, self.pilot = sampler, arguments, seed, pilot
         self.chunks = 0
         self.batches_in_one = 1  # batches of the sampler in one that is kept: 1 or CHUNK
         self._parts: list[np.ndarray] = []
@@ -210,10 +280,16 @@ class BatchLog:
             self.batches_in_one = CHUNK
             self._parts = [fold_chunks(np.concatenate(self._parts))] if self._parts else []
         fold, first = self.batches_in_one == CHUNK, self.chunks * CHUNK
-        drawn = collect(
-            self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks, fold=fold
-        )
-        self._parts.append(drawn)
+        if self.pilot and not first:
+            self._parts += self.pilot.chunks
+        elif self.pilot and chunks <= _ESTIMATIONS_PER_CALL and not fold:
+            # That program is compiled, and the one of `collect` may not be.
+            firsts = range(first, first + chunks * CHUNK, CHUNK)
+            more = [(self.arguments, self.seed, i) for i in firsts]
+            self._parts += _collect_each(self.sampler, more)
+        else:
+            named = {"seed": self.seed, "first": first, "chunks": chunks, "fold": fold}
+            self._parts.append(collect(self.sampler, self.arguments, **named))
         self.chunks += chunks
         return self.chunks
 

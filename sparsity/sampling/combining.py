@@ -69,7 +69,10 @@ def _tail_index(maxima: np.ndarray) -> float:
         maxima = whole.reshape(moments, _BLOCKS, -1).max(axis=2)
     if not maxima.min() > 0:
         return math.inf
-    return float(np.log(maxima).std(axis=1, ddof=1).max()) * math.sqrt(6) / math.pi
+    logs = np.log(maxima)
+    off = logs - logs.mean(axis=1, keepdims=True)
+    variance = float((off * off).sum(axis=1).max()) / (logs.shape[1] - 1)
+    return math.sqrt(6 * variance) / math.pi
 
 
 def _sum(values: list[float]) -> float:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.kernels import Kernel, Law
 from sparsity.results import Estimate
 from sparsity.sampling import proposals
-from sparsity.sampling.batches import CHUNK, batch_size
+from sparsity.sampling.batches import CHUNK, Pilot, batch_size, draw_pilots
 from sparsity.sampling.proposals import Table
 from sparsity.sampling.running import Sampling, conclude, run
 from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified
@@ -50,6 +50,24 @@ def parameter_values(
     return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
+class _Program(NamedTuple):
+    """What a stratified estimation draws with: of the table, and whether that resolves f."""
+
+    sampler: Stratified
+    arguments: Any
+    table: Table
+    resolved: bool
+
+
+def _program(
+    kernel: Kernel, parameters: dict[str, float], sampling: Sampling, table: Table
+) -> _Program:
+    resolved, real = proposals.is_resolved(kernel, parameters), sampling.real
+    size = stratified_size(sampling.rel_error, resolved)
+    arguments = parameter_values(kernel, parameters, real), table.astype(real)
+    return _Program(Stratified(kernel, size, real.type.__name__), arguments, table, resolved)
+
+
 def stratified(
     kernel: Kernel,
     parameters: dict[str, float],
@@ -57,7 +75,8 @@ def stratified(
     *,
     power: float = 1.0,
     log_factor: float = 0.0,
-    table: Table | None = None,
+    program: _Program | None = None,
+    pilot: Pilot | None = None,
 ) -> Estimate:
     """Estimate S from one scalar draw per stratum of a law near |a|^p, weighted to the base law.
 
@@ -72,19 +91,20 @@ def stratified(
         sampling: the settings.
         power: of S, for what is e^log_factor · S^power.
         log_factor: its logarithm.
-        table: of the parameters; None builds it.
+        program: of these; None builds it.
+        pilot: what it has drawn with those of others.
     """
-    table = proposals.build(kernel, parameters) if table is None else table
-    real, resolved = sampling.real, proposals.is_resolved(kernel, parameters)
-    size = stratified_size(sampling.rel_error, resolved)
-    powers = (power * _RATIO[0], power * _RATIO[1])
+    if program is None:
+        program = _program(kernel, parameters, sampling, proposals.build(kernel, parameters))
+    table, powers = program.table, (power * _RATIO[0], power * _RATIO[1])
     done = run(
-        Stratified(kernel, size, real.type.__name__),
-        (parameter_values(kernel, parameters, real), table.astype(real)),
+        program.sampler,
+        program.arguments,
         (powers,),
         sampling,
-        resolution=abs(power) * proposals.rounding(kernel, parameters, table, real),
-        resolved=resolved,
+        resolution=abs(power) * proposals.rounding(kernel, parameters, table, sampling.real),
+        resolved=program.resolved,
+        pilot=pilot,
     )
     return conclude(
         done,
@@ -107,8 +127,16 @@ def stratified_each(
         samplings: of each estimate.
     """
     tables = proposals.build_each(kernel, parameters)
-    for values, table, sampling in zip(parameters, tables, samplings, strict=True):
-        yield stratified(kernel, values, sampling, table=table)
+    each = [*zip(parameters, samplings, tables, strict=True)]
+    programs = [_program(kernel, *given) for given in each]
+    pilots: Sequence[Pilot | None] = [None] * len(each)
+    kinds = {(own.sampler, given[1].pilot) for own, given in zip(programs, each, strict=True)}
+    if len(each) > 1 and len(kinds) == 1:
+        ((sampler, chunks),) = kinds
+        seeds = [sampling.seed for sampling in samplings]
+        pilots = draw_pilots(sampler, [own.arguments for own in programs], seeds, chunks)
+    for given, program, pilot in zip(each, programs, pilots, strict=True):
+        yield stratified(kernel, *given[:2], program=program, pilot=pilot)
 
 
 def plain(

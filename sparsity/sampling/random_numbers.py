@@ -89,24 +89,6 @@ def key_of(seed: Any) -> jax.Array:
     return jax.random.key(seed, impl=_impl())
 
 
-def key_from(words: jax.Array) -> jax.Array:
-    """Return the key that has these two words."""
-    return jax.random.wrap_key_data(words, impl=_impl())
-
-
-@jax.jit
-def _folded(seed: Any, numbers: Any) -> jax.Array:
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key_of(seed), numbers)
-    return jax.random.key_data(keys)
-
-
-def words_of_keys(seed: Any, numbers: np.ndarray) -> Any:
-    """Return the words of fold_in(key(seed), number) for each number, [numbers, 2]."""
-    if not runs_on_cpu():
-        return _folded(np.uint32(seed), numbers)
-    return np.stack(_encrypted(np.array([[0], [seed]], "uint32"), numbers), axis=-1)
-
-
 def _polynomial(coefficients: tuple[float, ...], x: jax.Array) -> jax.Array:
     value = jnp.full_like(x, coefficients[0])
     for c in coefficients[1:]:

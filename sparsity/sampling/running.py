@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsity.checks import check_budget, check_progress, check_seed
 from sparsity.results import ESTIMATED, STANDARD_ERROR, Estimate
-from sparsity.sampling.batches import BatchLog, Sampler, full_calls
+from sparsity.sampling.batches import BatchLog, Pilot, Sampler, full_calls
 from sparsity.sampling.combining import LEAST_ESS, Combined, anytime_factor, combine, student
 from sparsity.sampling.devices import CHUNK, resolve_dtype
 
@@ -229,6 +229,7 @@ def run(
     *,
     resolution: float = 0.0,
     resolved: bool = True,
+    pilot: Pilot | None = None,
 ) -> Run:
     """Run a pilot, then as many batches as the target on every Π mean_i^power_i needs.
 
@@ -241,9 +242,10 @@ def run(
         sampling: the settings.
         resolution: relative rounding error of the draws' arithmetic; no number of draws helps.
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
+        pilot: what was drawn with the pilots of others.
     """
-    started = time.perf_counter()
-    drawn = BatchLog(sampler, arguments, sampling.seed)
+    started = time.perf_counter() - (pilot.seconds if pilot else 0.0)
+    drawn = BatchLog(sampler, arguments, sampling.seed, pilot)
     missed = 0.0 if resolved else _MISSED_WEIGHT / (CHUNK * sampler.size)
     rule = _StoppingRule(sampling, sampler.size, resolution, missed)
     # Chunks are drawn in steps, between which Ctrl-C is looked at; the error bar is
