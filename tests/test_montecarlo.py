@@ -599,8 +599,8 @@ def test_progress_reaches_the_end():
 def test_estimates_over_a_grid_have_the_bits_of_one_by_one():
     kernel, count = kernels.exp, 6
     cells = [{"beta": 0.3, "gamma": float(g)} for g in np.geomspace(0.1, 3, count)]
-    for target in (1e-3, 3e-4):
-        samplings = [Sampling(target, seed=i) for i in range(count)]
+    for targets in ([1e-3] * count, [3e-4] * count, [1e-3, 3e-4] * (count // 2)):
+        samplings = [Sampling(target, seed=i) for i, target in enumerate(targets)]
         together = list(draw_each(kernel, cells, samplings))
         alone = [draw(kernel, own, **cell) for own, cell in zip(samplings, cells, strict=True)]
         assert len(together) == count

@@ -169,19 +169,21 @@ def _call_each(
     """Draw a chunk of each of the first `count` estimations, [batches, estimations, 3, moments]."""
     width = _batches_abreast(sampler, CHUNK)
 
-    def share(indices: jax.Array, given: tuple[jax.Array, Any]) -> jax.Array:
+    batch = jax.eval_shape(sampler, key_of(0), jax.tree.map(lambda x: x[0], arguments))
+
+    def share(indices: jax.Array, given: tuple[jax.Array, jax.Array, Any]) -> jax.Array:
+        count, *columns = given
+
         # A loop over estimations, not a vmap: each then has the bits that it has alone.
         def draw(i: Any, drawn: jax.Array) -> jax.Array:
-            seed, values = jax.tree.map(lambda x: x[i], given)
+            seed, values = jax.tree.map(lambda column: column[i], columns)
             batches = _draw_batches(sampler, indices[:, i], seed, values, width)
             return drawn.at[:, i].set(batches)
 
-        values = jax.tree.map(lambda x: x[0], given[1])
-        one = jax.eval_shape(sampler, key_of(0), values)
-        empty = jnp.zeros((*indices.shape, *one.shape), one.dtype)
+        empty = jnp.zeros((*indices.shape, *batch.shape), batch.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return sharded(share)(indices, (seeds, arguments))
+    return sharded(share)(indices, (count, seeds, arguments))
 
 
 _Chunk = tuple[Any, int, int]  # to be drawn: the arguments, the seed, the index of the first batch
@@ -217,8 +219,8 @@ def draw_pilots(
 ) -> list[Pilot]:
     """Draw the pilots, of so many chunks, of estimations with a sampler of small batches."""
     started = time.perf_counter()
-    each, firsts = zip(arguments, seeds, strict=True), range(0, chunks * CHUNK, CHUNK)
-    drawn = _collect_each(sampler, [(given, seed, i) for given, seed in each for i in firsts])
+    pairs, firsts = zip(arguments, seeds, strict=True), range(0, chunks * CHUNK, CHUNK)
+    drawn = _collect_each(sampler, [(*pair, first) for pair in pairs for first in firsts])
     seconds = (time.perf_counter() - started) / len(seeds)
     return [Pilot(drawn[i : i + chunks], seconds) for i in range(0, len(drawn), chunks)]
 

@@ -127,16 +127,16 @@ def stratified_each(
         samplings: of each estimate.
     """
     tables = proposals.build_each(kernel, parameters)
-    each = [*zip(parameters, samplings, tables, strict=True)]
-    programs = [_program(kernel, *given) for given in each]
-    pilots: Sequence[Pilot | None] = [None] * len(each)
-    kinds = {(own.sampler, given[1].pilot) for own, given in zip(programs, each, strict=True)}
-    if len(each) > 1 and len(kinds) == 1:
+    cells = [*zip(parameters, samplings, tables, strict=True)]
+    programs = [_program(kernel, *cell) for cell in cells]
+    pilots: Sequence[Pilot | None] = [None] * len(cells)
+    kinds = {(x.sampler, cell[1].pilot) for x, cell in zip(programs, cells, strict=True)}
+    if len(cells) > 1 and len(kinds) == 1:
         ((sampler, chunks),) = kinds
         seeds = [sampling.seed for sampling in samplings]
-        pilots = draw_pilots(sampler, [own.arguments for own in programs], seeds, chunks)
-    for given, program, pilot in zip(each, programs, pilots, strict=True):
-        yield stratified(kernel, *given[:2], program=program, pilot=pilot)
+        pilots = draw_pilots(sampler, [x.arguments for x in programs], seeds, chunks)
+    for (values, sampling, _), program, pilot in zip(cells, programs, pilots, strict=True):
+        yield stratified(kernel, values, sampling, program=program, pilot=pilot)
 
 
 def plain(
