@@ -31,7 +31,7 @@ _LOOSE = 20  # times as far as log|f| varies it may seem to, by its bounds over 
 # VARIATION and _TURN let them be: f exponential, or next to a zero, a pole or branch points, the
 # density flat, falling, or normal and tilted as far as a near law's.
 _RULE = 5e-14
-_WORK = 8_000_000  # segments, boxes and points evaluated, times the parts of f: seconds
+WORK = 8_000_000  # segments, boxes and points evaluated, times the parts of f: seconds
 _RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
 _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
@@ -188,7 +188,7 @@ class _Smooth:
             # 2·log|f| of a panel varies by VARIATION at most.
             fall = known.on_segment[1] - known.on_segment[0] + 2 * slope * known.half
         needed = 2 / VARIATION * fall[np.isfinite(fall)].sum()
-        # The first panels of a law with heavy tails are as wide as these: there `_WORK` ends it.
+        # The first panels of a law with heavy tails are as wide as these: there `WORK` ends it.
         light = isinstance(self.axis.law, Gaussian)
         if light and needed > _LOOSE * _MOST_PANELS:
             raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
@@ -294,7 +294,12 @@ def _of_mixture(
 
 
 def nodes(
-    kernel: Kernel, beta: float, gamma: float, scores: Any, powers: tuple[float, ...] = (0.0,)
+    kernel: Kernel,
+    beta: float,
+    gamma: float,
+    scores: Any,
+    powers: tuple[float, ...] = (0.0,),
+    work: float = WORK,
 ) -> Nodes:
     """Return where |f| is evaluated, and with what weights.
 
@@ -304,10 +309,11 @@ def nodes(
         gamma: spread; 0 is a fixed score.
         scores: the law of x in β + γx; None for Gaussian scores.
         powers: of |f| whose means the nodes reach: of a row of rare weights those are far out.
+        work: the most segments, boxes and points to evaluate, times the parts of f.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
-        TooFine: f has more structure than can be resolved in seconds.
+        TooFine: f has more structure than can be resolved so.
     """
     if gamma == 0:
         return _points(kernel, beta, 0.0, np.zeros(1), np.ones(1))
@@ -316,7 +322,7 @@ def nodes(
     try:
         axis = Axis(definition(kernel), score_law(kernel, beta, gamma, scores))
         goal = _Smooth(axis, powers)
-        cut(axis, goal, _WORK)
+        cut(axis, goal, work)
         return goal.nodes()
     except TooFine:
         if not isinstance(scores, StudentT):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.exact_law.transforms.nodes import TAIL, nodes, too_wide
+from sparsity.exact_law.transforms.nodes import TAIL, WORK, nodes, too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import Approx
@@ -139,7 +139,9 @@ class Family:
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
         _refuse_too_wide(kernel, beta, gamma, scores)
         powers = _REACHED_POWERS if c == 1 else (0.0,)
-        self.nodes = points = nodes(kernel, beta, gamma, scores, powers)
+        # Where a reference has too fine a structure, the law itself is tried: it has half the work.
+        work = WORK / 2 if shared else WORK
+        self.nodes = points = nodes(kernel, beta, gamma, scores, powers, work)
         if not len(points.log_f):
             raise InputError("weight", kernel.weight, "is 0 in float64 at every score that occurs")
         self.c_log_f = c * points.log_f
