@@ -23,6 +23,7 @@ COMMANDS = (
     "plot exp --gamma 2 --out plot.png",
     "estimate exp --gamma 2 --length 131072 --rel-error 0.01",
     "design exp --length 4096 --of top_k_mass:8 --value 0.5",
+    "sweep exp --gamma 0.1:10:1000:log --montecarlo --out sweep.nc",
 )
 PICTURE = "README's first picture"
 _CODE = """
