@@ -343,6 +343,14 @@ def _sink_mass(logit: float, n: int, gamma: float) -> float:
     return quad(integrand, -40, 5, limit=400, points=[0.0])[0]
 
 
+def test_a_logit_thousands_from_that_of_the_mean_row_is_found():
+    """At γ = 100 the largest of 1,000 weights is about e^320, and their mean is e^5007."""
+    logit = sink_logit(0.5, "exp", length=1000, gamma=100)
+    assert 300 < logit < 340
+    row = Row("exp", gamma=100, steps=(SinkLogit(logit),))
+    assert exact(row, length=1000, of="sink_mass").value == pytest.approx(0.5, rel=1e-10)
+
+
 @pytest.mark.parametrize(
     ("n", "gamma", "logit", "mass"),
     [

@@ -608,6 +608,16 @@ def test_estimates_over_a_grid_have_the_bits_of_one_by_one():
             assert replace(one, seconds=0.0) == replace(other, seconds=0.0)
 
 
+def test_on_an_accelerator_a_grid_is_drawn_one_by_one(monkeypatch):
+    monkeypatch.setattr("sparsity.sampling.batches.runs_on_cpu", lambda: False)
+    monkeypatch.setattr("sparsity.sampling.estimators.runs_on_cpu", lambda: False)
+    cells, samplings = [{"beta": 0.0, "gamma": g} for g in (0.5, 1.0)], [Sampling(1e-3)] * 2
+    for cell, drawn in zip(cells, draw_each(kernels.exp, cells, samplings), strict=True):
+        alone = draw(kernels.exp, samplings[0], **cell)
+        assert replace(drawn, seconds=0.0) == replace(alone, seconds=0.0)
+        assert drawn.samples == 64 * CHUNK * 32  # a full call
+
+
 def test_a_grid_of_another_kind_goes_one_by_one():
     cells = [{"decay": 0.9, "length": 5}, {"decay": 0.5, "length": 10**12}]
     cells += [{"decay": d, "length": n} for d in (0.99, 0.999) for n in (1000, 10**6)]

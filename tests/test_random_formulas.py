@@ -11,7 +11,7 @@ from random_formulas import FINE, Asked, asked, examine, outcome, plain, wrong
 import sparsity
 from sparsity import NoClosedForm
 
-FOUND = {  # what took longer or ended in another error: now a value or one line
+FOUND = {  # what took over 10 CPU seconds or ended in another error: now a value or one line
     "erf(sin(exp(abs(s))))": (-1e6, 1e4, "unbounded at more scores"),
     "atan(s**3)": (0.0, 1e4, None),
     "atan(1/s)": (0.0, 0.01, None),

@@ -36,8 +36,8 @@ from sparsity.rows.steps import SinkLogit
 _LOOKS_AT_AN_EXTREME = 25  # at most; the search then knows its place to 1e-4 of a step of the grid
 _LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of float64
 _ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are rounding
-# How far from where a sink begins to matter its logit is looked for: e^(−1e4) is 0 in float64.
-_FARTHEST_LOGIT = 1e4
+# How far from where a sink begins to matter its logit is looked for: e^(−8192) is 0 in float64.
+_LOGIT_STEPS = 2.0 ** np.arange(14)
 # What only rises, or only falls, as softmax gets sharper. A larger γ raises every p_j = e^(γx_j)/Σ
 # to the same power > 1, up to the sum: the new p majorizes the old one, in every row, and these are
 # Schur-concave or Schur-convex (Marshall & Olkin).
@@ -266,16 +266,16 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
             return float(np.log(sinks) - np.log(others)) - odds
 
     # From the logit that would do if every row were as the mean. Log odds rise by at most 1 with b,
-    # and mostly by nearly that: the root is a little farther than they are off. Where it is not, or
-    # they are NaN, as both shares are 0 there, doubling steps bracket it.
+    # mostly by nearly that: the root is a little farther than they are off, no more than 1.5 times
+    # where the slope is 2/3. Else, also where they are NaN as both shares are 0, steps double.
     start = log_total(row, n) + odds
-    farther, step = start - 1.5 * excess(start), 1.0
-    low, high = min(start, farther), max(start, farther)
-    while step <= _FARTHEST_LOGIT:
-        if math.isfinite(high - low) and excess(low) <= 0 <= excess(high):
+    farther = start - 1.5 * excess(start)
+    brackets = [(min(start, farther), max(start, farther))] if math.isfinite(farther) else []
+    brackets += [(start - step, start + step) for step in _LOGIT_STEPS]
+    for low, high in brackets:
+        if excess(low) <= 0 <= excess(high):
             root: Any = brentq(excess, low, high, xtol=1e-13)
             return float(root)
-        low, high, step = start - step, start + step, 2 * step
     # All-zero rows and other sinks leave a larger share at every logit.
     raise InputError("mass", mass, "no logit gives it, as far as float64 goes; give another mass")
 

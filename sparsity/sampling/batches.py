@@ -15,10 +15,10 @@ Why the batches are as they are:
   that (`is_small`) are drawn a few side by side, for vectors to be long enough.
 - A chunk is CHUNK batches: the grain of progress, of Ctrl-C, and of spreading over devices. 32 can
   be shared evenly by 2, 4, 8, 16 or 32 devices, and 32 batches know their error bar to 13 %.
-- A call draws one chunk on a CPU. On an accelerator, where launching is dear, it draws up to 4096,
-  and what is asked for of large batches is rounded up to calls that are full (`full_calls`).
-- A chunk of each of up to 32 estimations with small batches is one call too (`draw_pilots`), for
-  curves: what begins and ends a call takes longer than drawing a chunk.
+- A call draws one chunk on a CPU, or up to 32 of small batches where several estimations begin
+  together (`draw_pilots`): what begins and ends a call takes longer than drawing one. On an
+  accelerator, where launching is dear, it draws up to 4096, and what is asked for of large batches
+  is rounded up to calls that are full (`full_calls`).
 - The host adds batches up in the order of i. The same seed, machine and number of devices give the
   same bits; other ones the same estimate within its error bar.
 - Of a run that goes on beyond MAX_BATCHES_KEPT batches each chunk is kept as one batch
@@ -40,8 +40,8 @@ from sparsity.sampling.devices import CHUNK, jitted, runs_on_cpu, sharded
 from sparsity.sampling.random_numbers import key_of
 from sparsity.xla import LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES
 
-# With small batches: 32 chunks in one call take 2.8 ms of a CPU, in 32 calls twice to thrice that.
-_ESTIMATIONS_PER_CALL = 32
+# Of small batches on a CPU: 32 chunks take 2.8 ms in one call, twice to thrice that in 32.
+_SMALL_CHUNKS_PER_CALL = 32
 MAX_BATCHES_KEPT = 2**17  # 3 MB a moment; folded, they are 4096, enough for any error bar
 # Of an accelerator. Each size is a program of its own, compiled once, in about a second.
 _CHUNKS_PER_CALL = (4096, 512, 64, 1)
@@ -163,24 +163,23 @@ def _call(sampler: Sampler, indices: jax.Array, seed: jax.Array, arguments: Any)
     return sharded(share)(indices, (seed, arguments))
 
 
-def _call_each(
+def _call_chunks(
     sampler: Sampler, count: jax.Array, indices: jax.Array, seeds: jax.Array, arguments: Any
 ) -> jax.Array:
-    """Draw a chunk of each of the first `count` estimations, [batches, estimations, 3, moments]."""
+    """Draw the first `count` chunks, of any estimations, [batches, chunks, 3, moments]."""
     width = _batches_abreast(sampler, CHUNK)
-
-    batch = jax.eval_shape(sampler, key_of(0), jax.tree.map(lambda x: x[0], arguments))
+    drawn_once = jax.eval_shape(sampler, key_of(0), jax.tree.map(lambda x: x[0], arguments))
 
     def share(indices: jax.Array, given: tuple[jax.Array, jax.Array, Any]) -> jax.Array:
         count, *columns = given
 
-        # A loop over estimations, not a vmap: each then has the bits that it has alone.
+        # A loop over chunks, not a vmap: each then has the bits that it has alone.
         def draw(i: Any, drawn: jax.Array) -> jax.Array:
             seed, values = jax.tree.map(lambda column: column[i], columns)
             batches = _draw_batches(sampler, indices[:, i], seed, values, width)
             return drawn.at[:, i].set(batches)
 
-        empty = jnp.zeros((*indices.shape, *batch.shape), batch.dtype)
+        empty = jnp.zeros((*indices.shape, *drawn_once.shape), drawn_once.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
     return sharded(share)(indices, (count, seeds, arguments))
@@ -189,13 +188,13 @@ def _call_each(
 _Chunk = tuple[Any, int, int]  # to be drawn: the arguments, the seed, the index of the first batch
 
 
-def _collect_each(sampler: Sampler, chunks: Sequence[_Chunk]) -> list[np.ndarray]:
+def _collect_chunks(sampler: Sampler, chunks: Sequence[_Chunk]) -> list[np.ndarray]:
     """Draw chunks of small batches, whose arguments have one shape, with the bits of `collect`."""
-    draw, parts = jitted(_call_each, LLVM_FOR_SMALL_BATCHES, sampler=sampler), []
-    for start in range(0, len(chunks), _ESTIMATIONS_PER_CALL):
-        several = list(chunks[start : start + _ESTIMATIONS_PER_CALL])
+    draw, parts = jitted(_call_chunks, LLVM_FOR_SMALL_BATCHES, sampler=sampler), []
+    for start in range(0, len(chunks), _SMALL_CHUNKS_PER_CALL):
+        several = list(chunks[start : start + _SMALL_CHUNKS_PER_CALL])
         # So that it compiles once; what fills it up is not drawn.
-        padding = [several[-1]] * (_ESTIMATIONS_PER_CALL - len(several))
+        padding = [several[-1]] * (_SMALL_CHUNKS_PER_CALL - len(several))
         arguments, seeds, firsts = zip(*several, *padding, strict=True)
         drawn = draw(
             count=np.int32(len(several)),
@@ -217,10 +216,10 @@ class Pilot(NamedTuple):
 def draw_pilots(
     sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int], chunks: int
 ) -> list[Pilot]:
-    """Draw the pilots, of so many chunks, of estimations with a sampler of small batches."""
+    """Draw on a CPU the pilots, of so many chunks, of estimations with small batches."""
     started = time.perf_counter()
     pairs, firsts = zip(arguments, seeds, strict=True), range(0, chunks * CHUNK, CHUNK)
-    drawn = _collect_each(sampler, [(*pair, first) for pair in pairs for first in firsts])
+    drawn = _collect_chunks(sampler, [(*pair, first) for pair in pairs for first in firsts])
     seconds = (time.perf_counter() - started) / len(seeds)
     return [Pilot(drawn[i : i + chunks], seconds) for i in range(0, len(drawn), chunks)]
 
@@ -284,11 +283,11 @@ class BatchLog:
         fold, first = self.batches_in_one == CHUNK, self.chunks * CHUNK
         if self.pilot and not first:
             self._parts += self.pilot.chunks
-        elif self.pilot and chunks <= _ESTIMATIONS_PER_CALL and not fold:
-            # That program is compiled, and the one of `collect` may not be.
+        elif self.pilot and chunks <= _SMALL_CHUNKS_PER_CALL and not fold:
+            # For a few, the program of the pilots is compiled, and that of `collect` may not be.
             firsts = range(first, first + chunks * CHUNK, CHUNK)
             more = [(self.arguments, self.seed, i) for i in firsts]
-            self._parts += _collect_each(self.sampler, more)
+            self._parts += _collect_chunks(self.sampler, more)
         else:
             named = {"seed": self.seed, "first": first, "chunks": chunks, "fold": fold}
             self._parts.append(collect(self.sampler, self.arguments, **named))

@@ -15,7 +15,8 @@ import numpy as np
 from sparsity.kernels import Kernel, Law
 from sparsity.results import Estimate
 from sparsity.sampling import proposals
-from sparsity.sampling.batches import CHUNK, Pilot, batch_size, draw_pilots
+from sparsity.sampling.batches import CHUNK, Pilot, batch_size, draw_pilots, is_small
+from sparsity.sampling.devices import runs_on_cpu
 from sparsity.sampling.proposals import Table
 from sparsity.sampling.running import Sampling, conclude, run
 from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified
@@ -50,8 +51,8 @@ def parameter_values(
     return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
-class _Program(NamedTuple):
-    """What a stratified estimation draws with: of the table, and whether that resolves f."""
+class _Prepared(NamedTuple):
+    """A stratified estimation before anything is drawn: its table, and whether that resolves f."""
 
     sampler: Stratified
     arguments: Any
@@ -59,13 +60,13 @@ class _Program(NamedTuple):
     resolved: bool
 
 
-def _program(
+def _prepare(
     kernel: Kernel, parameters: dict[str, float], sampling: Sampling, table: Table
-) -> _Program:
+) -> _Prepared:
     resolved, real = proposals.is_resolved(kernel, parameters), sampling.real
     size = stratified_size(sampling.rel_error, resolved)
     arguments = parameter_values(kernel, parameters, real), table.astype(real)
-    return _Program(Stratified(kernel, size, real.type.__name__), arguments, table, resolved)
+    return _Prepared(Stratified(kernel, size, real.type.__name__), arguments, table, resolved)
 
 
 def stratified(
@@ -75,7 +76,7 @@ def stratified(
     *,
     power: float = 1.0,
     log_factor: float = 0.0,
-    program: _Program | None = None,
+    prepared: _Prepared | None = None,
     pilot: Pilot | None = None,
 ) -> Estimate:
     """Estimate S from one scalar draw per stratum of a law near |a|^p, weighted to the base law.
@@ -91,19 +92,19 @@ def stratified(
         sampling: the settings.
         power: of S, for what is e^log_factor · S^power.
         log_factor: its logarithm.
-        program: of these; None builds it.
-        pilot: what it has drawn with those of others.
+        prepared: the estimation, where it has been prepared with others.
+        pilot: its pilot, where that has been drawn with those of others.
     """
-    if program is None:
-        program = _program(kernel, parameters, sampling, proposals.build(kernel, parameters))
-    table, powers = program.table, (power * _RATIO[0], power * _RATIO[1])
+    if prepared is None:
+        prepared = _prepare(kernel, parameters, sampling, proposals.build(kernel, parameters))
+    table, powers = prepared.table, (power * _RATIO[0], power * _RATIO[1])
     done = run(
-        program.sampler,
-        program.arguments,
+        prepared.sampler,
+        prepared.arguments,
         (powers,),
         sampling,
         resolution=abs(power) * proposals.rounding(kernel, parameters, table, sampling.real),
-        resolved=program.resolved,
+        resolved=prepared.resolved,
         pilot=pilot,
     )
     return conclude(
@@ -119,7 +120,9 @@ def stratified(
 def stratified_each(
     kernel: Kernel, parameters: Sequence[dict[str, float]], samplings: Sequence[Sampling]
 ) -> Iterator[Estimate]:
-    """Do `stratified` for several parameters, whose tables are built at once; same bits.
+    """Do `stratified` for several parameters, with the same bits.
+
+    Their tables are built at once, and their pilots are drawn together if all have one sampler.
 
     Args:
         kernel: as in `stratified`.
@@ -127,16 +130,16 @@ def stratified_each(
         samplings: of each estimate.
     """
     tables = proposals.build_each(kernel, parameters)
-    cells = [*zip(parameters, samplings, tables, strict=True)]
-    programs = [_program(kernel, *cell) for cell in cells]
-    pilots: Sequence[Pilot | None] = [None] * len(cells)
-    kinds = {(x.sampler, cell[1].pilot) for x, cell in zip(programs, cells, strict=True)}
-    if len(cells) > 1 and len(kinds) == 1:
-        ((sampler, chunks),) = kinds
-        seeds = [sampling.seed for sampling in samplings]
-        pilots = draw_pilots(sampler, [x.arguments for x in programs], seeds, chunks)
-    for (values, sampling, _), program, pilot in zip(cells, programs, pilots, strict=True):
-        yield stratified(kernel, values, sampling, program=program, pilot=pilot)
+    cells = zip(parameters, samplings, tables, strict=True)
+    prepared = [_prepare(kernel, *cell) for cell in cells]
+    pilots: Sequence[Pilot | None] = [None] * len(tables)
+    samplers, lengths = {x.sampler for x in prepared}, {sampling.pilot for sampling in samplings}
+    alike = len(tables) > 1 and len(samplers) == len(lengths) == 1
+    if alike and is_small(prepared[0].sampler) and runs_on_cpu():  # others' calls are larger
+        arguments, seeds = [x.arguments for x in prepared], [x.seed for x in samplings]
+        pilots = draw_pilots(prepared[0].sampler, arguments, seeds, samplings[0].pilot)
+    for values, sampling, one, pilot in zip(parameters, samplings, prepared, pilots, strict=True):
+        yield stratified(kernel, values, sampling, prepared=one, pilot=pilot)
 
 
 def plain(

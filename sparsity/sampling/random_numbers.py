@@ -33,7 +33,7 @@ _ERFINV_TAIL = (
 
 
 def _encrypted(key: Any, count: Any) -> tuple[Any, Any]:
-    """Return what threefry makes of the words (0, count), of NumPy or JAX."""
+    """Return what threefry makes of the words (0, count)."""
     parts = key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA
     high, low = parts[0], count + parts[1]
     for i in range(5):

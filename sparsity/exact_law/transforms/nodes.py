@@ -309,11 +309,12 @@ def nodes(
         gamma: spread; 0 is a fixed score.
         scores: the law of x in β + γx; None for Gaussian scores.
         powers: of |f| whose means the nodes reach: of a row of rare weights those are far out.
-        work: the most segments, boxes and points to evaluate, times the parts of f.
+        work: the most segments, boxes and points to evaluate, times the parts of f; each part of a
+            mixture has `WORK`.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
-        TooFine: f has more structure than can be resolved so.
+        TooFine: f has more structure than can be resolved with that work.
     """
     if gamma == 0:
         return _points(kernel, beta, 0.0, np.zeros(1), np.ones(1))

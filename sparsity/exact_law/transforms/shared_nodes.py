@@ -139,7 +139,7 @@ class Family:
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
         _refuse_too_wide(kernel, beta, gamma, scores)
         powers = _REACHED_POWERS if c == 1 else (0.0,)
-        # Where a reference has too fine a structure, the law itself is tried: it has half the work.
+        # A reference gets half the work: where it needs more, the law itself is tried with all.
         work = WORK / 2 if shared else WORK
         self.nodes = points = nodes(kernel, beta, gamma, scores, powers, work)
         if not len(points.log_f):
