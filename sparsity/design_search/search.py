@@ -266,8 +266,8 @@ def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
             return float(np.log(sinks) - np.log(others)) - odds
 
     # From the logit that would do if every row were as the mean. Log odds rise by at most 1 with b,
-    # mostly by nearly that: the root is a little farther than they are off, no more than 1.5 times
-    # where the slope is 2/3. Else, also where they are NaN as both shares are 0, steps double.
+    # mostly by nearly that: the root is a little farther than they are off, up to 1.5 times where
+    # the slope is 2/3 or more. Else, also where they are NaN as both shares are 0, steps double.
     start = log_total(row, n) + odds
     farther = start - 1.5 * excess(start)
     brackets = [(min(start, farther), max(start, farther))] if math.isfinite(farther) else []

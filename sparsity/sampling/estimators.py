@@ -135,7 +135,8 @@ def stratified_each(
     pilots: Sequence[Pilot | None] = [None] * len(tables)
     samplers, lengths = {x.sampler for x in prepared}, {sampling.pilot for sampling in samplings}
     alike = len(tables) > 1 and len(samplers) == len(lengths) == 1
-    if alike and is_small(prepared[0].sampler) and runs_on_cpu():  # others' calls are larger
+    # A call of an accelerator draws more than a pilot.
+    if alike and is_small(prepared[0].sampler) and runs_on_cpu():
         arguments, seeds = [x.arguments for x in prepared], [x.seed for x in samplings]
         pilots = draw_pilots(prepared[0].sampler, arguments, seeds, samplings[0].pilot)
     for values, sampling, one, pilot in zip(parameters, samplings, prepared, pilots, strict=True):
