@@ -185,7 +185,7 @@ def ours(page: Any, count: int) -> dict[str, dict[str, Any]]:
     hand = burst(panel)
     assert hand["steps"] == 30, hand
     sampling.check()
-    panel.wait_for("return root.querySelectorAll('g.point:not(.stale)').length > 5", 90)
+    panel.wait_for("return root.querySelectorAll('g.point:not(.stale)').length > 5")
     busy = summary(presses(panel, count, 450))
     return {
         "the panel (anywidget, SVG)": quiet | {"burst_ms": hand["after_the_last"]},

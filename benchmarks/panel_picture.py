@@ -47,11 +47,11 @@ def take() -> bytes:
             run_all(page)
             panel = Panel(page)
             still = "return root.querySelector('.status').textContent === ''"
-            panel.wait_for(still, 120)
+            panel.wait_for(still)
             panel.button("Pin these curves").click()
             panel.settled()
             panel.type("length", "1024")
-            panel.wait_for(still, 120)
+            panel.wait_for(still)
             chart, box = panel.place("svg.chart"), panel.box()
             path = panel.path("live exp", "exact")
             u, v = path[abs(path[:, 0] - _AT).argmin()]

@@ -305,7 +305,7 @@ def test_a_command_that_is_killed_goes_on(tmp_path, command, monkeypatch):
     while process.poll() is None and not (state.exists() and '"done"' in state.read_text()):
         time.sleep(0.02)
     process.kill()
-    process.communicate(timeout=60)  # its workers end with it, or this would not
+    process.communicate(timeout=600)  # its workers end with it, or this would not
     assert process.returncode == -signal.SIGKILL
     begun = sum(map(len, json.loads(state.read_text())["done"]))
     assert 0 < begun < 4

@@ -1,5 +1,6 @@
 """A page that is alone with what it may ask, and whose errors are counted."""
 
+HANG = 300_000  # milliseconds of waiting that count as a hang: a busy machine takes its time
 NOISE = ("Could not restore the debugger state",)  # JupyterLab's own, whatever is in the notebook
 
 
@@ -8,6 +9,7 @@ class Guard:
 
     def __init__(self, browser, allowed, **options):
         self.context = browser.new_context(**options)
+        self.context.set_default_timeout(HANG)
         self.page = self.context.new_page()
         self.outside, self.errors = [], []
         self.page.on("request", lambda r: self._request(r.url, allowed))

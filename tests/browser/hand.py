@@ -25,7 +25,7 @@ def presses(panel: Panel, count: int, pause: float) -> list[float]:
     for k in range(count):
         before = len(panel.recorded()["changes"])
         page.keyboard.press("ArrowRight" if k % 2 else "ArrowLeft")
-        page.wait_for_function("(n) => window.hand.changes.length > n", arg=before, timeout=5000)
+        page.wait_for_function("(n) => window.hand.changes.length > n", arg=before)
         hand = panel.recorded()
         found.append(hand["changes"][before] - hand["presses"][-1])
         page.wait_for_timeout(pause)

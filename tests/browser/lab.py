@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from browser.guard import HANG
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -190,7 +192,7 @@ _CLOSE = """async () => {
 def open_lab(page: Any, lab: Lab) -> None:
     """Open JupyterLab with no notebook, to show one at a time."""
     page.goto(f"http://127.0.0.1:{lab.port}/doc?token={lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.shell", timeout=60_000, polling=_POLL)
+    page.wait_for_function("() => window.jupyterapp?.shell", timeout=HANG, polling=_POLL)
 
 
 def _open(page: Any, notebook: str, shared: bool) -> None:
@@ -198,6 +200,7 @@ def _open(page: Any, notebook: str, shared: bool) -> None:
     page.wait_for_function(
         "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path",
         arg=notebook,
+        timeout=HANG,
         polling=_POLL,
     )
 
@@ -215,17 +218,15 @@ def pictures(page: Any) -> list[dict[str, Any]]:
 def open_notebook(page: Any, notebook: str) -> None:
     """Open a notebook and wait for its own kernel."""
     _open(page, notebook, False)
-    page.wait_for_function(_READY, timeout=60_000, polling=_POLL)
+    page.wait_for_function(_READY, timeout=HANG, polling=_POLL)
     page.wait_for_timeout(1000)  # a notebook run any sooner asks which kernel to start
 
 
-def run_all(page: Any, seconds: float = 90) -> list[dict[str, Any]]:
+def run_all(page: Any) -> list[dict[str, Any]]:
     """Run every cell; each code cell's execution count and outputs."""
     for _ in range(2):  # on a busy machine the kernel may not have been there yet
         page.evaluate(_RUN)
-        page.wait_for_function(
-            "() => window.ran !== 'running'", timeout=1000 * seconds, polling=_POLL
-        )
+        page.wait_for_function("() => window.ran !== 'running'", timeout=HANG, polling=_POLL)
         assert page.evaluate("() => window.ran") == "done"
         page.wait_for_timeout(1000)  # counts come a moment after the last reply
         cells = page.evaluate(_CELLS)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from browser.guard import HANG
+
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _DIGITS = str.maketrans(_RAISED, "0123456789")
 
@@ -26,9 +28,9 @@ _WATCH = """() => {
 }"""
 
 # An edit sets `waiting` before its event ends. No frames are asked for: they cost more than it.
-_SETTLED = """() => new Promise((resolve, reject) => {
+_SETTLED = """(hang) => new Promise((resolve, reject) => {
   const root = document.querySelector('.sparsity-panel');
-  const late = setTimeout(() => reject(new Error('no answer in 10 seconds')), 10_000);
+  const late = setTimeout(() => reject(new Error('no answer')), hang);
   const look = () => {
     if (root.dataset.waiting) return;
     clearTimeout(late);
@@ -45,7 +47,7 @@ class Panel:
     def __init__(self, page: Any) -> None:
         self.page = page
         self.root = page.locator(".sparsity-panel")
-        self.root.locator("svg.chart").wait_for(timeout=30_000)
+        self.root.locator("svg.chart").wait_for(timeout=HANG)
         self.watching = False
 
     # --- controls ---------------------------------------------------------------------------
@@ -93,12 +95,12 @@ class Panel:
 
     def settled(self) -> None:
         """Wait until the last edit is answered: its value stands in the Python call."""
-        self.page.evaluate(_SETTLED)
+        self.page.evaluate(_SETTLED, HANG)
 
-    def wait_for(self, predicate: str, seconds: float = 30) -> None:
+    def wait_for(self, predicate: str) -> None:
         """Wait for a condition on the panel, as JavaScript of `root`."""
         script = f"() => {{ const root = document.querySelector('.sparsity-panel'); {predicate} }}"
-        self.page.wait_for_function(script, timeout=1000 * seconds, polling=50)
+        self.page.wait_for_function(script, timeout=HANG, polling=50)
 
     def place(self, selector: str) -> dict[str, float]:
         """Where a part stands, read in one step: the chart may be drawn anew at any time."""
@@ -107,7 +109,7 @@ class Panel:
           const box = found && found.getBoundingClientRect();
           return box && box.width > 0 && box.toJSON();
         }"""
-        return self.page.wait_for_function(script, arg=selector, timeout=10_000).json_value()
+        return self.page.wait_for_function(script, arg=selector, timeout=HANG).json_value()
 
     def curves(self) -> list[str]:
         rows = self.root.locator("tbody tr[data-curve]").all()
