@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -125,28 +124,40 @@ def test_cells_of_other_settings_are_run_anew(folder, tmp_path):
 
 
 MINUTES = re.compile(r"^[\d.]+ minutes on .*$", re.MULTILINE)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+# Another processor rounds otherwise. On one, 580 of 67,620 cells of `real_sinks` had other last
+# digits; 6 of 41,458 of `sharing` and 4 of 10,725 of `random_keys` were off by more than 1e-3, and
+# by 3 % at most: a key beside a threshold, or an answer, more or less.
+ROUNDING, NOUGHT, BESIDE_A_THRESHOLD, ONE_KEY = 1e-3, 1e-5, 1e-3, 0.05
 
 
 def not_the_same(folder, committed, name):
-    """What of the results of a run is not as committed, the minutes and the device apart."""
-    found = []
-    for one, other in zip(table(folder, name), table(committed, name), strict=True):
-        found += [f"{column}: {value}" for column, value in one.items() if value != other[column]]
-    one, other = (
-        MINUTES.sub("", (x / f"{name}.md").read_text("utf-8")) for x in (folder, committed)
-    )
-    differing = zip(one.splitlines(), other.splitlines(), strict=True)
-    return found + [mine for mine, theirs in differing if mine != theirs]
+    """What of a run's results is not as committed to rounding, minutes and device apart."""
+    words, numbers = [], []
+    for place in (folder, committed):
+        text = (place / f"{name}.csv").read_text("utf-8")
+        text += MINUTES.sub("", (place / f"{name}.md").read_text("utf-8"))
+        words.append(NUMBER.split(text))
+        numbers.append([float(x) for x in NUMBER.findall(text)])
+    pairs = list(zip(*numbers, strict=True))
+    off = [
+        (abs(one - other) / max(abs(one), abs(other)), one, other)
+        for one, other in pairs
+        if abs(one - other) > NOUGHT
+    ]
+    far = sorted(x for x in off if x[0] > ROUNDING)
+    few = len(far) <= BESIDE_A_THRESHOLD * len(pairs)
+    differing = [one for one, other in zip(*words, strict=True) if one != other]
+    return differing + ([x for x in far if x[0] > ONE_KEY] if few else far)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AGAIN)
 def test_the_committed_results_come_again(name, tmp_path):
-    """The command gives every digit of the committed table and page again.
+    """The command gives the committed table and page again, to rounding.
 
-    It holds on a processor like that of the committed run: another one rounds otherwise, and
-    hundreds of steps of training make more of it. So do the settings of this suite (float64, XLA
-    that optimises less), which the command is run without.
+    Hundreds of steps of training may make more of it on a processor of another kind. So do the
+    settings of this suite (float64, XLA that optimises less), which the command is run without.
     """
     first = table(HOME / "experiments" / "results", name)[0]
     if "corpus" in first and first["corpus"] != lm.corpus().name:
@@ -158,19 +169,25 @@ def test_the_committed_results_come_again(name, tmp_path):
     assert not_the_same(tmp_path, HOME / "experiments" / "results", name) == []
 
 
-def test_a_digit_that_is_not_the_same_is_seen(tmp_path):
-    folder = HOME / "experiments" / "results"
-    for suffix in ("csv", "md"):
-        shutil.copy(folder / f"{QUICK}.{suffix}", tmp_path)
-    page = tmp_path / f"{QUICK}.md"
-    page.write_text(MINUTES.sub("9.9 minutes on gpu with JAX 9", page.read_text("utf-8")), "utf-8")
-    assert not_the_same(folder, tmp_path, QUICK) == []
-    wrong = table(tmp_path, QUICK)[0]["accuracy"]
-    text = (tmp_path / f"{QUICK}.csv").read_text("utf-8")
-    (tmp_path / f"{QUICK}.csv").write_text(text.replace(wrong, wrong + "x", 1), "utf-8")
-    assert len(not_the_same(folder, tmp_path, QUICK)) == 1
-    page.write_text(page.read_text("utf-8").replace("Which temperature", "What", 1), "utf-8")
-    assert len(not_the_same(folder, tmp_path, QUICK)) == 2
+def test_what_is_not_the_same_is_seen(tmp_path):
+    committed = HOME / "experiments" / "results"
+    page, text = (committed / f"{QUICK}.{x}" for x in ("md", "csv"))
+    page, text = page.read_text("utf-8"), text.read_text("utf-8")
+
+    def seen(page, text):
+        (tmp_path / f"{QUICK}.md").write_text(page, "utf-8")
+        (tmp_path / f"{QUICK}.csv").write_text(text, "utf-8")
+        return not_the_same(tmp_path, committed, QUICK)
+
+    def nudged(share):
+        return re.sub(r"0\.\d+", lambda x: f"{float(x[0]) * (1 + share):.9f}", text)
+
+    assert seen(MINUTES.sub("9.9 minutes on gpu with JAX 9", page), text) == []
+    assert seen(page, nudged(5e-4)) == []
+    one = table(committed, QUICK)[0]["accuracy"]
+    assert len(seen(page, text.replace(one, f"{0.9 * float(one)}", 1))) == 1
+    assert len(seen(page, nudged(2e-3))) > 10  # of too many numbers, however little
+    assert len(seen(page.replace("Which temperature", "What", 1), text)) == 1
 
 
 # --- parts ---------------------------------------------------------------------------------------
