@@ -128,7 +128,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?!\w)")
 # Another processor rounds otherwise. On one, 580 of 67,620 cells of `real_sinks` had other last
 # digits; 6 of 41,458 of `sharing` and 4 of 10,725 of `random_keys` were off by more than 1e-3, and
 # by 3 % at most: a key beside a threshold, or an answer, more or less.
-ROUNDING, NOUGHT, BESIDE_A_THRESHOLD, ONE_KEY = 1e-3, 1e-5, 1e-3, 0.05
+ROUNDING, ONE_KEY, BESIDE_A_THRESHOLD = (1e-3, 1e-5), (0.05, 0.01), 1e-3
 
 
 def not_the_same(folder, committed, name):
@@ -141,11 +141,11 @@ def not_the_same(folder, committed, name):
         numbers.append([float(x) for x in NUMBER.findall(text)])
     mine, theirs = np.array(numbers)
 
-    def beyond(share):
-        return abs(mine - theirs) > NOUGHT + share * abs(theirs)
+    def beyond(relative, absolute):
+        return abs(mine - theirs) > absolute + relative * abs(theirs)
 
-    few = beyond(ROUNDING).sum() <= 1 + BESIDE_A_THRESHOLD * mine.size
-    wrong = beyond(ONE_KEY if few else ROUNDING)
+    few = beyond(*ROUNDING).sum() <= 1 + BESIDE_A_THRESHOLD * mine.size
+    wrong = beyond(*(ONE_KEY if few else ROUNDING))
     differing = [one for one, other in zip(*words, strict=True) if one != other]
     return differing + list(zip(mine[wrong], theirs[wrong], strict=True))
 
