@@ -249,12 +249,12 @@ def _looked_at_after(found: Found, far: int) -> list[str]:
         f"{', '.join(lm.ROTARY)} find {shown(NTK, far)} there, as trained {shown(AS_TRAINED, far)} "
         f"(in the farther half {shown(AS_TRAINED, far, 'right_far')}), of {windows} windows a "
         f"seed. At {TRAINED} bytes they find {shown(AS_TRAINED, TRAINED)}: where CoCA is behind, "
-        "it has learned less to begin with. The run shared its cores with others, and took some "
-        "ten minutes of its own. On another kind of processor, whose rounding trains other models "
-        "from the same seeds, two lines came out the other way: 4 held (0.91 for 0.90, 0.86 for "
-        "0.85) and 5 failed (0.62 and 0.19). The rest came again: with dynamic NTK CoCA found "
-        "0.72 there, and 0.97 were found without positions. Differences below 0.1 are not told by "
-        "two seeds.",
+        "it has learned less to begin with. The committed run shared its cores with others, and "
+        "took some ten minutes of its own. In a second run, on another kind of processor, whose "
+        "rounding trains other models from the same seeds, two lines came out the other way: 4 "
+        "held (0.91 for 0.90, 0.86 for 0.85) and 5 failed (0.62 and 0.19). The rest came again: at "
+        f"{far:,} bytes CoCA with dynamic NTK found 0.72, and 0.97 were found without positions. "
+        "Differences below 0.15 are not told by two seeds.",
     ]
 
 
