@@ -199,5 +199,5 @@ def test_a_long_silence_is_in_the_log(monkeypatch):
 
     monkeypatch.setattr("sparsity.tasks._LOG.warning", note)
     with futures.ThreadPoolExecutor(1) as pool:
-        assert list(run_all_tasks(lambda task: held.wait(30) and task, [5], pool)) == [(0, 5)]
+        assert list(run_all_tasks(lambda task: held.wait(600) and task, [5], pool)) == [(0, 5)]
     assert "has it workers?" in lines[0][0]

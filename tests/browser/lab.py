@@ -55,7 +55,7 @@ def _free_port() -> int:
 
 @contextmanager
 def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
-    """Start a server with nothing of the user's own; it ends with the block."""
+    """Start a server with nothing of the user's own; it is killed at the end of the block."""
     port, token, log = _free_port(), secrets.token_hex(16), home / "jupyter.log"
     places = {
         name: str(home / name.lower())
@@ -100,8 +100,8 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
                 time.sleep(0.2)
         yield Lab(port, token, notebooks, log)
     finally:
-        process.terminate()
-        process.wait(600)  # a busy machine takes its time
+        process.kill()  # asked to end, it goes on for ever after an error in its own cleanup
+        process.wait()  # a kernel sees within a second that it is gone, and ends
 
 
 def chromium_path(*names: str) -> str:
