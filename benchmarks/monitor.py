@@ -26,7 +26,7 @@ from benchmarks import watch
 from benchmarks.bench.machine import describe
 from benchmarks.bench.timing import against_first
 from sparsity.attention.monitoring import OF, log, penalty
-from sparsity.attention.streaming import spaced
+from sparsity.attention.streaming import log_spaced
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS, HEADS, HEAD_DIM, KEYS, BATCH = 2, 4, 32, 32, 32
@@ -181,7 +181,7 @@ def sentence(found: dict[str, tuple[float, float, float]], turns: int) -> str:
     )
     return (
         f"In a step of {LAYERS} layers on {BATCH} texts of {LENGTH} tokens, `rows=16` of every "
-        f"text ({len(spaced(LENGTH, 16))}: the first ones coincide) took {more} more CPU time "
+        f"text ({len(log_spaced(LENGTH, 16))}: the first ones coincide) took {more} more CPU time "
         f"than no monitor, and {logged} where each step was logged as well: the ratio of the CPU "
         f"time of {turns} turns of {TURN} steps each, in turn, and its standard error. The step "
         f"without a monitor took {again} more than itself."
@@ -214,7 +214,7 @@ def main() -> int:
         f"`python -m benchmarks.monitor` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{LAYERS} layers of {HEADS} heads, width {WIDTH}, {BATCH} texts of {LENGTH} tokens, "
         f"float32, Adam. {len(OF)} statistics of each row; of {LENGTH} rows, 16 log-spaced ones "
-        f"are {len(spaced(LENGTH, 16))}, since the first ones coincide. Medians of CPU time, "
+        f"are {len(log_spaced(LENGTH, 16))}, since the first ones coincide. Medians of CPU time, "
         "and ratios of "
         f"all of it, over {options.turns} turns of {TURN} steps each; everything that is looked at "
         "is logged as well, but where it says otherwise.", "",

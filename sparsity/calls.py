@@ -93,8 +93,8 @@ def public(function: _Function, names: Collection[str] = ()) -> _Function:
         names: of keywords that it takes besides those in its signature.
     """
     signature = inspect.signature(function)
-    own = [x.name for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
-    known = [name for name in dict.fromkeys((*own, *names)) if name != "self"]
+    named = [x.name for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
+    known = [name for name in dict.fromkeys((*named, *names)) if name != "self"]
 
     @functools.wraps(function)
     def called(*args: Any, **given: Any) -> Any:

@@ -30,9 +30,9 @@ class Point(NamedTuple):
     method: str
 
     @classmethod
-    def of(cls, found: Estimate) -> Point:
+    def of(cls, drawn: Estimate) -> Point:
         """Return the point of an estimate that is drawn as it is."""
-        return cls(found.value, found.stderr, found.samples, found.seed, found.method)
+        return cls(drawn.value, drawn.stderr, drawn.samples, drawn.seed, drawn.method)
 
 
 def _rounded_places(x: np.ndarray) -> np.ndarray:

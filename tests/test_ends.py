@@ -15,7 +15,7 @@ from sparsity.errors import RESOLVED, check_resolved
 from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact_grid
 from sparsity.kernels import exp
-from sparsity.quantities.base import within
+from sparsity.quantities.base import clip_to_range
 from sparsity.rows.steps import ALL
 
 STEPS = {step.name: step for step in ALL}
@@ -80,12 +80,12 @@ def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_fo
     moved = []
 
     def watched(value, error, ends):
-        inside = within(value, error, ends)
+        inside = clip_to_range(value, error, ends)
         most = np.abs(value) * error + 1e-14 * np.abs(inside)
         moved.append(np.all(np.abs(value - inside) <= most))
         return inside
 
-    monkeypatch.setattr(engine, "within", watched)
+    monkeypatch.setattr(engine, "clip_to_range", watched)
     judged = 0
     for kernel, steps, of, n, gamma in itertools.islice(_cells(), 0, None, 12):
         made = tuple(STEPS[name](*own) for name, own in steps)
@@ -139,10 +139,10 @@ def test_rows_of_any_weights_lie_between_the_ends(of):
 
 
 def test_a_value_is_moved_within_its_bound_and_refused_outside():
-    assert within(1 + 1e-12, 1e-11, (0.0, 1.0)) == 1.0
+    assert clip_to_range(1 + 1e-12, 1e-11, (0.0, 1.0)) == 1.0
     with pytest.raises(InputError, match=r"exact law = 1\.1: lies outside 0 to 1, where it must"):
-        within(np.array([0.5, 1.1]), 1e-11, (0.0, 1.0))
-    assert within(1.1, RESOLVED, (0.0, 1.0)) == 1.0  # refused below, as not resolved
+        clip_to_range(np.array([0.5, 1.1]), 1e-11, (0.0, 1.0))
+    assert clip_to_range(1.1, RESOLVED, (0.0, 1.0)) == 1.0  # refused below, as not resolved
 
 
 def test_a_bound_of_no_use_is_a_refusal():

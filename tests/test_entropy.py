@@ -37,7 +37,7 @@ def by_stein(gamma, length):
     at, weights = (edges[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
     every = np.append(at, gamma)  # in one call: laws of one family share nodes
     asked = quantities.participation, np.array([float(length)])
-    y2 = engine.laws(kernels.exp, 0 * every, every, *asked)[0][:, 0]
+    y2 = engine.means_over_grid(kernels.exp, 0 * every, every, *asked)[0][:, 0]
     grown = weights @ (at * (1 - y2[:-1]))
     return math.log(length) + grown - gamma**2 * (1 - y2[-1])
 

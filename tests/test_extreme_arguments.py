@@ -82,7 +82,7 @@ def test_a_spread_below_normal_numbers_is_refused(kernel):
 @pytest.mark.parametrize("of", [x for x in sparsity.quantities.ALL if x.linear], ids=str)
 def test_what_is_linear_in_a_law_that_is_not_resolved_is_not_either(of):
     for columns in ((np.nan, 1.0, np.inf), (np.nan, 1.0, np.nan), (1.0, 1.0, np.inf)):
-        assert not of.linear.columns(np.array(columns)[:, None], np.array([8.0]))[2] < 1
+        assert not of.linear.means(np.array(columns)[:, None], np.array([8.0]))[2] < 1
     with pytest.raises(TooFine, match="not resolved"):
         sparsity.exact("exp", gamma=1e-300, length=8, of=of)
 
@@ -95,7 +95,7 @@ def test_maps_of_the_smallest_spreads_are_uniform(name):
 
 def test_no_value_that_is_no_number_is_an_answer(monkeypatch):
     columns = (np.array(np.nan), np.array(1.0), np.array(1e-12))
-    monkeypatch.setattr("sparsity.exact_law.engine.law", lambda *given: columns)
+    monkeypatch.setattr("sparsity.exact_law.engine.mean_over_rows", lambda *given: columns)
     with pytest.raises(TooFine, match="not resolved"):
         sparsity.exact("exp", gamma=1.0, length=8)
 

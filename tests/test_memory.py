@@ -142,7 +142,7 @@ def test_what_remains_of_a_call_is_seen(older):
 
 def test_families_of_many_nodes_are_not_all_kept():
     """Of e^(−|s − 2|) at γ = 50, a million nodes in all; of softplus, as many as there are laws."""
-    cache, counts = shared_nodes.FamilyCache(most=4, most_nodes=150_000), []
+    cache, counts = shared_nodes.LawNodesCache(most=4, most_nodes=150_000), []
     for text, spread in (("exp(-abs(s - 2))", 50.0), ("softplus", 1.0)):
         kernel = sparsity.kernels.named(text)
         for i in range(6):

@@ -14,7 +14,7 @@ import sparsity
 from sparsity import InputError, monitor
 from sparsity.attention.measurement import row_laws
 from sparsity.attention.monitoring import OF, log, n_eff_exact, penalty
-from sparsity.attention.streaming import spaced
+from sparsity.attention.streaming import log_spaced
 
 
 def agree(found, true, rows=slice(None)):
@@ -52,7 +52,7 @@ def test_some_rows_in_a_step_under_grad_and_every_other_step():
         return jax.value_and_grad(loss, has_aux=True)(q)
 
     (_, seen), slope = step(q, 4)
-    agree(seen, whole(q, k, CAUSAL), spaced(LENGTH, 16))
+    agree(seen, whole(q, k, CAUSAL), log_spaced(LENGTH, 16))
     assert_allclose(slope, 2 * q)  # it has none of its own
     (_, seen), slope = step(q, 5)
     assert_allclose(slope, 2 * q)

@@ -56,7 +56,7 @@ def by_definition(of, needle, others):
 
 def test_it_stands_where_it_is_put_and_in_the_middle_else():
     for length, distance, there in ((5, None, 2), (1, None, 0), (2, None, 1), (9, 0, 0), (9, 8, 8)):
-        tokens = Row("exp", gamma=1, steps=(Needle(3, 0.5, distance),)).each(length)
+        tokens = Row("exp", gamma=1, steps=(Needle(3, 0.5, distance),)).tokens_one_by_one(length)
         assert np.flatnonzero(tokens.needle).tolist() == [there]
         assert (tokens.beta[there], tokens.gamma[there], tokens.w[there]) == (3, 0.5, 1)
         assert tokens.needle.sum() == 1

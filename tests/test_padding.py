@@ -11,7 +11,7 @@ from sparsity import InputError, measure, monitor, stream
 from sparsity.attention.measurement import attention_layers
 from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.monitoring import log
-from sparsity.attention.streaming import spaced, spaced_each
+from sparsity.attention.streaming import log_spaced, log_spaced_by_text
 
 HEADS, GROUPS, T, DIM = 4, 2, 40, 8
 UNITS = np.array([-2.0, 0.0, 1.0, 3.0])
@@ -260,8 +260,8 @@ def test_sampled_rows_are_those_of_the_text_alone():
     )
     text = np.arange(300) >= np.arange(300)[:, None]  # of 300 … 1 tokens, on the right
     for count in (5, 16):
-        for own, found in enumerate(np.asarray(spaced_each(text, count))):
-            wanted = spaced(300 - own, min(count, 300 - own)) + own
+        for own, found in enumerate(np.asarray(log_spaced_by_text(text, count))):
+            wanted = log_spaced(300 - own, min(count, 300 - own)) + own
             assert np.array_equal(found[found >= 0], wanted)
 
 

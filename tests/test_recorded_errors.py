@@ -231,7 +231,7 @@ def test_the_sum_over_a_grid_has_the_step_of_its_grid(gamma):
 
 def test_points_of_a_grid_are_rounded_one_by_one():
     low, step = -20_000.3, 0.16
-    points = integration.spaced(low, 400.0, step)
+    points = integration.grid_points(low, 400.0, step)
     assert len(points) == math.ceil((400.0 - low) / step) > 100_000
     ideal = low + step * np.arange(len(points))
     assert np.array_equal(points, ideal)

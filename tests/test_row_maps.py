@@ -105,7 +105,7 @@ def test_an_entry_says_all_of_a_law(monkeypatch):
         entry = three._replace(slow=of.__eq__, order=order)
         monkeypatch.setitem(map_laws._LAWS, "mine", entry)
         assert (map_laws.slow(mine, of), map_laws.slow(mine, other)) == (True, False)
-        assert map_laws.law(Row(mine, gamma=1e17), of, length)[0] == value
+        assert map_laws.mean_over_map_rows(Row(mine, gamma=1e17), of, length)[0] == value
     assert map_laws.known(mine) == ("n_eff", "participation")
     assert not map_laws.slow(replace(mine, name="unknown"), of)
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import InputError, stream
-from sparsity.attention.streaming import ALL, OF, spaced, sums
+from sparsity.attention.streaming import ALL, OF, log_spaced, sums
 from sparsity.rows import rope_planes
 
 HEADS, GROUPS, LENGTH, DIM = 4, 2, 150, 8
@@ -202,7 +202,7 @@ def test_planted_errors_of_the_total_and_the_sink_are_seen(error, monkeypatch):
 def test_rotary_rows_and_a_single_name():
     q, k = heads()
     turned = [rope_planes.rotate(x, np.arange(LENGTH), "half", base=100.0) for x in (q, k)]
-    some = spaced(LENGTH, 12)
+    some = log_spaced(LENGTH, 12)
     found = jax.jit(lambda q, k: stream(q, k, "n_eff", rope=100.0, rows=some, **BLOCKS))(q, k)
     assert list(found) == ["n_eff"]
     assert some[0] == 0

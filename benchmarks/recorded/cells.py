@@ -144,11 +144,11 @@ def _transform(
     own = laplace(
         kernels.elementwise(kernel), beta, gamma, power, (1.0 if order is None else order,)
     )
-    if u > own.family.right:
+    if u > own.law_nodes.right:
         raise InputError("u", u, "is where no law asks: nothing is left of any row's integrand")
     psi, moments = own.at(np.array([u]))
     found = psi if order is None else moments[0]
-    return float(found[0] * np.exp(own.top)), float(own.family.transform_error)
+    return float(found[0] * np.exp(own.top)), float(own.law_nodes.transform_error)
 
 
 def load(path: Path = FILE) -> list[Cell]:

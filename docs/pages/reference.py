@@ -155,7 +155,7 @@ ALL: tuple[Part, ...] = (
         "The focus of attention inside a program: in one pass, and while a model trains.",
         "sparsity",
         (
-            *("streaming", "stream", "streaming.spaced", "streaming.merge", "streaming.merged"),
+            *("streaming", "stream", "streaming.log_spaced", "streaming.merge", "streaming.merged"),
             *("streaming.Statistic", "streaming.Sums", "monitoring", "monitor"),
             *("monitoring.penalty", "monitoring.log", "monitoring.n_eff_exact"),
             *("monitoring.Watch", "monitoring.torch_penalty"),

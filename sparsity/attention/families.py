@@ -261,5 +261,5 @@ _PASSED_BY = {
 
 def passed_over(kind: str) -> frozenset[str]:
     """Return the fields that the code of a type does not read, whatever its class has."""
-    alone = {field for field, kinds in _READ_BY.items() if kind not in kinds.split()}
-    return frozenset(alone.union(x for x, kinds in _PASSED_BY.items() if kind in kinds.split()))
+    unread = {field for field, kinds in _READ_BY.items() if kind not in kinds.split()}
+    return frozenset(unread.union(x for x, kinds in _PASSED_BY.items() if kind in kinds.split()))

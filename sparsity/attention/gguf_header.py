@@ -140,13 +140,13 @@ def read_fields(path: Path) -> tuple[dict[str, Any], set[str]]:
         raise InputError("config", path, "holds no configuration; its header is broken") from None
 
 
-def _number(own: Fields, name: str) -> float:
+def _number(raw: Fields, name: str) -> float:
     """Return a number of the header, 0 where it is missing.
 
     Raises:
         InputError: it is something else.
     """
-    value = own.get(name, 0)
+    value = raw.get(name, 0)
     if not isinstance(value, (int, float)):
         raise InputError(name, value, "must be a number")
     return value
@@ -158,17 +158,17 @@ def _alike(value: Any) -> Any:
 
 
 def _ruled(
-    name: str, architecture: Architecture, own: Fields, values: Mapping[str, Any]
+    name: str, architecture: Architecture, raw: Fields, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what llama.cpp's rules say of a header."""
     layers, heads = values.get("num_hidden_layers") or 0, values.get("num_attention_heads") or 1
     width = (values.get("hidden_size") or 0) // heads
-    head_dim = _number(own, "attention.key_length_mla") or values.get("head_dim") or width or None
+    head_dim = _number(raw, "attention.key_length_mla") or values.get("head_dim") or width or None
     window = values.get("sliding_window")
     window = 4096 if window is None and name == "gemma2" else window
     in_window = [bool(architecture.full) and (i + 1) % architecture.full > 0 for i in range(layers)]
-    rope = {"rope_theta": own.get("rope.freq_base", 1e4), **_scaling(name, own)}
-    local = own.get("rope.freq_base_swa", 1e4 if name.startswith("gemma3") else None)
+    rope = {"rope_theta": raw.get("rope.freq_base", 1e4), **_scaling(name, raw)}
+    local = raw.get("rope.freq_base_swa", 1e4 if name.startswith("gemma3") else None)
     kinds = ("full_attention", "sliding_attention")
     ruled: dict[str, Any] = {"head_dim": head_dim, "sliding_window": window}
     ruled["rope_parameters"] = rope
@@ -185,7 +185,7 @@ def _ruled(
         ruled["no_rope_layers"] = [int(x) for x in in_window]
         ruled["attention_chunk_size"] = values.get("attention_chunk_size") or 8192
         ruled["attn_temperature_tuning"] = True
-        ruled["use_qk_norm"] = own.get("expert_count") != 128
+        ruled["use_qk_norm"] = raw.get("expert_count") != 128
     if name == "smollm3":
         ruled["no_rope_layers"] = [int((i + 1) % 4 > 0) for i in range(layers)]
     if name == "command-r":
@@ -195,15 +195,15 @@ def _ruled(
     return ruled
 
 
-def _scaling(name: str, own: Fields) -> dict[str, Any]:
+def _scaling(name: str, raw: Fields) -> dict[str, Any]:
     """Return RoPE's rule for long contexts: a linear factor may stand there without its type.
 
     YaRN's `attn_factor` multiplies the usual amplitude, where `attention_factor` is the amplitude
     itself; of DeepSeek's models it is 1, and the scale has the square of 1 + multiplier·ln r.
     """
-    kind, trained = own.get("rope.scaling.type"), own.get("rope.scaling.original_context_length")
-    factor = _number(own, "rope.scaling.factor") or _number(own, "rope.scale_linear") or 1
-    amplitude = _number(own, "rope.scaling.attn_factor") or None
+    kind, trained = raw.get("rope.scaling.type"), raw.get("rope.scaling.original_context_length")
+    factor = _number(raw, "rope.scaling.factor") or _number(raw, "rope.scale_linear") or 1
+    amplitude = _number(raw, "rope.scaling.attn_factor") or None
     if kind in (None, "none") and amplitude and trained:
         kind = "longrope"  # Phi-3's long contexts
     elif kind == "yarn" and name == "deepseek2":
@@ -217,7 +217,7 @@ def _scaling(name: str, own: Fields) -> dict[str, Any]:
         "factor": None if kind == "longrope" else factor,
         "original_max_position_embeddings": trained,
         "attention_factor": amplitude,
-        "mscale_all_dim": 10 * _number(own, "rope.scaling.yarn_log_multiplier"),
+        "mscale_all_dim": 10 * _number(raw, "rope.scaling.yarn_log_multiplier"),
     }
 
 

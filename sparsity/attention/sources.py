@@ -91,11 +91,11 @@ def _of_fields(given: Mapping[str, Any]) -> Model:
         missing = "the file alone is not the configuration: pip install 'sparsity[transformers]'"
         lawless = missing if _library() is None else f"the family {kind!r} is not known here"
         return Model(kind, UNKNOWN, Fields(values, names), "the file alone", lawless, notes)
-    own, of_class, known, source = filled
+    model_type, of_class, known, source = filled
     for name in filter(values.get, LAYERS):
         if (count := of_class.get(name, values[name])) != values[name]:
             raise InputError(name, values[name], f"the layers that are listed are {count}")
-    kind = kind if fill else own
+    kind = kind if fill else model_type
     family = BY_TYPE.get(kind)
     lawless = family.weights if family else f"the family {kind!r} is not known here"
     passed = passed_over(kind) if family else frozenset[str]()

@@ -123,8 +123,8 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
     distance = np.arange(33)
     ups = []
     for plane in np.eye(_DIM // 2):
-        alone = np.broadcast_to(plane, (len(distance), _DIM // 2))
-        row = coca_by_definition(q, alone, m=[40], n=40 - distance)[0]
+        key = np.broadcast_to(plane, (len(distance), _DIM // 2))
+        row = coca_by_definition(q, key, m=[40], n=40 - distance)[0]
         ups.append((np.diff(row) > 1e-12 * row[0]).argmax())  # row[0] is the largest score
     # `argmax` of no True at all is 0, and no plane rises with the very first step (Θ = 0).
     first = np.where(np.array(ups) > 0, ups, np.inf)  # ∞: not within these distances

@@ -146,12 +146,12 @@ def _a_fixed_logit_loses(routes: SinkRoutes) -> Judged:
     # At n = 100 the others' mean sum n·e^(γ²/2) is about e^5: there the sink has half of the mass.
     mass = np.array([routes.sink_mass(5.0, n, 1.0) for n in _LENGTHS])
     # Over e^(b − γ²/2)/n, what a small mass is: e^b against the mean n e^(γ²/2) of all others.
-    alone = mass / (np.exp(5.0 - 0.5) / np.array(_LENGTHS))
+    ratio = mass / (np.exp(5.0 - 0.5) / np.array(_LENGTHS))
     finding = core(
         "a sink of fixed logit 5 loses its mass as the context grows: "
         + listed(f"{100 * m:.2g} %" for m in mass)
         + " at n = 10² … 10⁵ (γ = 1), in the end like e^(b − γ²/2)/n",
-        np.all(np.diff(mass) < 0) and np.all(np.abs(alone[-2:] - 1) < 0.02),
+        np.all(np.diff(mass) < 0) and np.all(np.abs(ratio[-2:] - 1) < 0.02),
     )
     return [finding], {"mass_at_logit_5": mass}
 

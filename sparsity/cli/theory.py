@@ -304,5 +304,5 @@ def design(
         anything = {solved_for: 1.0} if solved_for in ("gamma", "beta") else {}
         what, held = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held)), {}
     with common.progress("looks") as report:
-        found = sparsity.design(what, **aim, **held, progress=report)
-    common.show(found, as_json)
+        answer = sparsity.design(what, **aim, **held, progress=report)
+    common.show(answer, as_json)

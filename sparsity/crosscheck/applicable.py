@@ -151,7 +151,7 @@ def _log_scatter(row: Row, n: int) -> float:
     """Return the log of n times the relative variance of Σa² over rows, as it is at most."""
     if isinstance(row.kernel, RowMap):
         return map_limits.log_scatter(row.kernel, row.params, n)
-    given = classes.rescaled(classes.classed(row, n), units=False)
+    given = classes.rescaled(classes.classify_tokens(row, n), units=False)
     (second, _), (fourth, _) = log_sums(given, (2, 4))
     if any(isinstance(step, StudentT) for step in row.steps):
         log_sums(given, (4, 8))
@@ -163,7 +163,7 @@ def _tail_index(row: Row, n: int, draws: float) -> float:
 
     It is told from the largest in 32 blocks, each z spreads out.
     """
-    given = () if isinstance(row.kernel, RowMap) else classes.classed(row, n).classes
+    given = () if isinstance(row.kernel, RowMap) else classes.classify_tokens(row, n).classes
     laws = [law[1:3] for law in given if law[2] and law[3] is None]
     if not laws:
         return 0.0

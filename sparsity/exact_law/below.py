@@ -31,15 +31,15 @@ from sparsity.exact_law.integration import (
     PRODUCT,
     gauss_panels,
     gauss_rule,
+    grid_points,
     refuse_slow,
     relative_gap,
-    spaced,
 )
 from sparsity.exact_law.needle import log_chance_between, scores_below
 from sparsity.exact_law.ranked import law_of_weights
 from sparsity.kernels import Kernel
 from sparsity.quantities import BelowLaw
-from sparsity.quantities.base import within as within_ends
+from sparsity.quantities.base import Means, clip_to_range
 from sparsity.special import log_ndtr
 
 _FINE, _COARSE = (0.35, 16, 1), (0.7, 12, 2)  # step of u, points of a panel of v, steps of m and g
@@ -97,7 +97,7 @@ class _Grid(NamedTuple):
 
 def _grid(key: _Key, low: float, high: float, every: int) -> _Grid:
     step = _STEP * key.width * every
-    m, half = spaced(low, high + step, step), math.ceil(_FAR * key.shared / step)
+    m, half = grid_points(low, high + step, step), math.ceil(_FAR * key.shared / step)
     if not half:
         return _Grid(m, step, m, None)
     density = np.exp(-0.5 * (step / key.shared * np.arange(-half, half + 1)) ** 2)
@@ -137,8 +137,8 @@ def _mean_over_m(
                 continue
             body = unit * under + (size - unit) * below
             body = body if first is None else body + first + math.log(unit)
-            own = grid.mean(np.exp(body + at)) * (size - unit)
-            total = total + count * many * chance * (own + grid.mean(np.exp(body)) * rate)
+            of_tile = grid.mean(np.exp(body + at)) * (size - unit)
+            total = total + count * many * chance * (of_tile + grid.mean(np.exp(body)) * rate)
     return total
 
 
@@ -167,7 +167,7 @@ def _masses(
     ]
     (low, low_w), (high, high_w) = (gauss_panels(x, points) for x in edges)
     v, weights = (np.concatenate([a.ravel(), b.ravel()]) for a, b in ((low, high), (low_w, high_w)))
-    u = spaced(-_REACH - math.log(n), _LATEST, step)[:, None]
+    u = grid_points(-_REACH - math.log(n), _LATEST, step)[:, None]
     held = v.size * grid.q.size
     refuse_slow("length", n, PRODUCT * u.size * held, held)
     mass, cut = key.density(v[:, None] + grid.q) * weights[:, None], low.size
@@ -200,7 +200,7 @@ def _value(key: _Key, n: int, of: BelowLaw, group: int) -> tuple[float, float]:
     whole = _grid(key, key.low, key.high, 1)
     # Where the share has its mass, or the largest weight has: the weight that is held lies between.
     nothing = BelowLaw(-1e-9, of.tile)
-    sizes = np.stack([_shares(key, each, groups, whole) for each in (of, nothing)])
+    sizes = np.stack([_shares(key, law, groups, whole) for law in (of, nothing)])
     seen = (sizes > sizes.max(axis=1, keepdims=True) * math.exp(-_DEEPEST)).any(axis=0)
     low, high = whole.m[seen][[0, -1]]
     values, ends = [], 0.0
@@ -218,9 +218,9 @@ def _value(key: _Key, n: int, of: BelowLaw, group: int) -> tuple[float, float]:
     return values[0], relative_gap(*values) + (10 * ends + beyond) / values[0] + _ROUNDING
 
 
-def _within(value: float, error: float, of: BelowLaw, n: float) -> float:
+def _clip_resolved(value: float, error: float, of: BelowLaw, n: float) -> float:
     """Return a value without rounding beyond its ends; what is not resolved is no value."""
-    return float(within_ends(value, error, of.ends(n))) if math.isfinite(error) else value
+    return float(clip_to_range(value, error, of.ends(n))) if math.isfinite(error) else value
 
 
 def _log_chance(ends: tuple[Any, Any], beta: float, gamma: float) -> np.ndarray:
@@ -237,7 +237,7 @@ def _log_chance(ends: tuple[Any, Any], beta: float, gamma: float) -> np.ndarray:
 
 def of_independent(
     kernel: Kernel, beta: float, gamma: float, length: np.ndarray, of: BelowLaw
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Means:
     """Return the mean over nonzero rows, P(the row is not all zero), and relative error bounds.
 
     Args and raises as `ranked.ranked`; what is not resolved has a bound of ∞.
@@ -248,15 +248,15 @@ def of_independent(
     def log_cdf(v: np.ndarray) -> np.ndarray:
         return _log_chance(ends_below(v), beta, gamma)
 
-    columns = []
+    means = []
     for n in length.tolist():
         law = law_of_weights(kernel, beta, gamma, n * math.exp(_REACH))
         width = law_of_weights(kernel, beta, gamma, n).spread
         key = _Key(law.density, log_cdf, law.low, law.high, width)
         value, error = _value(key, int(n), of, int(n))
         p_row = -math.expm1(n * law.log_zero)
-        columns.append((_within(value / p_row, error, of, n), p_row, error))
-    return tuple(np.array(columns).T)  # type: ignore[return-value]
+        means.append((_clip_resolved(value / p_row, error, of, n), p_row, error))
+    return Means(*np.array(means).T)
 
 
 def of_alike(
@@ -280,18 +280,19 @@ def of_alike(
     if within and not _NEAREST_0 <= within <= _NEAREST_1:
         fix = f"must be 0, or from {_NEAREST_0:g} to {_NEAREST_1:g}, for an exact law; use estimate"
         raise TooFine("within", within, fix)
-    own, shared = gamma * math.sqrt(1 - within), gamma * math.sqrt(within)
+    spread, shared = gamma * math.sqrt(1 - within), gamma * math.sqrt(within)
 
     def density(v: np.ndarray) -> np.ndarray:
-        return np.exp(-0.5 * (v / own) ** 2) / (own * math.sqrt(2 * math.pi))
+        return np.exp(-0.5 * (v / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
 
-    columns = []
+    pairs = []
     for n in length.tolist():
         law = law_of_weights(kernels.exp, 0.0, gamma, n * math.exp(_REACH))
-        width = own / math.sqrt(2 + 2 * math.log(n))
+        width = spread / math.sqrt(2 + 2 * math.log(n))
         if shared:  # two steps of g, and in the coarser rule one
             width = min(width, 2 * shared)
-        key = _Key(density, lambda v: log_ndtr(v / own), law.low, law.high, width, shared)
+        key = _Key(density, lambda v: log_ndtr(v / spread), law.low, law.high, width, shared)
         value, error = _value(key, int(n), of, size if shared else int(n))
-        columns.append((_within(value, error, of, n), error))
-    return tuple(np.array(columns).T)  # type: ignore[return-value]
+        pairs.append((_clip_resolved(value, error, of, n), error))
+    value, error = np.array(pairs).T
+    return value, error

@@ -16,7 +16,7 @@ from sparsity.exact_law import engine, map_laws
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.limit import map_limits
 from sparsity.quantities import Quantity
-from sparsity.rows.classes import ANY_LENGTH, alike_in_sight, classed, same_at_any_length
+from sparsity.rows.classes import ANY_LENGTH, alike_in_sight, classify_tokens, same_at_any_length
 from sparsity.rows.row import Row, have_pairs
 from sparsity.rows.score_laws import Scores
 from sparsity.rows.steps import Needle, QKNorm
@@ -110,7 +110,7 @@ def _goes_by_length(quantity: Quantity) -> bool:
 def _of_steps(row: Row, quantity: Quantity, length: int | None) -> Capabilities:
     """Return what is known of a row whose steps change some of its tokens."""
     of = quantity if quantity.linear is None else quantity.linear.of
-    given = classed(row, length or row.length or ANY_LENGTH)
+    given = classify_tokens(row, length or row.length or ANY_LENGTH)
     same = same_at_any_length(row)
     # What is no integral over u is known for Gaussian scores, and what goes by the rank of every
     # weight only where all have one law.

@@ -3,9 +3,9 @@
 Every quantity is one integral over u = ln t (`quantities.Integral`). The integrand is analytic in a
 strip of half-width π/2, and the trapezoidal rule converges like e^(−π²/step). The bound
 (`integrate_over_u`) is the sum of the difference to the rule at twice the step, ten times the
-integrand at both ends, `Family.transform_error`, an allowance of 100·TAIL for what is left out and,
-where a stretch of tokens (of 2 in β/γ or ½ in ln γ: `rows.classes.pieces`) has over 27 classes, the
-interpolation between tokens.
+integrand at both ends, `LawNodes.transform_error`, an allowance of 100·TAIL for what is left out
+and, where a stretch of tokens (of 2 in β/γ or ½ in ln γ: `rows.classes.pieces`) has over 27
+classes, the interpolation between tokens.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import numpy as np
 from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.exact_law import below, needle, overlap, sink_chance
-from sparsity.exact_law.integration import log_complement, refuse_slow, spaced
+from sparsity.exact_law.integration import grid_points, log_complement, refuse_slow
 from sparsity.exact_law.keys_for_mass import fewest_keys
 from sparsity.exact_law.ranked import LAWS, ranked
 from sparsity.exact_law.sums import token_sums
 from sparsity.exact_law.sums.token_sums import GRID_STEP, SQRT_REACH, SummedTokens
 from sparsity.exact_law.transforms.laplace import Laplace, laplace
 from sparsity.exact_law.transforms.nodes import TAIL
-from sparsity.exact_law.transforms.shared_nodes import family
+from sparsity.exact_law.transforms.shared_nodes import nodes_of_law
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.long_rows import log_sums
 from sparsity.quantities import BelowLaw, Integral, KeysLaw, Quantity, RankLaw
-from sparsity.quantities.base import within
+from sparsity.quantities.base import Means, clip_to_range
 from sparsity.rows.classes import (
     Class,
     TokenClasses,
     alike_in_sight,
-    classed,
+    classify_tokens,
     identical_tokens,
     interpolated,
     reduced,
@@ -115,7 +115,7 @@ def _of_different_tokens(
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
     integrals = integrate_over_u(sums, body, GRID_STEP, integral.excess_of_abs(n))
     value, error = map(float, integrals)
-    value = float(within(value * integral.factor(n), error, ends))
+    value = float(clip_to_range(value * integral.factor(n), error, ends))
     p_row = sums.p_row[0] * scale
     return value, float(np.where(p_row > _CERTAIN, 1.0, p_row)), error
 
@@ -130,7 +130,7 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
     low, high = laws.range(float(n.max()), float(n.min()))
     low -= SQRT_REACH if integral.sqrt_tail else 0.0
     step = STEP_OF_IDENTICAL
-    psi, (phi, *moments) = laws.at(spaced(low, high + 2 * step, step))
+    psi, (phi, *moments) = laws.at(grid_points(low, high + 2 * step, step))
     scale, p_one, p_zero = (x[:, None] for x in (np.exp(laws.top), _p_nonzero(laws), laws.p_zero))
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):
@@ -149,7 +149,7 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
         m = n[part, None]
         body = integral.combine(scale[..., None], *(m * x for x in sums))
         body *= np.exp(m * log_phi[:, None])
-        error = laws.family.transform_error
+        error = laws.law_nodes.transform_error
         summed = SummedTokens(log_phi, np.empty(0), p_row[None, :, part], 0.0, error)
         excess = np.array([integral.excess_of_abs(length) for length in n[part].tolist()])
         integrals = integrate_over_u(summed, body[None], step, excess)
@@ -157,7 +157,7 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
     factor, *ends = np.array([(integral.factor(m), *integral.ends(m, m, False)) for m in n]).T
     single = n == 1
     values[:, single], errors[:, single] = ends[0][single] / factor[single], 0.0
-    values = within(values * factor, errors, ends)
+    values = clip_to_range(values * factor, errors, ends)
     return [values, np.where(p_row * scale > _CERTAIN, 1.0, p_row * scale), errors]
 
 
@@ -168,10 +168,10 @@ def _integral_of(quantity: Quantity) -> Integral:
     return quantity.integral
 
 
-def laws(
+def means_over_grid(
     kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, quantity: Quantity, length: Any
-) -> list[np.ndarray]:
-    """Return what `law` does of rows without steps, of many β and γ at once: [laws, lengths].
+) -> Means:
+    """Return `mean_over_rows` of rows without steps, of many β and γ at once: [laws, lengths].
 
     Args:
         kernel: a function of a score.
@@ -182,33 +182,34 @@ def laws(
     """
     if quantity.linear is not None:
         image = quantity.linear
-        return image.columns(laws(kernel, beta, gamma, image.of, length), np.asarray(length, float))
+        of_other = means_over_grid(kernel, beta, gamma, image.of, length)
+        return image.means(of_other, np.asarray(length, float))
     integral = _integral_of(quantity)
     _, *columns = reduced(kernel, beta, gamma)
     unique, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
-    families: dict[Any, list[int]] = {}
-    # Laws with the same symmetries are one law, and those of one family share their nodes.
+    by_nodes: dict[Any, list[int]] = {}
+    # Laws with the same symmetries are one law, and those near each other share their nodes.
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (b, g) in enumerate(unique.T.tolist()):
-            families.setdefault(family(kernel, b, g, None, integral.power), []).append(i)
+            by_nodes.setdefault(nodes_of_law(kernel, b, g, None, integral.power), []).append(i)
         out = np.empty((3, unique.shape[1], len(length)))
-        for shared, members in families.items():
+        for shared, members in by_nodes.items():
             for start in range(0, len(members), _LAWS_AT_ONCE):
                 part = members[start : start + _LAWS_AT_ONCE]
                 one = Laplace(shared, unique[0, part], unique[1, part], (0.0, *integral.moments))
                 out[:, part] = _of_identical_tokens(one, integral, length)
-    return list(out[:, back.ravel()])
+    return Means(*out[:, back.ravel()])
 
 
 def _of_ranks(
     row: Row, quantity: Quantity, of: RankLaw | KeysLaw | BelowLaw, n: np.ndarray
-) -> tuple[np.ndarray, ...]:
+) -> Means:
     """Return the law of what goes by rank, of rows in each of which tokens are alike."""
     # Steps may give the tokens another law at each length: then each length is a law of its own.
     if n.size > 1 and not identical_tokens(row, int(n.min()), int(n.max()), units=True):
         by_length = [_of_ranks(row, quantity, of, n[i : i + 1]) for i in range(n.size)]
-        return tuple(np.concatenate(columns) for columns in zip(*by_length, strict=True))
-    given = classed(row, int(n.max()))
+        return Means(*map(np.concatenate, zip(*by_length, strict=True)))
+    given = classify_tokens(row, int(n.max()))
     kernel, beta, gamma, scores = given.classes[0]
     if scores is not None or not alike_in_sight(given):
         fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
@@ -226,30 +227,31 @@ def _of_ranks(
     else:
         value, p_row, error = ranked(kernel, beta, gamma, m, of)
     if share == 1:
-        return value, p_row, error
+        return Means(value, p_row, error)
     of_all = of.beside_hidden(value, share)
-    return of_all, p_row, of.beside_hidden(value * (1 + error), share) / of_all - 1
+    return Means(of_all, p_row, of.beside_hidden(value * (1 + error), share) / of_all - 1)
 
 
-def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray]:
+def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> Means:
     """Return the law of a quantity that has an integral over u."""
     integral, longest = _integral_of(quantity), float(n.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
-        first = classed(row, int(longest), quantity.token)
+        first = classify_tokens(row, int(longest), quantity.token)
         refuse_slow("length", longest, _SECONDS_PER_CLASS * len(first.classes))
         if quantity.needs is not None:
             refuse_without(row, quantity.needs, first.of(quantity.needs))
         alike = identical_tokens(row, int(n.min()), int(longest), units=integral.units)
         if alike and quantity.token is None:
             kernel, beta, gamma, scores = first.classes[0]
-            shared = family(kernel, beta, gamma, scores, integral.power)
+            shared = nodes_of_law(kernel, beta, gamma, scores, integral.power)
             one = Laplace(shared, [beta], [gamma], (0.0, *integral.moments))
-            return [column[0] for column in _of_identical_tokens(one, integral, n)]
+            return Means(*(x[0] for x in _of_identical_tokens(one, integral, n)))
         classes = (
-            first if m == longest else classed(row, int(m), quantity.token) for m in n.tolist()
+            first if m == longest else classify_tokens(row, int(m), quantity.token)
+            for m in n.tolist()
         )
         rows = [_of_different_tokens(given, integral, longest) for given in classes]
-        return [np.array(column) for column in zip(*rows, strict=True)]
+        return Means(*map(np.array, zip(*rows, strict=True)))
 
 
 def _p_row(given: TokenClasses) -> tuple[float, float]:
@@ -268,11 +270,11 @@ def _p_row(given: TokenClasses) -> tuple[float, float]:
     return -math.expm1(log_none), given.n * off / max(abs(log_none), _LEAST_TRANSFORM)
 
 
-def _of_moment(row: Row, quantity: Quantity, power: int, n: np.ndarray) -> tuple[np.ndarray, ...]:
+def _of_moment(row: Row, quantity: Quantity, power: int, n: np.ndarray) -> Means:
     """Return the law of Σ|a|^p of weights as they are: its mean is the sum of their means."""
-    columns = []
+    means = []
     for length in n.tolist():
-        given = classed(row, int(length))
+        given = classify_tokens(row, int(length))
         refuse_slow("length", int(length), _SECONDS_PER_CLASS * len(given.classes))
         given = given.subset(given.token > 0)
         (log_sum, error), *_ = log_sums(given, (power,))
@@ -283,8 +285,8 @@ def _of_moment(row: Row, quantity: Quantity, power: int, n: np.ndarray) -> tuple
         if abs(log_sum) > _MOST_LOG:
             fix = f"is e^{log_sum:.6g}, beyond float64; give another gamma or beta"
             raise InputError("of", quantity.name, fix)
-        columns.append((math.exp(log_sum), p_row, error + off + 4 * EPS * (1 + abs(log_sum))))
-    return tuple(np.array(columns).T)
+        means.append((math.exp(log_sum), p_row, error + off + 4 * EPS * (1 + abs(log_sum))))
+    return Means(*np.array(means).T)
 
 
 def has_law(kernel: Kernel, quantity: Quantity) -> bool:
@@ -305,7 +307,7 @@ def has_law(kernel: Kernel, quantity: Quantity) -> bool:
     return of.integral is not None or of.moment is not None
 
 
-def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
+def mean_over_rows(row: Row, quantity: Quantity, length: Any) -> Means:
     """Return the mean of a quantity over rows of n, exactly.
 
     Args:
@@ -325,26 +327,26 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     if not n.size:
         raise InputError("length", length, "give at least one")
     if quantity.linear is not None:
-        return tuple(quantity.linear.columns(law(row, quantity.linear.of, n), n))
+        return quantity.linear.means(mean_over_rows(row, quantity.linear.of, n), n)
     flat = n.ravel()
     if quantity.above is not None:
-        columns = sink_chance.law(row, quantity.above, flat, quantity.name)
+        means = sink_chance.chances_by_length(row, quantity.above, flat, quantity.name)
     elif quantity.needle_law is not None:
-        columns = needle.law(row, quantity, flat)
+        means = needle.chances_by_length(row, quantity, flat)
     elif quantity.pair is not None:
-        columns = overlap.law(row, quantity, flat)
+        means = overlap.mean_over_pairs(row, quantity, flat)
     elif quantity.rank_law is not None:
-        columns = _of_ranks(row, quantity, quantity.rank_law, flat)
+        means = _of_ranks(row, quantity, quantity.rank_law, flat)
     elif quantity.moment is not None:
-        columns = _of_moment(row, quantity, quantity.moment, flat)
+        means = _of_moment(row, quantity, quantity.moment, flat)
     else:
-        columns = _of_integral(row, quantity, flat)
-    return tuple(column.reshape(n.shape) for column in columns)
+        means = _of_integral(row, quantity, flat)
+    return Means(*(x.reshape(n.shape) for x in means))
 
 
 def shares(row: Row, n: int) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the mean share of the sinks and of all others, each with a relative error bound."""
-    given = rescaled(classed(row, n), units=True)
+    given = rescaled(classify_tokens(row, n), units=True)
     who = [(lambda m: m, given.sink), (lambda m: m, given.count - given.sink)]
     sums = token_sums.sums(given, 1, (1.0,), who, float(n))
     body = sums.channels * np.exp(sums.log_phi)

@@ -14,13 +14,12 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, One, Several, names_parameters
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
+from sparsity.quantities.base import Means
 from sparsity.results import Exact
 from sparsity.rows.row import OfRows, Row, RowLike, assumed_of, row_of
 
-Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 
-
-def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
+def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Means:
     """Return S of the n weights of a row in which nothing is random, or n·S² or its inverse."""
     evaluation = evaluate(row, length=n)
     # Nothing is random, so each is a power of S times one of n: S² = n_eff/n and Y₂ = 1/n_eff.
@@ -29,14 +28,14 @@ def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
         raise InputError("of", quantity.name, fix)
     of_S, of_n = POWERS_OF_S_AND_N[quantity.name]
     value = np.exp(of_S * evaluation.log_S) * n**of_n
-    return value, np.ones(n.shape), abs(of_S) * np.asarray(evaluation.error_bound)
+    return Means(value, np.ones(n.shape), abs(of_S) * np.asarray(evaluation.error_bound))
 
 
 def _resolved(
-    quantity: Quantity, columns: Columns, method: str, n: np.ndarray, **places: np.ndarray
+    quantity: Quantity, means: Means, method: str, n: np.ndarray, **places: np.ndarray
 ) -> Exact:
     """Return the result of a law, if all of its values are resolved."""
-    value, p_nonzero, error = columns
+    value, p_nonzero, error = means
     check_resolved(quantity.name, np.where(np.isnan(value), np.nan, error), **places, length=n)
     with np.errstate(divide="ignore", invalid="ignore"):  # of 0, and of KL beside a sink logit
         return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
@@ -75,12 +74,12 @@ def exact(
         raise InputError("length", None, "give the row length n, or several")
     n = LENGTH.check(length)
     if isinstance(row.kernel, RowMap):
-        columns, method = map_laws.law(row, quantity, n), "exact law"
+        means, method = map_laws.mean_over_map_rows(row, quantity, n), "exact law"
     elif row.kernel.law is Law.POSITION:
-        columns, method = _of_positions(row, quantity, n), "closed form"
+        means, method = _of_positions(row, quantity, n), "closed form"
     else:
-        columns, method = engine.law(row, quantity, length), "exact law"
-    return replace(_resolved(quantity, columns, method, n), assumed=assumed_of(kernel, parameters))
+        means, method = engine.mean_over_rows(row, quantity, length), "exact law"
+    return replace(_resolved(quantity, means, method, n), assumed=assumed_of(kernel, parameters))
 
 
 def exact_grid(
@@ -102,7 +101,7 @@ def exact_grid(
     """
     beta, gamma = np.meshgrid(grids["beta"], grids["gamma"], indexing="ij")
     n = LENGTH.check(length)
-    columns = engine.laws(kernel, beta.ravel(), gamma.ravel(), of, n)
-    value, p_nonzero, error = (x.reshape(*beta.shape, -1) for x in columns)
+    means = engine.means_over_grid(kernel, beta.ravel(), gamma.ravel(), of, n)
+    means = Means(*(x.reshape(*beta.shape, -1) for x in means))
     places = {"beta": beta[..., None], "gamma": gamma[..., None]}
-    return _resolved(of, (value, p_nonzero, error), "exact law", n, **places)
+    return _resolved(of, means, "exact law", n, **places)

@@ -39,7 +39,7 @@ _MAX_WINDOW = 28
 _GAP = 1000  # zeros between weights from which on the two sides are convolved by themselves
 
 
-def spaced(low: float, high: float, step: float) -> np.ndarray:
+def grid_points(low: float, high: float, step: float) -> np.ndarray:
     """Return low, low + step, … below high, each rounded by itself.
 
     NumPy's `arange` goes on by (low + step) − low, which is off by up to a rounding of low. As the

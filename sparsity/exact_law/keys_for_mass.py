@@ -23,15 +23,15 @@ import numpy as np
 from sparsity.errors import TooFine
 from sparsity.exact_law.integration import (
     gauss_panels,
+    grid_points,
     log_near_one,
     refuse_slow,
     relative_gap,
-    spaced,
 )
 from sparsity.exact_law.ranked import LogWeightLaw, law_of_weights
 from sparsity.kernels import Kernel
 from sparsity.quantities import KeysLaw
-from sparsity.quantities.base import within
+from sparsity.quantities.base import Means, clip_to_range
 
 # Points of a panel of w, step of v in units of its scale, and along the line: of value and check.
 _RULES = ((12, 0.3, 0.12), (9, 0.4, 0.16))
@@ -99,14 +99,14 @@ class _Others:
         above = self.mass[:, self.r > 0].sum(axis=1, keepdims=True)
         # Where no key is above, Y < 0: that has no part in the integral, which would not end.
         # Of a mass that is 1 all keys are above, and rounding may leave it larger.
-        found = np.exp((n - 1) * np.log1p(-np.minimum(above[:, 0], 1 - 2.0**-53)))
+        value = np.exp((n - 1) * np.log1p(-np.minimum(above[:, 0], 1 - 2.0**-53)))
         # Few keys above v are as many steps of Y, which grow to the left of 0.
         growth = c * (1 - share) / _GROWTH
         if not self.law.turn:  # nor may the largest weights, whose law falls by 40 e-folds
             growth *= np.exp(self.law.high - self.v[:, None]) / 5
         most = np.where(n * above > _MANY, _LEFT, np.minimum(_LEFT, 1 / growth))
         alive, points = np.ones(len(self.v), bool), 0
-        for u in spaced(0.0, _END, step)[: int(_END / step) // 4 * 4].reshape(-1, 4):
+        for u in grid_points(0.0, _END, step)[: int(_END / step) // 4 * 4].reshape(-1, 4):
             left = _BEND * (np.cosh(u) - 1)
             points += len(u)
             z = 1 - left / (1 + left / most) + 1j * np.sinh(u)
@@ -119,13 +119,13 @@ class _Others:
                 )
                 body *= turn / z
             body[:, u == 0] /= 2
-            found[alive] += body[alive].real.sum(axis=1) * step / math.pi
+            value[alive] += body[alive].real.sum(axis=1) * step / math.pi
             # Equal weights come to life again at θ = 2πi: in long rows `_revival` says how far.
             beyond = (n >= _LONG) | (np.abs(c * z[-1]) > _REVIVED[1])
             alive &= ~((np.abs(body).max(axis=1) < _GONE) & beyond[:, 0])
             if not alive.any():
                 break
-        return found, np.where(alive, np.abs(body).max(axis=1), 0.0), points
+        return value, np.where(alive, np.abs(body).max(axis=1), 0.0), points
 
 
 def _revival(law: LogWeightLaw, n: float, share: float, v: float) -> float:
@@ -173,7 +173,7 @@ def _by_rule(
     widest, value, lost, numbers = 3 * law.width, 0.0, 0.0, 0
     # v in steps of `scale` near the middle, and of `widest` far from it.
     low, high = (_steps_to(end - middle, widest, scale) for end in (law.low, law.high))
-    x = spaced(low, high, step)
+    x = grid_points(low, high, step)
     rise = scale / widest * np.sinh(x)
     v = middle + widest * np.arcsinh(rise)
     keys = n * law.density(v) * scale * np.cosh(x) / np.sqrt(1 + rise * rise) * step
@@ -192,7 +192,7 @@ def _by_rule(
 
 def fewest_keys(
     kernel: Kernel, beta: float, gamma: float, length: np.ndarray, of: KeysLaw
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Means:
     """Return the mean over nonzero rows, P(the row is not all zero), and relative error bounds.
 
     Args and raises as `ranked.ranked`; what is not resolved has a bound of ∞.
@@ -213,5 +213,5 @@ def fewest_keys(
         error[i] = math.inf
         if math.isfinite(fine + coarse + lost) and fine > 0:
             error[i] = relative_gap(fine, coarse) + lost / fine + _ROUNDING
-            value[i] = within(fine / p_row[i], error[i], of.ends(m))
-    return value, p_row, error
+            value[i] = clip_to_range(fine / p_row[i], error[i], of.ends(m))
+    return Means(value, p_row, error)

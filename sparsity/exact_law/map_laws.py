@@ -14,9 +14,9 @@ from sparsity.exact_law import below, engine
 from sparsity.exact_law.maps import entmax, routed_weights, router, sparsemax, top_k
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import BelowLaw, Quantity
+from sparsity.quantities.base import Means
 from sparsity.rows.row import Row
 
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
 Pair = tuple[np.ndarray, np.ndarray]  # the mean over rows, and its relative error bound
 
 # (α − 1)γ from which on a second key of entmax has no weight, but for a chance of 1e−15.
@@ -80,10 +80,12 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     value, error = np.empty(n.shape), np.empty(n.shape)
     short = n <= k
     if short.any():  # softmax of them all
-        value[short], _, error[short] = engine.law(Row(exp, gamma=row.gamma), quantity, n[short])
+        means = engine.mean_over_rows(Row(exp, gamma=row.gamma), quantity, n[short])
+        value[short], error[short] = means.value, means.error
     if not short.all():
         assert quantity.integral is not None
-        value[~short], error[~short] = top_k.law(k, row.gamma, n[~short], quantity.integral)
+        of_long = top_k.mean_over_rows(k, row.gamma, n[~short], quantity.integral)
+        value[~short], error[~short] = of_long
     return value, error
 
 
@@ -92,11 +94,11 @@ def _of_best_keys(k: int, gamma: float, quantity: Quantity, n: np.ndarray) -> Pa
     if quantity is quantities.recall:
         return np.ones(n.shape), np.zeros(n.shape)
     if quantity is quantities.abs_sum:
-        value, _, error = engine.law(Row(exp, gamma=gamma), quantities.named(f"top_k_mass:{k}"), n)
-        return value, error
+        captured = quantities.named(f"top_k_mass:{k}")
+        means = engine.mean_over_rows(Row(exp, gamma=gamma), captured, n)
+        return means.value, means.error
     assert quantity.integral is not None
-    value, error = top_k.law(k, gamma, n, quantity.integral)
-    return value, error
+    return top_k.mean_over_rows(k, gamma, n, quantity.integral)
 
 
 def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
@@ -106,16 +108,15 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     value, error = np.ones(n.shape), np.zeros(n.shape)
     short = n <= k
     if short.any() and quantity not in (quantities.abs_sum, quantities.recall):
-        columns = engine.law(Row(exp, gamma=params["gamma"]), quantity, n[short])
-        value[short], error[short] = columns[0], columns[2]
+        means = engine.mean_over_rows(Row(exp, gamma=params["gamma"]), quantity, n[short])
+        value[short], error[short] = means.value, means.error
     if params["rho"] == 1 and not short.all():
-        found = _of_best_keys(k, params["gamma"], quantity, n[~short])
-        value[~short], error[~short] = found
+        value[~short], error[~short] = _of_best_keys(k, params["gamma"], quantity, n[~short])
     elif quantity is quantities.recall and not short.all():
         value[~short], error[~short] = router.recall(k, params["rho"], n[~short])
     elif not short.all():
         whole = (quantity.name, k, params["gamma"], params["rho"])
-        value[~short], error[~short] = routed_weights.law(*whole, n[~short])
+        value[~short], error[~short] = routed_weights.mean_over_rows(*whole, n[~short])
     return value, error
 
 
@@ -177,7 +178,7 @@ def known(kernel: RowMap) -> tuple[str, ...]:
     )
 
 
-def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
+def mean_over_map_rows(row: Row, quantity: Quantity, n: np.ndarray) -> Means:
     """Return the mean of a quantity over rows of n under a row map, exactly.
 
     Args:
@@ -202,13 +203,12 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     if row.gamma > _WIDEST:
         raise InputError("gamma", row.gamma, f"must be at most {_WIDEST:g} here")
     if quantity.linear is not None:
-        columns = law(row, quantity.linear.of, n)
-        return tuple(quantity.linear.columns(columns, n))  # type: ignore[return-value]
+        return quantity.linear.means(mean_over_map_rows(row, quantity.linear.of, n), n)
     # Beyond that spread the contours leave float64, and a row of a threshold map is its largest
     # key.
     map_law = _LAWS[kernel.family]
     if map_law.order is not None and (map_law.order - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
-        return value, np.ones(n.shape), np.full(n.shape, 1e-13)
+        return Means(value, np.ones(n.shape), np.full(n.shape, 1e-13))
     value, error = map_law.columns(row, quantity, n.ravel())
-    return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)
+    return Means(value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape))

@@ -34,10 +34,10 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.formulas import symmetry
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.quantities import Quantity
-from sparsity.quantities.base import within
+from sparsity.quantities.base import Means, clip_to_range
 from sparsity.quantities.laws import Exceeds, NeedleLaw
 from sparsity.quantities.marked import recall, recall_slope
-from sparsity.rows.classes import classed, refuse_without, rescaled
+from sparsity.rows.classes import classify_tokens, refuse_without, rescaled
 from sparsity.rows.row import Row
 from sparsity.special import ndtr
 
@@ -106,7 +106,7 @@ def log_chance_between(ends: tuple[Any, Any], beta: float, gamma: float) -> np.n
 
 def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
     """Return the chance in rows of n, P(row ≠ 0), and a bound on the relative error."""
-    given = rescaled(classed(row, n), units=False)
+    given = rescaled(classify_tokens(row, n), units=False)
     refuse_without(row, "needle", given.needle)
     if any(c[3] for c in given.classes):
         raise InputError("row", row, "its scores are not Gaussian; use estimate")
@@ -263,9 +263,7 @@ def has_law(kernel: Kernel, of: NeedleLaw) -> bool:
 
 
 @np.errstate(all="ignore")  # a weight of 0 has the log −∞, and a chance of 0 too
-def law(
-    row: Row, quantity: Quantity, length: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def chances_by_length(row: Row, quantity: Quantity, length: np.ndarray) -> Means:
     """Return the needle's chance in rows of n, P(row ≠ 0), and relative error bounds.
 
     Args:
@@ -278,8 +276,11 @@ def law(
     """
     of: NeedleLaw = quantity.needle_law  # type: ignore[assignment]
     if of.values is None:
-        columns = np.array([_chance_of_largest(row, int(n)) for n in length]).reshape(-1, 3).T
-        return within(columns[0], columns[2], (0.0, 1.0)), columns[1], columns[2]
+        triples = [_chance_of_largest(row, int(n)) for n in length]
+        means = Means(*np.array(triples).reshape(-1, 3).T)
+        return means._replace(value=clip_to_range(means.value, means.error, (0.0, 1.0)))
     sink_chance.refuse_other_kernels(row, quantity.name)
     pairs = np.array([_recall(row, int(n), of.values) for n in length]).reshape(-1, 2).T
-    return within(pairs[0], pairs[1], (1 / of.values, 1.0)), np.ones(len(length)), pairs[1]
+    value, error = pairs
+    value = clip_to_range(value, error, (1 / of.values, 1.0))
+    return Means(value, np.ones(len(length)), error)

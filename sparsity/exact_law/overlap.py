@@ -20,14 +20,14 @@ import numpy as np
 from sparsity.exact_law.integration import (
     PRODUCT,
     STEP_OF_U,
+    grid_points,
     normal_points,
     refuse_slow,
     relative_gap,
-    spaced,
 )
 from sparsity.exact_law.maps import router
 from sparsity.quantities import Quantity
-from sparsity.quantities.base import within
+from sparsity.quantities.base import Means, clip_to_range
 from sparsity.rows.classes import normal_law_in_sight
 from sparsity.rows.row import Row
 
@@ -44,13 +44,13 @@ def _times_that_count(
     # and above it φ^(n−1) is no more than φ₁^(n−1).
     z, share = normals
     far = spread * float(z[-1])
-    u = spaced(-far - depth - math.log(n.max()), far + 4.0, 4 * step)
+    u = grid_points(-far - depth - math.log(n.max()), far + 4.0, 4 * step)
     missing = -np.expm1(-np.exp(np.minimum(u[:, None] + spread * z, 700.0))) @ share
     with np.errstate(divide="ignore"):
         alive = (n.min() - 1) * np.log1p(-np.minimum(missing, 1 - 1e-16)) > -depth
         (counts,) = np.nonzero(alive & (np.log(n.max() * missing) > -depth))
     low, high = u[[max(counts[0] - 1, 0), min(counts[-1] + 1, len(u) - 1)]]
-    return spaced(low, high, step)
+    return grid_points(low, high, step)
 
 
 def _mean_product(
@@ -71,7 +71,7 @@ def _mean_product(
     u1 = _times_that_count(gamma, n, (z, share), step, depth)
     u2 = _times_that_count(gamma2, n, normal_points(gamma2, far, step), step, depth)
     at = u2 + rho * gamma2 * z[:, None]
-    points = spaced(at.min() - 8 * _STEP_V, at.max() + 9 * _STEP_V, _STEP_V)
+    points = grid_points(at.min() - 8 * _STEP_V, at.max() + 9 * _STEP_V, _STEP_V)
     of = np.exp(np.minimum(points[:, None] + rest * y, 700.0))
     table = np.transpose([-np.expm1(-of) @ weight, (of * np.exp(-of)) @ weight])
     lost2, once2 = np.moveaxis(make_interp_spline(points, table, k=7)(at), -1, 0)
@@ -109,7 +109,7 @@ def mean_product(
     return value, error
 
 
-def law(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, ...]:
+def mean_over_pairs(row: Row, quantity: Quantity, n: np.ndarray) -> Means:
     """Return the mean of a quantity of two rows of n, P(row ≠ 0) and relative error bounds.
 
     Args:
@@ -142,5 +142,5 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, ...]:
             error[i] = off * few * share / (more + few * share) + _ROUNDING
         else:
             value[i], error[i] = (x[0] for x in mean_product(gamma, gamma, pair.rho, m))
-        value[i] = within(value[i], error[i], pair.ends(seen))
-    return value, np.ones(n.shape), error
+        value[i] = clip_to_range(value[i], error[i], pair.ends(seen))
+    return Means(value, np.ones(n.shape), error)

@@ -27,14 +27,14 @@ from sparsity.errors import InputError, TooFine
 from sparsity.exact_law.integration import (
     cumulative_rule,
     gauss_panels,
+    grid_points,
     log_complement,
     relative_gap,
-    spaced,
 )
 from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI
 from sparsity.kernels import Kernel
 from sparsity.quantities import RankLaw
-from sparsity.quantities.base import within
+from sparsity.quantities.base import Means, clip_to_range
 from sparsity.special import bdtr, log_ndtr, ndtri_exp
 
 _STEPS = (0.22, 0.3)  # of u: of the value, and of what bounds its error
@@ -298,7 +298,7 @@ def _by_rule(
 ) -> tuple[np.ndarray, float]:
     """Return E[value; row ≠ 0] at each length by one rule, and the share of the mass it lost."""
     edges, lowest = law.edges_about(of.keys, n), _lowest(law, n, of.keys)  # counted, before u
-    u = spaced(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
+    u = grid_points(-law.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
     table = _Table(law, edges, points, u)
     start = int(np.searchsorted(table.v[:, -1], lowest))
     begin = float(table.edges[start])
@@ -338,9 +338,7 @@ def law_of_weights(kernel: Kernel, beta: float, gamma: float, n: float) -> LogWe
     return law
 
 
-def ranked(
-    kernel: Kernel, beta: float, gamma: float, length: np.ndarray, of: RankLaw
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ranked(kernel: Kernel, beta: float, gamma: float, length: np.ndarray, of: RankLaw) -> Means:
     """Return the mean over nonzero rows, P(the row is not all zero), and relative error bounds.
 
     Args:
@@ -369,5 +367,6 @@ def ranked(
                 _by_rule(law, n[group], of, *how) for how in zip(_POINTS, _STEPS, strict=True)
             )
             error[group] = relative_gap(fine, coarse) + _ROUNDING + 4 * lost
-            value[group] = within(fine / p_row[group], error[group], (least[group], most[group]))
-    return value, p_row, error
+            ends = least[group], most[group]
+            value[group] = clip_to_range(fine / p_row[group], error[group], ends)
+    return Means(value, p_row, error)

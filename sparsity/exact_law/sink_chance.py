@@ -31,9 +31,9 @@ from sparsity import kernels
 from sparsity.errors import RESOLVED, InputError, TooFine, TooRare
 from sparsity.exact_law.integration import hyperbola, narrowed
 from sparsity.exact_law.maps.gaussian_tail import ROOT_2_PI
-from sparsity.quantities.base import within
+from sparsity.quantities.base import Means, clip_to_range
 from sparsity.quantities.laws import Exceeds
-from sparsity.rows.classes import classed, refuse_without, rescaled
+from sparsity.rows.classes import classify_tokens, refuse_without, rescaled
 from sparsity.rows.row import Row
 from sparsity.special import lambertw, ndtr
 
@@ -218,7 +218,7 @@ def split_others_from_sinks(
     """
     # The quantity is a chance about one random sum N of independent weights. Fixed weights only
     # move c, and a sink of a random score is one more sum outside: so the four are told apart here.
-    given = classed(row, n) if of.units else rescaled(classed(row, n), units=False)
+    given = classify_tokens(row, n) if of.units else rescaled(classify_tokens(row, n), units=False)
     refuse_without(row, of.whose, given.of(of.whose))
     gamma = of.power * np.array([c[2] for c in given.classes])[given.member]
     if any(c[3] for c in given.classes):
@@ -302,9 +302,7 @@ def refuse_other_kernels(row: Row, name: str) -> None:
         raise InputError("kernel", row.kernel.name, fix)
 
 
-def law(
-    row: Row, of: Exceeds, length: np.ndarray, name: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def chances_by_length(row: Row, of: Exceeds, length: np.ndarray, name: str) -> Means:
     """Return P(A > odds·N) in rows of n, 1 (no row is all zero), and relative error bounds.
 
     Args:
@@ -330,4 +328,4 @@ def law(
             fix = "the chance is too small to be resolved in float64; ask for less, or use estimate"
             raise TooRare("of", name, fix)
         raise InputError("of", name, "the chance is not resolved here; use estimate")
-    return within(value, error, (0.0, 1.0)), np.ones(len(value)), error
+    return Means(clip_to_range(value, error, (0.0, 1.0)), np.ones(len(value)), error)

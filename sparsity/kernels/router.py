@@ -117,7 +117,7 @@ def router(numbers: int | tuple[float, ...]) -> RowMap:
         formula=f"e^s_j/Σ over all, of the {weights.k} largest proxies{beside}",
         source="DeepSeek-AI (2025), DeepSeek-V3.2, sparse attention by an indexer",
         parameters=(GAMMA, RHO),
-        drawn=Drawn("rows of scores N(0, γ²) and proxies of correlation ρ", lambda own: 2, read),
+        drawn=Drawn("rows of scores N(0, γ²) and proxies of correlation ρ", lambda given: 2, read),
         with_number=router,
         parse_number=_parse_numbers,
         reads_top=weights.reads_top,
@@ -196,7 +196,7 @@ def tile_softmax(size: int) -> RowMap:
         source="Yuan et al. (2025), BLASST, arXiv 2512.12087, which tiles it skips",
         parameters=(GAMMA, WITHIN),
         drawn=Drawn(
-            "rows of scores N(0, γ²) of correlation c in a tile", lambda own: 2, ReadBlocks(size)
+            "rows of scores N(0, γ²) of correlation c in a tile", lambda given: 2, ReadBlocks(size)
         ),
         with_number=tile_softmax,
     )
@@ -261,7 +261,7 @@ def block_router(numbers: tuple[float, ...]) -> RowMap:
         source="Lu et al. (2025), MoBA, arXiv 2502.13189",
         parameters=(GAMMA, WITHIN),
         drawn=Drawn(
-            "rows of scores N(0, γ²) of correlation c in a block", lambda own: 2, ReadBlocks(size)
+            "rows of scores N(0, γ²) of correlation c in a block", lambda given: 2, ReadBlocks(size)
         ),
         with_number=block_router,
         parse_number=_parse_numbers,

@@ -87,7 +87,7 @@ def log_sums(
 
 def log_total(row: Row, n: int) -> float:
     """Return the log of the tokens' mean total weight."""
-    return log_sums(classes.classed(row, n), (1,))[0][0]
+    return log_sums(classes.classify_tokens(row, n), (1,))[0][0]
 
 
 def _refuse_without_length() -> None:
@@ -115,7 +115,7 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
     n = LENGTH.check(ANY_LENGTH if length is None else length)
     pairs = []
     for m in n.flat:
-        given = classes.rescaled(classes.classed(row, int(m)), units=False)
+        given = classes.rescaled(classes.classify_tokens(row, int(m)), units=False)
         (first, off), (second, more) = log_sums(given, (1, 2))
         pairs.append((first - 0.5 * (second + math.log(m)), off + more))
     value, error = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
@@ -156,7 +156,7 @@ class TokenSums:
         if length is None and not self.alike:
             _refuse_without_length()
         self.length, self.quantity = length, quantity
-        self.given = classes.classed(row, length or ANY_LENGTH)
+        self.given = classes.classify_tokens(row, length or ANY_LENGTH)
         if quantity.needs is not None:
             classes.refuse_without(row, quantity.needs, self.given.of(quantity.needs))
 

@@ -35,13 +35,13 @@ from sparsity.special import erf
 
 GATE = score_kernel("gate", 1 / (1 + sympy.exp(-s)))
 SHUT = score_kernel("shut", 1 / (1 + sympy.exp(s)))
-Own = Mapping[str, np.ndarray]
+Params = Mapping[str, np.ndarray]
 LogS = tuple[np.ndarray, np.ndarray]  # log S and a bound on its error
 
 
-def differential_moments(own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def differential_moments(params: Params) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return E|a|, the relative error of it, and log E a² of long rows."""
-    g1, g2, rho, mix = np.broadcast_arrays(*(own[x] for x in ("gamma", "gamma2", "rho", "mix")))
+    g1, g2, rho, mix = np.broadcast_arrays(*(params[x] for x in ("gamma", "gamma2", "rho", "mix")))
     square = (g1 - g2) ** 2 + 2 * (1 - rho) * g1 * g2  # σ²
     sigma = np.sqrt(square)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -55,21 +55,22 @@ def differential_moments(own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return mean, 8 * EPS * (1 + mix) / mean, np.logaddexp(g1**2 + 2 * apart, both)
 
 
-def _differential(own: Own, n: Any) -> LogS:
+def _differential(params: Params, n: Any) -> LogS:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        mean, off, log_square = differential_moments(own)
+        mean, off, log_square = differential_moments(params)
         value = np.log(mean) - log_square / 2
-    size = own["gamma"] ** 2 + own["gamma2"] ** 2 + np.abs(np.log(np.maximum(own["mix"], 1e-300)))
+    log_mix = np.log(np.maximum(params["mix"], 1e-300))
+    size = params["gamma"] ** 2 + params["gamma2"] ** 2 + np.abs(log_mix)
     error = np.where(mean > 0, off, np.inf) + 8 * EPS * (1 + size)
     if not (np.isfinite(value) & (error < 0.1)).all():
         fix = "the two maps cancel, or are beyond float64; use a mix, rho or gamma2 that differs"
-        raise InputError("mix", float(np.max(own["mix"])), fix)
+        raise InputError("mix", float(np.max(params["mix"])), fix)
     return value, error
 
 
-def gate_moment(power: int, own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def gate_moment(power: int, params: Params) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return E g^power of a gate, 1 − E g^power, and a bound on the relative error of either."""
-    b, c = np.broadcast_arrays(own["gate"], own["gate_spread"])
+    b, c = np.broadcast_arrays(params["gate"], params["gate_spread"])
     fixed = 1 / (1 + np.exp(-b)), 1 / (1 + np.exp(b))
     spread = np.where(c > 0, c, 1.0)
     moments = [quadrature.moment(f, p, b, spread) for f in (GATE, SHUT) for p in (1, power)]
@@ -92,21 +93,21 @@ def _log_sum(at: np.ndarray, missing: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.log(-np.expm1(n * log) / missing)
 
 
-def _forgetting(own: Own, n: Any) -> LogS:
-    (at, missing, off), (at2, missing2, gap) = (gate_moment(power, own) for power in (1, 2))
+def _forgetting(params: Params, n: Any) -> LogS:
+    (at, missing, off), (at2, missing2, gap) = (gate_moment(power, params) for power in (1, 2))
     first, second = _log_sum(at, missing, n), _log_sum(at2, missing2, n)
-    value = first - 0.5 * (second + np.log(n)) - 0.5 * own["gamma"] ** 2
+    value = first - 0.5 * (second + np.log(n)) - 0.5 * params["gamma"] ** 2
     # (1 − xⁿ)/(1 − x) follows a relative error of x or of 1 − x by no more than the same.
-    return value, 2 * (off + gap) + 8 * EPS * (1 + own["gamma"] ** 2 + np.log(n))
+    return value, 2 * (off + gap) + 8 * EPS * (1 + params["gamma"] ** 2 + np.log(n))
 
 
 _SQUARE = ((2,), (1, 1))  # ways in which the features of a² can coincide
 _FOURTH = ((4,), *4 * ((3, 1),), *3 * ((2, 2),), *6 * ((2, 1, 1),), (1, 1, 1, 1))
 
 
-def _performer_moment(own: Own, ways: tuple[tuple[int, ...], ...]) -> np.ndarray:
+def _performer_moment(params: Params, ways: tuple[tuple[int, ...], ...]) -> np.ndarray:
     """Return log E a^p. Given the key, E_ω x^p = e^((p² − p)(|q|² + |k|²)/2 + p² q·k)."""
-    gamma, sigma, d, m = (own[x] for x in ("gamma", "sigma", "dim", "features"))
+    gamma, sigma, d, m = (params[x] for x in ("gamma", "sigma", "dim", "features"))
     terms = []
     for way in ways:
         a, b = sum(p * (p - 1) for p in way) / 2, sum(p * p for p in way)
@@ -120,13 +121,13 @@ def _performer_moment(own: Own, ways: tuple[tuple[int, ...], ...]) -> np.ndarray
     return np.logaddexp.reduce(np.broadcast_arrays(*terms), axis=0)
 
 
-def _performer(own: Own, n: Any) -> LogS:
-    if not np.all(2 * own["sigma"] ** 2 < 1):
+def _performer(params: Params, n: Any) -> LogS:
+    if not np.all(2 * params["sigma"] ** 2 < 1):
         fix = "must be < 1/√2: from there on E a², hence S, is infinite whatever the features"
-        raise InputError("sigma", float(np.max(own["sigma"])), fix)
-    log_square = _performer_moment(own, _SQUARE)
-    return own["gamma"] ** 2 / 2 - log_square / 2, 16 * EPS * (1 + np.abs(log_square)) / (
-        1 - 2 * own["sigma"] ** 2
+        raise InputError("sigma", float(np.max(params["sigma"])), fix)
+    log_square = _performer_moment(params, _SQUARE)
+    return params["gamma"] ** 2 / 2 - log_square / 2, 16 * EPS * (1 + np.abs(log_square)) / (
+        1 - 2 * params["sigma"] ** 2
     )
 
 
@@ -134,19 +135,19 @@ def _performer(own: Own, n: Any) -> LogS:
 # that where the tokens of a row depend on each other.
 
 
-def _differential_scatter(own: Own, n: Any) -> np.ndarray:
+def _differential_scatter(params: Params, n: Any) -> np.ndarray:
     with np.errstate(divide="ignore"):
-        second = 4 * np.log(own["mix"]) + 6 * own["gamma2"] ** 2
-    return np.logaddexp(6 * own["gamma"] ** 2, second) - 2 * differential_moments(own)[2]
+        second = 4 * np.log(params["mix"]) + 6 * params["gamma2"] ** 2
+    return np.logaddexp(6 * params["gamma"] ** 2, second) - 2 * differential_moments(params)[2]
 
 
-def _forgetting_scatter(own: Own, n: Any) -> np.ndarray:
-    at, missing, _ = gate_moment(2, own)
-    return 4 * own["gamma"] ** 2 + 2 * np.log(n) - _log_sum(at, missing, n)
+def _forgetting_scatter(params: Params, n: Any) -> np.ndarray:
+    at, missing, _ = gate_moment(2, params)
+    return 4 * params["gamma"] ** 2 + 2 * np.log(n) - _log_sum(at, missing, n)
 
 
-def _performer_scatter(own: Own, n: Any) -> np.ndarray:
-    return _performer_moment(own, _FOURTH) - 2 * _performer_moment(own, _SQUARE) + np.log(n)
+def _performer_scatter(params: Params, n: Any) -> np.ndarray:
+    return _performer_moment(params, _FOURTH) - 2 * _performer_moment(params, _SQUARE) + np.log(n)
 
 
 class Limit(NamedTuple):
@@ -160,8 +161,8 @@ class Limit(NamedTuple):
     """
 
     method: str
-    log_S: Callable[[Own, Any], LogS]
-    log_scatter: Callable[[Own, Any], np.ndarray]
+    log_S: Callable[[Params, Any], LogS]
+    log_scatter: Callable[[Params, Any], np.ndarray]
 
 
 _LIMITS: dict[str, Limit] = {

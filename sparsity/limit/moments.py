@@ -60,14 +60,14 @@ class Nodes(NamedTuple):
         anchor: places of the anchors, [panels, 1].
         offset: from there.
         weight: of the rule.
-        found: |f| there.
+        values: |f| there.
         shift: errors of the anchors, [panels, 1].
     """
 
     anchor: np.ndarray
     offset: np.ndarray
     weight: np.ndarray
-    found: Values
+    values: Values
     shift: np.ndarray
 
     @property
@@ -76,24 +76,24 @@ class Nodes(NamedTuple):
         return self.anchor + self.offset
 
     def masses(
-        self, p: np.ndarray, log_density: np.ndarray, own: np.ndarray
+        self, p: np.ndarray, log_density: np.ndarray, relative_error: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the masses |f|^p·e^(log density)·weight.
 
         Args:
             p: powers, [powers, 1, 1].
             log_density: at the nodes.
-            own: relative error of e^(log density)·weight.
+            relative_error: relative error of e^(log density)·weight.
 
         Returns:
             A scale top, [powers]; the masses and bounds on their errors over e^top, [powers, …].
         """
-        values = self.found
+        values = self.values
         with np.errstate(invalid="ignore"):
             top = (p * values.log + log_density).max(axis=(1, 2))
             base = log_density - np.where(np.isfinite(top), top, 0.0)[:, None, None]
             mass = self.weight * np.exp(p * values.log + base)
-            wrong = np.expm1(np.minimum(p * values.error, 700.0)) + own
+            wrong = np.expm1(np.minimum(p * values.error, 700.0)) + relative_error
             most = self.weight * np.exp(np.minimum(p * values.most + base, 700.0))
             # Where f has no digit, the mass may be anything up to the most that it can be.
             noise = np.where(values.error > 0.5, most + mass, mass * wrong)

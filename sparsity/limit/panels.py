@@ -145,27 +145,27 @@ class Axis:
         self._count(_WORK_OF_POINT * np.size(x))
         return self.f.values_at(self.s[a], self.law.offset(Approx(x), self.t[a]))
 
-    def refined(self, a: np.ndarray, x: np.ndarray, found: Values, worth: np.ndarray) -> Values:
+    def refined(self, a: np.ndarray, x: np.ndarray, values: Values, worth: np.ndarray) -> Values:
         """Return what was found at points, in high precision where float64 left doubts.
 
         Args:
             a: numbers of the anchors.
             x: offsets of t.
-            found: |f| there, from `values_at`.
+            values: |f| there, from `values_at`.
             worth: which points are worth it.
         """
-        size = 1 + np.abs(np.where(np.isfinite(found.log), found.log, 0.0))
-        index = np.nonzero((found.error > _DOUBTFUL * size) & worth)
+        size = 1 + np.abs(np.where(np.isfinite(values.log), values.log, 0.0))
+        index = np.nonzero((values.error > _DOUBTFUL * size) & worth)
         if not len(index[0]):
-            return found
+            return values
         t = self.t[a[index]]
         offset = [self.law.slow_offset(*pair) for pair in zip(x[index], t, strict=True)]
         slow = self.f.slowly(self.s[a[index]], offset)
         good = ~np.isnan(slow)
         index, slow = tuple(i[good] for i in index), slow[good]
-        log, error, most = found.log.copy(), found.error.copy(), found.most.copy()
+        log, error, most = values.log.copy(), values.error.copy(), values.most.copy()
         log[index], error[index], most[index] = slow, 2 * EPS * (1 + np.abs(slow)), slow
-        return Values(log, error, most, found.side)
+        return Values(log, error, most, values.side)
 
     def bounds_on_segments(self, p: Panels, tilted: bool) -> tuple[PanelBounds, list[Any]]:
         """Return what is known on the segments, and the branches there."""

@@ -245,17 +245,17 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
     elif known.shares_nodes:  # rows without steps: all values of a parameter are one call
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
-    found, refused = np.full(values.shape, np.nan), []
+    means, refused = np.full(values.shape, np.nan), []
     for i, (moved, n) in enumerate(_rows_along(request, x, values)):
         try:
-            found[i] = exact(moved, length=n, of=quantity).value
+            means[i] = exact(moved, length=n, of=quantity).value
         except TooFine as error:
             refused.append(error)
-    if len(refused) == len(found):
+    if len(refused) == len(means):
         raise refused[0]
     if refused:
-        warnings.warn(f"{len(refused)} of {len(found)} are not drawn: {refused[0]}", stacklevel=2)
-    return found
+        warnings.warn(f"{len(refused)} of {len(means)} are not drawn: {refused[0]}", stacklevel=2)
+    return means
 
 
 def _limit(

@@ -221,9 +221,9 @@ def _in_sight(line: Series | None, ax: Axes) -> bool:
 
 
 def key_handles(
-    ax: Axes, curves: Sequence[Curve], lines: Sequence[Line2D], palette: Palette, each: bool
+    ax: Axes, curves: Sequence[Curve], lines: Sequence[Line2D], palette: Palette, every_curve: bool
 ) -> list[Any]:
-    """Return what the key shows: with `each` every curve; then each kind of line that is there."""
+    """Return what the key shows: every curve, where asked; then each kind of line that is there."""
     # Kinds of lines are told apart by dash and marker, curves by colour: grey is that of any curve.
     handles: list[Any] = []
     size = {"markeredgecolor": palette.ground, "markersize": 6}
@@ -231,7 +231,7 @@ def key_handles(
     def add(label: str, **style: Any) -> None:
         handles.append(Line2D([], [], label=label, **style))
 
-    if each and len(curves) > 1:
+    if every_curve and len(curves) > 1:
         for i, (curve, line) in enumerate(zip(curves, lines, strict=True)):
             marker = look_of(i, palette).marker
             points = {"marker": marker, **size} if curve.exact.sampled.any() else {}

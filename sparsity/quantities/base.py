@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -58,7 +58,21 @@ class RowSums(NamedTuple):
     pair: Any = None
 
 
-def within(value: Any, error: Any, ends: Any) -> np.ndarray:
+class Means(NamedTuple):
+    """What an exact law says of a quantity, by row length.
+
+    Args:
+        value: the mean over the rows that are not all zero.
+        p_nonzero: P(the row is not all zero).
+        error: the bound on the relative error of the value.
+    """
+
+    value: np.ndarray
+    p_nonzero: np.ndarray
+    error: np.ndarray
+
+
+def clip_to_range(value: Any, error: Any, ends: Any) -> np.ndarray:
     """Return values; rounding may have taken some out of their range, and those move to its end.
 
     Args:
@@ -123,9 +137,9 @@ class Linear:
         """Return the value in rows of n, given that of the other one."""
         return self.shift(n) + self.slope(n) * value
 
-    def columns(self, columns: Sequence[Any], n: Any) -> list[Any]:
-        """Return values, P(row ≠ 0) and relative error bounds, given those of the other one."""
-        value, p_row, error = columns
+    def means(self, means: Means, n: Any) -> Means:
+        """Return the means over rows of n, given those of the other one."""
+        value, p_row, error = means
         least, most = np.sort([self(end, n) for end in self._ends(n)], axis=0)
         image = self(value, n)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -133,7 +147,7 @@ class Linear:
             # counts where the two cancel. Where the ends are equal the value is known.
             off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
             relative = np.where((off == 0) | (least == most), 0.0, off / np.abs(image))
-        return [np.clip(image, least, most), p_row, relative]  # `value` is within its own ends
+        return Means(np.clip(image, least, most), p_row, relative)  # its own ends hold `value`
 
     def _ends(self, n: Any) -> np.ndarray:
         ends = np.array([self.of.ends(m, self.of.units) for m in np.ravel(n).tolist()])

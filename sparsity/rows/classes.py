@@ -67,7 +67,7 @@ class TokenClasses(NamedTuple):
         return TokenClasses(self.n, classes, member.ravel(), *(x[kept] for x in self[3:]))
 
 
-def classed(row: Row, length: Any, token: int | None = None) -> TokenClasses:
+def classify_tokens(row: Row, length: Any, token: int | None = None) -> TokenClasses:
     """Sort the tokens of a row of n into classes.
 
     Args:
@@ -193,7 +193,7 @@ def normal_law_in_sight(row: Row, length: int, name: str) -> tuple[float, float]
     Raises:
         InputError: another kernel, tokens that differ, or scores that are not Gaussian.
     """
-    given = classed(row, length)
+    given = classify_tokens(row, length)
     kernel, _, gamma, scores = given.classes[0]
     if kernel.weight != kernels.exp.weight or scores is not None or not alike_in_sight(given):
         fix = "is known for softmax rows of one law of Gaussian scores; use estimate"
@@ -212,7 +212,7 @@ def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
     # Without steps nothing depends on the length: one of them stands for all.
     seen: list[list[Class]] = []
     for n in dict.fromkeys(lengths if row.steps else lengths[:1]):
-        given = rescaled(classed(row, n), units)
+        given = rescaled(classify_tokens(row, n), units)
         if len(given.count) > 1 or given.token[0] != given.n:
             return False
         seen.append(given.classes)

@@ -96,7 +96,7 @@ class Row:
             laws = TokenScores(given.pop("beta", 0.0), given.pop("gamma"))
             at = sum(isinstance(step, Scores) for step in steps[:1])
             steps = checked_steps((*steps[:at], laws, *steps[at:]), None)
-            given |= laws.own
+            given |= laws.defaults
         pairs = []
         for name, value in record.bind(given).items():
             if np.ndim(value):
@@ -107,7 +107,7 @@ class Row:
                 pairs.append((name, plain))
         length = _own_length(steps)
         for name, value in pairs:
-            if length is not None and value != TokenScores.own[name]:
+            if length is not None and value != TokenScores.defaults[name]:
                 raise InputError(name, value, "each token has its own; leave it, or make a new Row")
         if steps and record.law is not Law.SCORE:
             # A map of scores takes another law of these, and a needle.
@@ -229,7 +229,7 @@ class Row:
             edges.append(new[(new > 0) & (new < n)])
         return self._stepped(np.unique(np.concatenate(edges)), n)
 
-    def each(self, length: Any) -> Tokens:
+    def tokens_one_by_one(self, length: Any) -> Tokens:
         """Do `tokens` with a group for every token, whatever the steps say of where they change.
 
         Args and raises as `tokens`; n numbers of everything.
@@ -251,7 +251,7 @@ class Row:
 
     def positions(self, length: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (β_j, γ_j, w_j) of the tokens j = 1 … n, each of shape [n]."""
-        tokens = self.each(length)
+        tokens = self.tokens_one_by_one(length)
         return tokens.beta[::-1], tokens.gamma[::-1], tokens.w[::-1]
 
     @property
@@ -278,7 +278,7 @@ def _listed(value: Any) -> bool:
 def _refuse_several(parameters: Mapping[str, Any]) -> None:
     """Refuse several values of a parameter, which are a grid in some places: a `Row` tells them."""
     for name, value in parameters.items():
-        if name in TokenScores.own and _listed(value):
+        if name in TokenScores.defaults and _listed(value):
             fix = "give one value; use sweep for a grid, a Row for tokens that differ"
             raise InputError(name, value, fix)
 

@@ -160,7 +160,7 @@ class _Standardised(Scores):
     _standardised: Any  # its parts so, and the mean and the deviation that they had
 
     @property
-    def own(self) -> dict[str, float]:
+    def defaults(self) -> dict[str, float]:
         """The β and γ of rows that give none: those before it was moved and scaled."""
         _, mean, spread = self._standardised
         return {"beta": mean, "gamma": spread}
@@ -239,7 +239,7 @@ def with_own(given: dict[str, Any], steps: tuple[Any, ...]) -> dict[str, Any]:
     for step in steps:
         # A γ that is given says the scale of a mixture, whose own mean would be of another.
         if not (isinstance(step, Mixture) and given.get("gamma") is not None):
-            given = getattr(step, "own", {}) | given
+            given = getattr(step, "defaults", {}) | given
     return given
 
 

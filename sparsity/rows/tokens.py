@@ -96,7 +96,7 @@ class TokenScores:
         gamma: γ_j ≥ 0 likewise; 0 is a fixed score.
     """
 
-    own: ClassVar[dict[str, float]] = {"beta": 0.0, "gamma": 1.0}  # of the row, which x begins with
+    defaults: ClassVar[dict[str, float]] = {"beta": 0.0, "gamma": 1.0}  # x begins with the row's
     name: ClassVar[str] = "token-scores"
 
     beta: Any

@@ -123,7 +123,8 @@ def _plan_iid_tokens(row: Row, n: int, dim: int, seed: int, law: Scores | None) 
 def _plan_distinct_tokens(row: Row, n: int) -> RowPlan:
     """Plan a row whose tokens differ, or that has sinks."""
     _refuse_long(n, 1)
-    tokens = row.each(n)  # not in groups: where the steps change is for the exact law to know
+    # Not in groups: where the steps change is for the exact law to know.
+    tokens = row.tokens_one_by_one(n)
     _refuse_long(n, numbers_per_score(tokens.scores))
     beta, gamma = tokens.beta, tokens.gamma
     with np.errstate(divide="ignore"):
@@ -131,7 +132,7 @@ def _plan_distinct_tokens(row: Row, n: int) -> RowPlan:
     seen = log_w > -np.inf
     sinks, needle, log_scale = tokens.sink, tokens.needle, 0.0
     if isinstance(row.kernel, RowMap):
-        # Its weights are at most 1, and its rows have the token of the query last: `each` has it
+        # Its weights are at most 1, and its rows have the token of the query last: `Row` has it
         # first, which stick-breaking would not forgive.
         beta, gamma, log_w, sinks, needle, seen = (
             x[::-1] for x in (beta, gamma, log_w, sinks, needle, seen)

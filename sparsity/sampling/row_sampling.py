@@ -27,7 +27,7 @@ from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import ESTIMATED, Estimate
-from sparsity.rows.classes import classed, refuse_without
+from sparsity.rows.classes import classify_tokens, refuse_without
 from sparsity.rows.row import Row, have_pairs
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import Sampler, batch_size, summary
@@ -312,7 +312,7 @@ def draw_rows(
         if token > n:
             raise InputError("of", f"weight:{token}", f"a row of {n} tokens has no such token")
         if isinstance(plan.source, DistinctTokens) and not mapped:
-            classed(row, n, token)  # refuses one out of sight
+            classify_tokens(row, n, token)  # refuses one out of sight
     # Rows of tokens that differ compile once: the sums of sinks are kept whether or not there are
     # any. A map has no sinks: what its weights leave of 1 belongs to the total in their place.
     sinks = plan.sinks or (isinstance(plan.source, DistinctTokens) and not mapped)

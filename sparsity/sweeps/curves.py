@@ -100,7 +100,7 @@ def sweep(
     if isinstance(kernel, Row):
         if kernel.length is not None:
             given = {LENGTH.name: kernel.length} | given
-            for name in TokenScores.own.keys() & given.keys():
+            for name in TokenScores.defaults.keys() & given.keys():
                 raise InputError(name, given[name], "each token has its own; leave it out")
         kernel, steps, given = kernel.kernel, kernel.steps, kernel.params | given
     else:
@@ -141,7 +141,7 @@ def sweep(
     data = data.squeeze([name for name in data.dims if not _is_grid(given.get(str(name)))])
     # Where every token of the row has its own β and γ, no one value is theirs.
     laws = any(isinstance(step, TokenScores) for step in steps)
-    return data.drop_vars(TokenScores.own) if laws else data
+    return data.drop_vars(TokenScores.defaults) if laws else data
 
 
 def _compute(

@@ -68,13 +68,13 @@ class AttentionLayer:
         """Whether anything but looking back hides keys."""
         return self.mask is not None or self.segments is not None
 
-    def take_heads(self, heads: slice | np.ndarray, **own: Any) -> Self:
+    def take_heads(self, heads: slice | np.ndarray, **changes: Any) -> Self:
         """Return the masks of some of the heads, with their own numbers, beside all of the rest."""
         for name in ("mask", "active", "first"):
             x = getattr(self, name)
             # An axis of length 1 stands for all heads and is not cut.
-            own[name] = x if x is None or isinstance(x, int) or len(x) == 1 else x[heads]
-        return replace(self, **own)
+            changes[name] = x if x is None or isinstance(x, int) or len(x) == 1 else x[heads]
+        return replace(self, **changes)
 
     def count_active(self, stop: int) -> Any:
         """Return how many queries before `stop` see any key, one number or [1 or heads, 1]."""

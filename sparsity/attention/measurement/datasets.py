@@ -112,30 +112,30 @@ def measure_with_laws(
     return measured | compare_with_laws(measured) if "gamma" in measured else measured
 
 
-def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def compare_with_laws(measured: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the laws at each row's own n and γ̂, residuals, and rank correlations of each head.
 
     Args:
-        found: a layer of logits, as `measure_layer` and `measure_without_sinks` return it.
+        measured: a layer of logits, as `measure_layer` and `measure_without_sinks` return it.
 
     Returns:
         By name, [heads, T], or [heads] for correlations; in the precision of these.
     """
     # Each row has three lengths: with all keys, without the sink key, and without all sinks. The
     # law beside it is asked at the same length and at the spread of the same keys.
-    n, out = found["length"], {}
-    counts, left = n >= MIN_RANKED, found["length_without_sinks"]
-    lengths = (n, n - np.isfinite(found["sink_logit"]), left)
+    n, out = measured["length"], {}
+    counts, left = n >= MIN_RANKED, measured["length_without_sinks"]
+    lengths = (n, n - np.isfinite(measured["sink_logit"]), left)
     with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
         for tag, keys in zip(TAGS, lengths, strict=True):
-            S, gamma = found[f"S{tag}"], found[f"gamma{tag}"]
+            S, gamma = measured[f"S{tag}"], measured[f"gamma{tag}"]
             log_laws = row_laws.log_limit_law(gamma), np.log(row_laws.exact_law(keys, gamma))
             for name, log_S in zip(LAWS, log_laws, strict=True):
                 out[f"S_{name}{tag}"] = np.exp(log_S)
                 out[f"residual_{name}{tag}"] = np.log(S) - log_S
                 known = np.where(counts, log_S, np.nan)
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
-        return {name: np.asarray(value, found["S"].dtype) for name, value in out.items()}
+        return {name: np.asarray(value, measured["S"].dtype) for name, value in out.items()}
 
 
 def with_laws(data: xarray.Dataset) -> xarray.Dataset:

@@ -158,14 +158,14 @@ def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator
 
 
 def _store(
-    found: dict[str, np.ndarray], more: dict[str, np.ndarray], shape: tuple[int, int], block: Block
+    whole: dict[str, np.ndarray], more: dict[str, np.ndarray], shape: tuple[int, int], block: Block
 ) -> None:
     """Write what was found for some rows into the arrays of the whole layer."""
     heads, start, stop = block
     for name, value in more.items():
-        if name not in found:
-            found[name] = np.empty(shape, np.asarray(value).dtype)
-        found[name][heads, start:stop] = value
+        if name not in whole:
+            whole[name] = np.empty(shape, np.asarray(value).dtype)
+        whole[name][heads, start:stop] = value
 
 
 def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -145,12 +145,12 @@ def _measure_block(layer: Layer, sinks: np.ndarray, start: int, stop: int) -> di
     return statistics | {"length_without_sinks": keep.sum(-1)}
 
 
-def name_without_sinks(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def name_without_sinks(statistics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return what is known of rows whose sinks count as one key, by the names without all sinks."""
     tag = "_without_sink_key"
-    named = {name.replace(tag, "_without_sinks"): x for name, x in found.items() if tag in name}
-    named["sinks_mass"] = found["sink_mass"]
-    return named | ({"sinks_logit": found["sink_logit"]} if "sink_logit" in found else {})
+    named = {k.replace(tag, "_without_sinks"): x for k, x in statistics.items() if tag in k}
+    named["sinks_mass"] = statistics["sink_mass"]
+    return named | ({"sinks_logit": statistics["sink_logit"]} if "sink_logit" in statistics else {})
 
 
 def list_sinks(importance: np.ndarray, words: Sequence[str]) -> list[dict[str, Any]]:

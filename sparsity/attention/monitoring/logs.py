@@ -52,7 +52,7 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
 
 
 def log(
-    found: Any, *, heads: bool = True, of: str | Sequence[str] | None = None, last: bool = False
+    seen: Any, *, heads: bool = True, of: str | Sequence[str] | None = None, last: bool = False
 ) -> dict[str, float]:
     """Return what `monitor` saw as a flat dict of names and floats, for any logger that takes one.
 
@@ -67,7 +67,7 @@ def log(
     a key is told by their length; without it, a row is left out where no head has a value.
 
     Args:
-        found: a dict of arrays [..., heads, rows] for each layer, in lists or dicts of any depth.
+        seen: a dict of arrays [..., heads, rows] for each layer, in lists or dicts of any depth.
         heads: whether each head has names of its own. Without them every layer has the least and
             the largest value of its heads beside the mean, "layer/statistic_min" and "_max", and
             "all" has those, "_q10", "_median" and "_q90" of all heads.
@@ -79,7 +79,7 @@ def log(
         InputError: anything else, a statistic that is not there, or `last` without `length`.
     """
     heads, last = check_flag("heads", heads), check_flag("last", last)
-    parts = dict(_walk_layers(found, ""))
+    parts = dict(_walk_layers(seen, ""))
     known = list(dict.fromkeys(x for part in parts.values() for x in _statistics(part)))
     names = [of] if isinstance(of, str) else of
     names = check_several("of", known if of is None else names, "give names such as n_eff")
@@ -122,18 +122,18 @@ def _statistics(values: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _walk_layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _walk_layers(seen: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Iterate over dicts of arrays with their names: keys by dots; in lists layer0, layer1, …."""
-    if isinstance(found, Mapping) and found:
-        if not any(isinstance(x, Mapping | list | tuple) for x in found.values()):
-            yield name or "layer0", found
+    if isinstance(seen, Mapping) and seen:
+        if not any(isinstance(x, Mapping | list | tuple) for x in seen.values()):
+            yield name or "layer0", seen
             return
-        parts = {str(key): x for key, x in found.items()}
-    elif isinstance(found, Sequence) and not isinstance(found, str):
-        parts = {f"layer{i}": x for i, x in enumerate(found)}
+        parts = {str(key): x for key, x in seen.items()}
+    elif isinstance(seen, Sequence) and not isinstance(seen, str):
+        parts = {f"layer{i}": x for i, x in enumerate(seen)}
     else:
         fix = "give what monitor returned, in lists or dicts"
-        raise InputError("found", type(found).__name__, fix)
+        raise InputError("seen", type(seen).__name__, fix)
     for key, part in parts.items():
         yield from _walk_layers(part, f"{name}.{key}" if name else key)
 

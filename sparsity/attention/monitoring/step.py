@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
-from sparsity.attention.streaming.inputs import check_arrays, within
+from sparsity.attention.streaming import log_spaced, log_spaced_by_text, segments_of, stream
+from sparsity.attention.streaming.inputs import check_arrays, check_row_positions
 from sparsity.attention.streaming.sums import no_value
 from sparsity.calls import public
 from sparsity.checks import (
@@ -70,7 +70,7 @@ def check_bounds(of: str, low: float | None, high: float | None) -> list[float |
 
 
 def mean_square_outside(
-    xp: Any, of: str, bounds: Sequence[float | None], found: Any, length: Any
+    xp: Any, of: str, bounds: Sequence[float | None], value: Any, length: Any
 ) -> Any:
     """Return the mean square distance of rows to the bounds, of the rows with a value; else 0.
 
@@ -81,15 +81,15 @@ def mean_square_outside(
         xp: `jax.numpy` or `torch`.
         of: the quantity.
         bounds: the lower and the upper one, as `check_bounds` returns them.
-        found: the quantity of rows, NaN where there is none.
+        value: the quantity of rows, NaN where there is none.
         length: the number of keys n of each row: of none there is no n_eff, and of one no γ̂.
     """
     _, keys = _BOUNDED[of]
     some = length >= keys
     # NaN of these rows is a value gone wrong, which the penalty does not hide. That of others is
     # replaced before any arithmetic: its gradient would be NaN also where `where` drops it.
-    x = xp.where(some, found, 1.0)
-    zero = xp.zeros_like(x)  # numbers added to it get the type and the device of `found`
+    x = xp.where(some, value, 1.0)
+    zero = xp.zeros_like(x)  # numbers added to it get the type and the device of `value`
     low, high = (None if b is None else zero + b for b in bounds)
     if of == "n_eff":
         x = xp.log(x)
@@ -121,8 +121,8 @@ def sample_rows(length: int, rows: Any) -> Any:
         return None
     given = as_float64(rows, "rows", "give how many, at least 1, or their positions", texts=False)
     if given.ndim:
-        return within(length, rows)
-    return spaced(length, min(check_whole("rows", rows, 1), length))
+        return check_row_positions(length, rows)
+    return log_spaced(length, min(check_whole("rows", rows, 1), length))
 
 
 @public
@@ -197,7 +197,7 @@ def _sampled_inputs(
         positions = options.get("positions")  # of the queries among the keys
         positions = jnp.arange(length) if positions is None else jnp.asarray(positions)
         text = (segments_of(segments, k) > 0)[..., positions]
-        at = spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
+        at = log_spaced_by_text(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
     return q, k, {"block": _BLOCK_OF_FEW_ROWS, "rows": at} | options
 
 

@@ -21,7 +21,7 @@ from sparsity.attention.stacks.collapse import Collapse
 from sparsity.attention.stacks.mixing import LayerSink, Stack
 from sparsity.checks import as_float64, check_instance, check_whole
 from sparsity.errors import InputError
-from sparsity.exact_law.integration import spaced
+from sparsity.exact_law.integration import grid_points
 from sparsity.exact_law.transforms.laplace import laplace
 from sparsity.exact_law.transforms.nodes import too_wide
 from sparsity.kernels.base import Kernel
@@ -84,12 +84,12 @@ def row_moments(
         log_b = float(numpy_log_abs(kernel)(sink.logit))
     if np.isfinite(log_b):
         # Beyond e^100 times all others it takes everything there is.
-        log_b = min(log_b, float(law.family.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
+        log_b = min(log_b, float(law.law_nodes.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
         # x_b e^(−x_b) is below e^(−40) for x_b < e^(−40), and e^(−148) at x_b = e^5.
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
     if not high - low < _STEP * _MAX_POINTS:
         raise too_wide(kernel, gamma)
-    u = spaced(low, high + _STEP, _STEP)
+    u = grid_points(low, high + _STEP, _STEP)
     psi, (second,) = law.at(u)
     scale = np.exp(law.top)
     with np.errstate(divide="ignore", under="ignore", over="ignore"):

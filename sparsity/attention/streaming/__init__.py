@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity.attention.streaming import inputs
-from sparsity.attention.streaming.inputs import segments_of, spaced, spaced_each
+from sparsity.attention.streaming.inputs import log_spaced, log_spaced_by_text, segments_of
 from sparsity.attention.streaming.reduce import (
     BLOCK,
     LogitRule,
@@ -51,8 +51,8 @@ from sparsity.errors import InputError
 from sparsity.rows import rope_planes
 
 __all__ = [
-    "ALL", "Mask", "Statistic", "Sums", "merge", "merged", "segments_of", "spaced", "spaced_each",
-    "stream",
+    "ALL", "Mask", "Statistic", "Sums", "log_spaced", "log_spaced_by_text", "merge", "merged",
+    "segments_of", "stream",
 ]  # fmt: skip
 
 OF = ("n_eff", "entropy", "gamma", "max_logit", "sink_mass")
@@ -108,7 +108,7 @@ def stream(
         rope: base of rotary positions still to be applied; None where they are, or none are.
         pairing: of the rotary planes, "half" or "interleaved".
         rows: which of the queries to look at, [rows], or of each text, [..., rows], −1 for none of
-            them; None for all. `spaced` and `spaced_each` give some.
+            them; None for all. `log_spaced` and `log_spaced_by_text` give some.
         positions: of the queries, [T]; needed where there are not as many keys as queries.
         axis_name: inside `shard_map`, the axis over which keys are split evenly; positions run on
             through all parts.

@@ -193,12 +193,12 @@ def choose_rows(q: jax.Array, at: Any, rows: Any, texts: Any) -> QueryRows:
         text = jnp.where(rows >= 0, jnp.take_along_axis(texts, at, axis=-1), 0)
         return QueryRows(q, at, text=text, texts=texts)
     if rows is not None:
-        rows = within(q.shape[-2], rows)
+        rows = check_row_positions(q.shape[-2], rows)
         at, q = at[rows], jnp.take(q, rows, axis=-2, mode="clip")
     return QueryRows(q, at, text=None if texts is None else texts[..., at], texts=texts)
 
 
-def within(length: int, rows: Any) -> np.ndarray:
+def check_row_positions(length: int, rows: Any) -> np.ndarray:
     """Return positions of queries as an array.
 
     Raises:
@@ -208,7 +208,7 @@ def within(length: int, rows: Any) -> np.ndarray:
     return check_positions("rows", rows, fix, 0, length - 1)
 
 
-def spaced(length: int, count: int) -> np.ndarray:
+def log_spaced(length: int, count: int) -> np.ndarray:
     """Return positions of at most `count` queries of T, evenly in ln(position + 1), with the last.
 
     Args:
@@ -223,8 +223,8 @@ def spaced(length: int, count: int) -> np.ndarray:
     return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1
 
 
-def spaced_each(text: Any, count: int) -> jax.Array:
-    """Return what `spaced` gives of the tokens of each text, for `rows`: [..., count], −1 for none.
+def log_spaced_by_text(text: Any, count: int) -> jax.Array:
+    """Return `log_spaced` tokens of each text, for `rows`: [..., count], −1 for none.
 
     Args:
         text: which queries are tokens of a text and no padding, bool [..., T].
@@ -243,7 +243,7 @@ def spaced_each(text: Any, count: int) -> jax.Array:
     # of which a text then takes its own line.
     table = np.full((length + 1, count), -1, np.int32)
     for n in range(1, count):
-        places = spaced(n, n)
+        places = log_spaced(n, n)
         table[n, : len(places)] = places
     long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
     table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)

@@ -214,16 +214,16 @@ def _numbers(x: Any) -> list[Any]:
     return []
 
 
-def _require_same(found: list[Any], wanted: list[Any]) -> None:
+def _require_same(outputs: list[Any], wanted: list[Any]) -> None:
     """Require that two outputs are the same up to rounding.
 
     Raises:
         Unseen: they are not, or there are no numbers to compare.
     """
-    shapes = [[tuple(x.shape) for x in side] for side in (found, wanted)]
+    shapes = [[tuple(x.shape) for x in side] for side in (outputs, wanted)]
     if not wanted or shapes[0] != shapes[1]:
         raise Unseen("is compiled, and its output has no numbers to compare with uncompiled code")
-    for x, y in zip(found, wanted, strict=True):
+    for x, y in zip(outputs, wanted, strict=True):
         half = torch.finfo(y.dtype).eps > 1e-4 or torch.finfo(x.dtype).eps > 1e-4
         finite = torch.isfinite(y)
         x, y, gone = x[finite].double(), y[finite].double(), x[~finite]

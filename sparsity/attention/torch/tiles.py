@@ -23,7 +23,7 @@ from sparsity.attention.measurement.sinks import (
     name_without_sinks,
     reuse_rows,
 )
-from sparsity.attention.streaming.inputs import spaced
+from sparsity.attention.streaming.inputs import log_spaced
 from sparsity.attention.streaming.sums import Sums
 from sparsity.attention.torch.call import Call, Output, Unseen, logits
 
@@ -360,7 +360,7 @@ def check_some_rows(call: Call, made: Output) -> None:
         Unseen: they make something else, or are not finite.
     """
     length = call.query.shape[-2]
-    at = spaced(length, min(CHECKED_ROWS, length))
+    at = log_spaced(length, min(CHECKED_ROWS, length))
     at = torch.as_tensor(at, device=call.query.device)[None]
     s, seen = logits(call, at)
     if bool(made.check_rows(s, seen, at, call.unit).any()):

@@ -169,7 +169,7 @@ def _mean(
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
     start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
-    u = integration.spaced(start, power * gamma * 11.0 + math.log(DEPTH), _STEP_U)
+    u = integration.grid_points(start, power * gamma * 11.0 + math.log(DEPTH), _STEP_U)
     if len(u) * (HIGH - LOW) / step > 2e7:  # 10 s of one core
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)
@@ -184,7 +184,7 @@ def _mean(
     return value * scale, gap / value + ROUNDING
 
 
-def law(
+def mean_over_rows(
     name: str, k: int, gamma: float, rho: float, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of a quantity over rows of n > k tokens, and a bound on its relative error.

@@ -38,7 +38,7 @@ from sparsity.exact_law.maps.threshold_maps import (
     ThresholdMap,
     integrate,
 )
-from sparsity.quantities.base import within
+from sparsity.quantities.base import clip_to_range
 from sparsity.special import gamma as gamma_function
 from sparsity.special import log_ndtr, ndtr, ndtri_exp, roots_genlaguerre
 
@@ -153,7 +153,7 @@ def max_weight(gamma: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray
             value[some], off = _max_by_threshold(row, n[some])
         error[some] = off / value[some]
     integration.refuse_unresolved(error, gamma, "sparsemax")
-    return within(value, error, (1 / n, np.ones(n.shape))), error
+    return clip_to_range(value, error, (1 / n, np.ones(n.shape))), error
 
 
 MORE_KEYS = 60.0  # keys beyond twice their mean number that no row has

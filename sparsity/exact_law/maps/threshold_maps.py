@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.exact_law.integration import hyperbola, narrowed, refuse_unresolved, relative_gap
-from sparsity.quantities.base import within
+from sparsity.quantities.base import clip_to_range
 from sparsity.special import ndtri_exp
 
 CONTOUR_STEP = 0.06  # of the hyperbola's parameter; the bound holds the rule of 0.12
@@ -193,14 +193,14 @@ class ThresholdMap:
     def integrands(self, place: Place, n: np.ndarray) -> np.ndarray:
         """Return the integrands of 1, K and Y₂, real, [3, lengths, thresholds, contour]."""
         (z, share), m = self.contour(place), n[..., None]
-        found = self.means(place.t[..., None], z)
+        means = self.means(place.t[..., None], z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # All keys but one have h; a pair with another key takes its means in place of one h.
-            others = share * np.exp(z * self.total + (m - 1) * found.log_all + np.log(m))
-            pair = (m - 1) * found.slope / found.all
-            size = found.slope + found.above * pair
-            square = found.square_slope + found.square * pair
-            body = np.stack([(factor * others).real for factor in (found.slope, size, square)])
+            others = share * np.exp(z * self.total + (m - 1) * means.log_all + np.log(m))
+            pair = (m - 1) * means.slope / means.all
+            size = means.slope + means.above * pair
+            square = means.square_slope + means.square * pair
+            body = np.stack([(factor * others).real for factor in (means.slope, size, square)])
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
     def support_and_participation(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +224,7 @@ class ThresholdMap:
         total, value, m = sums[0, 0], sums[0, 1:], n[:, 0]
         error = relative_gap(value, *sums[1:, 1:]) + np.abs(total - 1) + self.rounding
         one = np.ones(len(m))
-        return within(value, error, [[one, 1 / m], [m, one]]), error
+        return clip_to_range(value, error, [[one, 1 / m], [m, one]]), error
 
 
 def integrate(

@@ -21,7 +21,7 @@ from numpy.polynomial.chebyshev import chebval
 from sparsity.exact_law import integration
 from sparsity.exact_law.transforms.laplace import log_power_of, order_of, transforms
 from sparsity.quantities import Integral
-from sparsity.quantities.base import within
+from sparsity.quantities.base import clip_to_range
 from sparsity.special import log_ndtr
 
 _NODES = 97  # of ξ for F, odd: every other one is a rule too
@@ -74,7 +74,7 @@ def _means_given(
     # Given ξ the k − 1 scores above it are independent, of the density of the excess, φ(ξ +
     # e)/φ(ξ).
     share = share * np.exp(-xi[:, None] * excess - 0.5 * excess**2)
-    u = integration.spaced(start, math.log(_DEPTH), integration.STEP_OF_U)
+    u = integration.grid_points(start, math.log(_DEPTH), integration.STEP_OF_U)
     orders = (0.0, *integral.moments)
     share /= share.sum(axis=1, keepdims=True)
     missing, phi, *alike = transforms(steepness * excess, share, orders, u)
@@ -92,7 +92,7 @@ def _means_given(
     return body.sum(axis=1) * step, body[:, ::2].sum(axis=1) * 2 * step
 
 
-def law(
+def mean_over_rows(
     k: int, gamma: float, length: np.ndarray, integral: Integral
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of a quantity over rows of n > k tokens, and a bound on its relative error.
@@ -125,4 +125,4 @@ def law(
     value = mean(curve)
     error = integration.relative_gap(value, mean(half), mean(curve, 2), mean(twice)) + _ROUNDING
     value = value * [integral.factor(m) for m in n]
-    return within(value, error, np.transpose([integral.ends(m, k, False) for m in n])), error
+    return clip_to_range(value, error, np.transpose([integral.ends(m, k, False) for m in n])), error

@@ -40,7 +40,7 @@ def _law(one: Class, c: int, k: Orders) -> Laplace:
 
 def _seconds(one: Class, c: int, k: Orders) -> float:
     """Return what it takes to find the nodes of a class of tokens, and to sum over them."""
-    nodes, scores = _law(one, c, k).family.nodes, one[3]
+    nodes, scores = _law(one, c, k).law_nodes.points, one[3]
     gaussian = scores is None or scores.parts is not None
     node = _NODE if gaussian else _NODE_OF_SCORES
     return node * len(nodes.log_f) + _CUT * nodes.work + _FAMILY
@@ -87,11 +87,11 @@ def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, floa
     # The search starts at the u at which the largest node of all has x = 1: there, and below, each
     # of these φ is at least 1/e.
     tops = [
-        c * row.log_w[i] + law.family.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)
+        c * row.log_w[i] + law.law_nodes.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)
     ]
     u = np.arange(-max(tops), -max(tops) + 400.0)
     log_phi = sum(
-        row.count[i] * law.family.log_phi(u + c * row.log_w[i])
+        row.count[i] * law.law_nodes.log_phi(u + c * row.log_w[i])
         for i, law in zip(heaviest, laws, strict=True)
     )
     # 3 ln n more than DEEP, as sums over tokens, and over pairs of them, stand beside Πφ.
@@ -135,10 +135,10 @@ def relevant_pieces(
     every, longest = _merge_single_laws(list(pieces(row.classes))), float(row.count.sum())
     laws = {law for piece in every for law in piece.laws}
     # The work is told from three laws before all are made: nodes vary slowly along a row.
-    families = {(law[0], reference(*law) or law[1:]) for law in laws}
+    references = {(law[0], reference(*law) or law[1:]) for law in laws}
     samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
     seconds = sum(_seconds(one, c, k) for one in samples) / len(samples)
-    refuse_slow("length", row.n, seconds * len(families) + _LAW * len(laws))
+    refuse_slow("length", row.n, seconds * len(references) + _LAW * len(laws))
     times = np.bincount(row.member, row.count)
     pairs = [(piece, [_law(one, c, k) for one in piece.laws]) for piece in every]
     chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece

@@ -62,7 +62,7 @@ class SummedTokens(NamedTuple):
         channels: Σ of each channel, [channels, versions, points].
         p_row: P(the row is not all zero), over e^top, in each version.
         top: log of the common scale of psi, moments and probabilities.
-        transform_error: the relative error of the transforms: the worst of the families'.
+        transform_error: the relative error of the transforms: the worst of the sets of nodes.
     """
 
     log_phi: np.ndarray
@@ -86,10 +86,10 @@ def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
     held = held if max(-start, stop) < 2**53 else math.inf  # float64 has no longer each of them
     refuse_slow("row", "tokens whose scores lie far apart", 0.0, held)
     tables = np.empty((len(laws), 3 + len(laws[0].k), stop - start))
-    families: dict[int, list[int]] = {}
+    by_nodes: dict[int, list[int]] = {}
     for i, law in enumerate(laws):
-        families.setdefault(id(law.family), []).append(i)
-    for members in families.values():
+        by_nodes.setdefault(id(law.law_nodes), []).append(i)
+    for members in by_nodes.values():
         together = laws[members[0]].joined([laws[i] for i in members])
         psi, moments = together.at(GRID_STEP * np.arange(start, stop))
         tables[members] = np.stack([psi, *moments, 0 * psi, 0 * psi], axis=1)
@@ -118,7 +118,7 @@ class _Part(NamedTuple):
         table[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
         return table
 
-    def each(self, flat: np.ndarray, versions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def expand(self, flat: np.ndarray, versions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (classes, their tables [·, ·, versions, points]), given those of the laws.
 
         Logarithms are smooth between laws, and of a moment with ln x the mean of ln x: these are
@@ -194,7 +194,7 @@ def _grid_layout(
     for piece, laws in pieces:
         low = min(law.range(longest + 1)[0] for law in laws) - reach
         alone = piece.matrix is None
-        right = max(law.family.right if alone else law.family.smooth for law in laws)
+        right = max(law.law_nodes.right if alone else law.law_nodes.smooth for law in laws)
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
         ranges.append((low, math.ceil(right / GRID_STEP) + 1, mine.max()))
         starts.append(low - mine.max())
@@ -329,7 +329,7 @@ class _Summation:
     def _add_each(self, part: _Part, flat: np.ndarray) -> None:
         """Add the tokens of a part class by class, each with a table of its own."""
         begin = self.layout.first - part.start
-        for members, tables in part.each(flat, self.versions):
+        for members, tables in part.expand(flat, self.versions):
             self.count(self.times[members], tables[:, -2, :, 0], tables[:, -1, :, 0])
             values = self.summands(tables)
             # Classes of one group each, without shifts, are summed as they stand, in one product.
@@ -384,5 +384,5 @@ def sums(
     # Where a scale is too small for float64, the union of rare chances is their sum.
     scale, rare = every.scale, every.scale < _LEAST
     p_row = every.expected if rare else -np.expm1(every.log_miss) / scale
-    error = max(law.family.transform_error for part in layout.parts for law in part.laws)
+    error = max(law.law_nodes.transform_error for part in layout.parts for law in part.laws)
     return SummedTokens(every.total[0], every.total[1:], p_row, every.top, error)

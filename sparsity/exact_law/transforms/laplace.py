@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.exact_law.transforms.nodes import too_wide
-from sparsity.exact_law.transforms.shared_nodes import Family, family, tilt
+from sparsity.exact_law.transforms.shared_nodes import LawNodes, nodes_of_law, tilt
 from sparsity.kernels.base import Kernel
 from sparsity.quantities.laws import LogMoment
 
@@ -195,7 +195,7 @@ class Laplace:
     """E[1 − e^(−x)] and E[x^k e^(−x)] of x = e^(u + c·log|f|), for any u; all over e^top.
 
     Args:
-        own: the family of the laws.
+        nodes: the nodes that the laws share.
         beta: bias of one law, or of several.
         gamma: likewise.
         k: the powers of x; a `LogMoment` has a power of ln x besides.
@@ -206,36 +206,37 @@ class Laplace:
         p_zero: P(f = 0), likewise: to all digits, which 1 − P(f ≠ 0) does not have.
     """
 
-    def __init__(self, own: Family, beta: Any, gamma: Any, k: Orders) -> None:
+    def __init__(self, nodes: LawNodes, beta: Any, gamma: Any, k: Orders) -> None:
         """Weigh the nodes."""
-        # Laws of one family differ from its reference by a tilt of the density alone.
-        self.family, self.k = own, k
+        # Laws that share nodes differ from the reference by a tilt of the density alone.
+        self.law_nodes, self.k = nodes, k
         self.gamma = float(np.max(gamma))  # as an error says it
-        by, self.p_zero = np.zeros((*np.shape(beta), 3)), np.full(np.shape(beta), own.nodes.p_zero)
-        if own.shared:
+        laws = np.shape(beta)
+        by, self.p_zero = np.zeros((*laws, 3)), np.full(laws, nodes.points.p_zero)
+        if nodes.shared:
             beta, gamma = np.asarray(beta), np.asarray(gamma)
-            by, self.p_zero = tilt(beta, gamma, own.near), own.mass(beta, gamma)
-        log_w = own.nodes.tilted(by)
+            by, self.p_zero = tilt(beta, gamma, nodes.near), nodes.mass(beta, gamma)
+        log_w = nodes.points.tilted(by)
         # Over e^top, the largest weight, nothing underflows of a law that is nearly always zero.
         self.top = log_w.max(axis=-1)
         self.w = np.exp(log_w - self.top[..., None])
         self.p_nonzero = self.w.sum(axis=-1)
 
     def joined(self, laws: list[Laplace]) -> Laplace:
-        """Return laws of the same family as one, each over its own e^top."""
+        """Return laws that share their nodes as one, each over its own e^top."""
         joined = copy.copy(self)
         joined.w = np.stack([law.w for law in laws])
         return joined
 
     def range(self, longest: float, shortest: float = 1.0) -> tuple[float, float]:
         """Return the range of u beyond which rows of these lengths have no integrand left."""
-        return self.family.first_u(longest), self.family.last_u(shortest, longest)
+        return self.law_nodes.first_u(longest), self.law_nodes.last_u(shortest, longest)
 
     def at(self, u: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return E[1 − e^(−x)] and the E[x^k e^(−x)], each [..., len(u)], for ascending u."""
         if len(u) > _MOST_POINTS:
-            raise too_wide(self.family.kernel, self.gamma)
-        psi, *moments = transforms(self.family.c_log_f, self.w, self.k, u)
+            raise too_wide(self.law_nodes.kernel, self.gamma)
+        psi, *moments = transforms(self.law_nodes.c_log_f, self.w, self.k, u)
         return psi, moments
 
 
@@ -244,4 +245,4 @@ def laplace(
     kernel: Kernel, beta: float, gamma: float, c: int, k: Orders, scores: Any = None
 ) -> Laplace:
     """Return the (cached) transforms of one law."""
-    return Laplace(family(kernel, beta, gamma, scores, c), beta, gamma, k)
+    return Laplace(nodes_of_law(kernel, beta, gamma, scores, c), beta, gamma, k)

@@ -3,7 +3,7 @@
 The density of a normal law over that of another is e^(a + bt + ct²). A reference is a point of a
 lattice: of β/γ in whole numbers, and of ln γ, or of γ where that turns a factor e^(as) of the
 weight faster. It depends on a law alone, never on what else was asked. So a curve over β and γ asks
-for few sets of nodes, and laws of one family differ in the weights of the nodes alone.
+for few sets of nodes, and laws that share nodes differ in the weights of the nodes alone.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ def tilt(beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float]) -> np.n
     # s = β₀ + γ₀t, so z = (s − β)/γ = ratio·t − offset, and a + bt + ct² = (t² − z²)/2 + ln ratio.
     # c is a product of two factors, not a difference of squares: next to the reference it is tiny.
     offset, ratio = (beta - near[0]) / gamma, near[1] / gamma
-    own, other = np.ldexp([gamma, np.full_like(gamma, near[1])], -math.frexp(near[1])[1])  # near 1
-    square = (own - other) * (own + other) / (2 * own**2)
+    both = [gamma, np.full_like(gamma, near[1])]
+    one, other = np.ldexp(both, -math.frexp(near[1])[1])  # γ and γ₀ over a power of 2, near 1
+    square = (one - other) * (one + other) / (2 * one**2)
     return np.stack([np.log(ratio) - offset**2 / 2, offset * ratio, square], axis=-1)
 
 
@@ -109,7 +110,7 @@ def _refuse_too_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> 
         raise too_wide(kernel, gamma)
 
 
-class Family:
+class LawNodes:
     """Nodes of laws that share them, and what holds for all of these laws.
 
     Args:
@@ -141,7 +142,7 @@ class Family:
         powers = _REACHED_POWERS if c == 1 else (0.0,)
         # A reference gets half the work: where it needs more, the law itself is tried with all.
         work = WORK / 2 if shared else WORK
-        self.nodes = points = nodes(kernel, beta, gamma, scores, powers, work)
+        self.points = points = nodes(kernel, beta, gamma, scores, powers, work)
         if not len(points.log_f):
             raise InputError("weight", kernel.weight, "is 0 in float64 at every score that occurs")
         self.c_log_f = c * points.log_f
@@ -182,14 +183,14 @@ class Family:
         if c != 1:
             return rarest
         with np.errstate(divide="ignore"):
-            light = np.log(share) - self.nodes.log_f
+            light = np.log(share) - self.points.log_f
         counts = light > light.max() + math.log(TAIL)
         return rarest if counts[0] else min(rarest, int(np.argmax(counts)))
 
     def mass(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         """Return what laws have on the intervals where f is 0."""
         offset, ratio = (self.near[0] - beta) / gamma, self.near[1] / gamma
-        low, high = (offset[..., None] + ratio[..., None] * end for end in self.nodes.zeros)
+        low, high = (offset[..., None] + ratio[..., None] * end for end in self.points.zeros)
         return between(ndtr, low, high).sum(axis=-1)
 
     @functools.cached_property
@@ -240,29 +241,29 @@ class Family:
         return min(last, self.right)
 
 
-class FamilyCache:
-    """The families that were asked for last, up to a number and a number of nodes in all.
+class LawNodesCache:
+    """The sets of nodes that were asked for last, up to a number and a number of nodes in all.
 
     Most have some thousands of nodes. A weight such as e^(−|s|) at γ = 1000 has 1.2 million, which
     are 200 MB: a scan over γ would fill the memory if only their number were bounded.
 
     Args:
-        most: families.
+        most: sets of nodes.
         most_nodes: of all of them; the last one is kept however many it has.
     """
 
     def __init__(self, most: int, most_nodes: int) -> None:
         self.most, self.most_nodes = most, most_nodes
         self._lock = threading.Lock()
-        self.kept: OrderedDict[tuple[Any, ...], Family] = OrderedDict()
+        self.kept: OrderedDict[tuple[Any, ...], LawNodes] = OrderedDict()
 
-    def get(self, *key: Any) -> Family:
-        """Return the family of these arguments of `Family`, made now if it is not kept."""
+    def get(self, *key: Any) -> LawNodes:
+        """Return the `LawNodes` of these arguments, made now if they are not kept."""
         with self._lock:
             if key in self.kept:
                 self.kept.move_to_end(key)
                 return self.kept[key]
-        made = Family(*key)
+        made = LawNodes(*key)
         with self._lock:
             self.kept[key] = made
             while len(self.kept) > 1 and (
@@ -272,7 +273,7 @@ class FamilyCache:
         return made
 
     def count_nodes(self) -> int:
-        """Return the number of nodes of all families."""
+        """Return the number of nodes of all sets."""
         return sum(len(f.c_log_f) for f in self.kept.values())
 
     def clear(self) -> None:
@@ -281,14 +282,14 @@ class FamilyCache:
             self.kept.clear()
 
 
-CACHE = FamilyCache(most=128, most_nodes=2**21)  # 2^21 nodes are some 350 MB
+CACHE = LawNodesCache(most=128, most_nodes=2**21)  # 2^21 nodes are some 350 MB
 
 
-def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Family:
-    """Return the (cached) family of a law.
+def nodes_of_law(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> LawNodes:
+    """Return the (cached) nodes of a law.
 
     Raises:
-        InputError: as `Family` does, or a spread below the normal numbers.
+        InputError: as `LawNodes` does, or a spread below the normal numbers.
         TooFine: a weight that spreads over too wide a range.
     """
     if 0 < gamma < _SMALLEST:

@@ -176,12 +176,12 @@ class Interval(NamedTuple):
         """Return x², which is never below zero."""
         return self._from_zero(_between_extremes([self.lo.square(), self.hi.square()]))
 
-    def _from_zero(self, found: Interval) -> Interval:
-        """Return `found`, a range of an even function, from zero on where x may be zero."""
+    def _from_zero(self, image: Interval) -> Interval:
+        """Return `image`, a range of an even function, from zero on where x may be zero."""
         zero = (self.lo.m <= 0) & (self.hi.m >= 0)
         if not np.any(zero):
-            return found
-        return Interval(Approx.where(zero, Approx(np.zeros(np.shape(zero))), found.lo), found.hi)
+            return image
+        return Interval(Approx.where(zero, Approx(np.zeros(np.shape(zero))), image.lo), image.hi)
 
     def reciprocal(self) -> Interval:
         """Return 1/x; unbounded where x may be zero."""

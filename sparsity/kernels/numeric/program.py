@@ -54,20 +54,20 @@ class _Run:
     """One evaluation of an expression: each of its subexpressions is evaluated once."""
 
     def __init__(self, score: Split, branches: Branches) -> None:
-        self.branches, self.kind, self.found = branches, type(score.d), {s: score}
+        self.branches, self.kind, self.values = branches, type(score.d), {s: score}
 
     def __call__(self, e: Any) -> Split:
         """Return the value of a subexpression."""
-        if e not in self.found:
-            self.found[e] = constant(self.kind, e) if not e.free_symbols else self._node(e)
-        return self.found[e]
+        if e not in self.values:
+            self.values[e] = constant(self.kind, e) if not e.free_symbols else self._node(e)
+        return self.values[e]
 
     def _node(self, e: Any) -> Split:
         if e.func in FUNCTIONS:
             value = FUNCTIONS[e.func](self, e)
             # Points have nothing to gain from a second form: their error is that of rounding.
             if self.kind is not Approx and e.func is sympy.Add and (powers := _coefficients(e)):
-                return _narrower(value, _taylor(powers, self.found[s]))
+                return _narrower(value, _taylor(powers, self.values[s]))
             return value
         names = ", ".join(sorted(str(f.__name__) for f in FUNCTIONS))
         raise InputError("weight", e, f"{e.func.__name__} cannot be evaluated; use {names}")

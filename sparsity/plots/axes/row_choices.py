@@ -20,7 +20,7 @@ from sparsity.kernels import Kernel, RowMap, exp
 from sparsity.limit.evaluation import evaluate
 from sparsity.plots.axes.controls import CONTROLS, control_of_step
 from sparsity.rows import steps as row_steps
-from sparsity.rows.classes import ANY_LENGTH, classed
+from sparsity.rows.classes import ANY_LENGTH, classify_tokens
 from sparsity.rows.row import Row
 from sparsity.rows.steps import FloorLog, LogLength, LongRope, Rope, ScalableSoftmax, Yarn
 from sparsity.rows.tokens import Step
@@ -190,7 +190,7 @@ def marks(rows: Rows) -> frozenset[str]:
     """Return what there is in its rows besides plain tokens: a "sink", the "needle"."""
     # A row is made and looked at: what a step adds is not declared anywhere.
     start = {name: control.start for name, control in CONTROLS.items()}
-    given = classed(rows.row(exp, start), ANY_LENGTH)
+    given = classify_tokens(rows.row(exp, start), ANY_LENGTH)
     return frozenset(who for who in ("sink", "needle") if given.of(who).any())
 
 

@@ -182,7 +182,7 @@ class QKNorm(Scores):
         return cls(q.size, float(np.linalg.norm(gains)), bound)
 
     @property
-    def own(self) -> dict[str, float]:
+    def defaults(self) -> dict[str, float]:
         """The γ of rows that give none."""
         return {} if self.gamma is None else {"gamma": self.gamma}
 

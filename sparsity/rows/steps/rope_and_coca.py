@@ -28,7 +28,7 @@ class RotaryStep:
     Its fields hold arrays, which neither compare nor hash: equality goes by their plain values.
     """
 
-    own: ClassVar[dict[str, float]] = {"beta": 0.0, "gamma": 1.0}  # a row with it needs no γ
+    defaults: ClassVar[dict[str, float]] = {"beta": 0.0, "gamma": 1.0}  # a row with it needs no γ
 
     query: Any
     pairing: str
