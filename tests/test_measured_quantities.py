@@ -112,7 +112,7 @@ def test_files_and_tables_have_what_was_asked(tmp_path):
         xarray.testing.assert_identical(back.load(), data)
     row = summary(data)[-1]
     late, tags = data.isel(row=slice(T // 2, None)), ("", "_without_sink_key", "_without_sinks")
-    for of in ("S", "sink_mass", "sinks_mass", "hoyer", "keys_for_mass:0.9"):
+    for of in ("S", "sink_mass", "all_sinks_mass", "hoyer", "keys_for_mass:0.9"):
         assert row[of] == pytest.approx(np.nanmean(late[of].values), rel=1e-6)
     for of in ("largest", *(f"{of}{tag}" for of in ("n_eff", "gamma") for tag in tags)):
         assert row[of] == pytest.approx(np.nanmedian(late[of].values), rel=1e-6)

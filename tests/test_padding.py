@@ -180,7 +180,7 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
     """Means, sinks and correlations are those of the text alone."""
     q, k = vectors(seed=3)
     same = ("importance", "top_importance", "key_importance", "length_without_sinks",
-            "n_eff_without_sinks", "S_without_sinks", "sinks_mass", "gamma_without_sinks",
+            "n_eff_without_sinks", "S_without_sinks", "all_sinks_mass", "gamma_without_sinks",
             "n_eff_without_sink_key", "gamma_without_sink_key",
             "rank_exact", "rank_limit_without_sinks", "S_exact", "residual_exact")  # fmt: skip
     of = ("gini", "top_k_mass:3", "participation")
@@ -344,7 +344,7 @@ def test_one_definition_of_entropy_with_learned_sinks():
         entropy = sparsity.metric.entropy(row, row_unit)
         assert data.entropy.values[0, head, -1] == pytest.approx(entropy, rel=1e-12)
         share = row_unit / (row.sum() + row_unit)
-        assert data.learned_sink.values[0, head, -1] == pytest.approx(share, rel=1e-12)
+        assert data.learned_sink_mass.values[0, head, -1] == pytest.approx(share, rel=1e-12)
         power = ((row / (row.sum() + row_unit)) ** 3).sum()
         assert data["power_sum:3"].values[0, head, -1] == pytest.approx(power, rel=1e-12)
     shown = np.where(seen, np.exp(s), 0.0)

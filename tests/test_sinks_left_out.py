@@ -20,7 +20,7 @@ def layer(seed=0, heads=4, length=60, dim=8):
 def by_definition(x, drop):
     """A row of logits without some of its keys."""
     a, rest = np.exp(x), x[~drop]
-    found = {"length_without_sinks": len(rest), "sinks_mass": a[drop].sum() / a.sum()}
+    found = {"length_without_sinks": len(rest), "all_sinks_mass": a[drop].sum() / a.sum()}
     if len(rest):
         found |= {"n_eff_without_sinks": metric.n_eff(np.exp(rest))}
         found |= {"S_without_sinks": metric.S(np.exp(rest))}
@@ -28,7 +28,7 @@ def by_definition(x, drop):
     if len(rest) > 1:
         found["gamma_without_sinks"] = rest.std(ddof=1)
     if len(rest) and drop.any():
-        found["sinks_logit"] = np.log(a[drop].sum()) - rest.mean()
+        found["all_sinks_logit"] = np.log(a[drop].sum()) - rest.mean()
     return found
 
 
@@ -59,7 +59,7 @@ def differs(got, rows):
                 if name in got:
                     gap = abs(float(got[name][head, t]) - value)
                     worst, count = max(worst, gap / max(1, abs(value))), count + 1
-            missing = got.keys() - {"length_without_sinks", "sinks_mass"}
+            missing = got.keys() - {"length_without_sinks", "all_sinks_mass"}
             if not all(np.isnan(got[name][head, t]) for name in missing - expected.keys()):
                 worst = np.inf
     return worst, count
@@ -92,8 +92,8 @@ SIGHTS = {
 }
 
 
-def misses_of_sinks_mass(defined, sight, alone):
-    """The largest relative error of `sinks_mass` with a learned sink, and how many rows it is of.
+def misses_of_all_sinks(defined, sight, alone):
+    """The largest relative error of `all_sinks_mass` with a learned sink, and of how many rows.
 
     It is (Σ_sinks e^s + e^b)/(Σ e^s + e^b) over the keys in sight.
     """
@@ -103,7 +103,7 @@ def misses_of_sinks_mass(defined, sight, alone):
     a, own = np.where(seen, np.exp(x), 0.0), np.exp(LEARNED)[:, None]
     true = ((a * drop[:, None]).sum(-1) + own) / (a.sum(-1) + own)
     source = layer_of_queries(q, k, sink_logits=LEARNED, **options)
-    found, some = without(source, drop, None)["sinks_mass"], seen.any(-1)
+    found, some = without(source, drop, None)["all_sinks_mass"], seen.any(-1)
     assert np.isnan(found[:, ~some]).all()
     return np.abs(found / true - 1)[:, some].max(), found[:, some].size
 
@@ -114,7 +114,7 @@ def misses_of_sinks_mass(defined, sight, alone):
      pytest.param("window", False, marks=pytest.mark.thorough)],
 )  # fmt: skip
 def test_the_mass_of_sinks_with_a_learned_one_is_that_of_the_definition(defined, sight, alone):
-    worst, count = misses_of_sinks_mass(defined, sight, alone)
+    worst, count = misses_of_all_sinks(defined, sight, alone)
     assert worst < 1e-6
     assert count == 4 * (49 if sight == "padding" else 60)
 
@@ -132,11 +132,11 @@ def test_one_percent_of_a_learned_sink_is_seen_in_the_mass_of_sinks(
         return again(dataclasses.replace(layer, learned_sinks=LEARNED[:3] + np.log(1.01)), *rest)
 
     def heavier(rows, *rest):
-        return reuse(rows | {"learned_sink": 1.01 * rows["learned_sink"]}, *rest)
+        return reuse(rows | {"learned_sink_mass": 1.01 * rows["learned_sink_mass"]}, *rest)
 
     plant = ("_measure_block", more) if place == "rows measured again" else ("reuse_rows", heavier)
     monkeypatch.setattr(sinks, *plant)
-    assert misses_of_sinks_mass(defined, sight, alone=False)[0] > 5e-3
+    assert misses_of_all_sinks(defined, sight, alone=False)[0] > 5e-3
 
 
 def test_a_sink_above_the_range_of_numbers_leaves_the_rest_exact():
@@ -147,7 +147,7 @@ def test_a_sink_above_the_range_of_numbers_leaves_the_rest_exact():
     drop = np.zeros((4, 60), bool)
     drop[:, 0] = True
     found = without(layer_of_queries(q, k), drop)
-    assert np.all(found["sinks_mass"] == 1)
+    assert np.all(found["all_sinks_mass"] == 1)
     expected = metric.n_eff(np.exp(q[0, 59] @ k[0, 1:].T / np.sqrt(8)))
     assert found["n_eff_without_sinks"][0, 59] == pytest.approx(expected, rel=1e-5)
 
@@ -175,11 +175,11 @@ def test_a_shared_sink_is_one_sink():
     assert (
         float(np.exp(late.residual_exact_without_sink_key.median())) < 0.6
     )  # one of the two is still there
-    np.testing.assert_allclose(late.sinks_mass, 0.5, rtol=1e-5)
+    np.testing.assert_allclose(late.all_sinks_mass, 0.5, rtol=1e-5)
     np.testing.assert_allclose(late.length_without_sinks, late.length - 2)
     last = data.isel(head=5)
     np.testing.assert_allclose(last.n_eff_without_sinks, last.n_eff, rtol=1e-5)
-    assert np.isnan(last.sinks_logit).all()
+    assert np.isnan(last.all_sinks_logit).all()
 
 
 def test_uniform_attention_has_no_sinks():

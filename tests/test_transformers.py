@@ -52,7 +52,7 @@ def test_what_is_measured_are_the_models_own_weights(kind):
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
     np.testing.assert_allclose(data.entropy, entropy, rtol=1e-4, atol=1e-5)
     if kind == "gpt_oss":
-        np.testing.assert_allclose(data.learned_sink, 1 - total, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(data.learned_sink_mass, 1 - total, rtol=1e-3, atol=1e-5)
     assert float(data.S.min()) < 0.8  # not all uniform
     assert data.attrs["causal"] == int(kind != "bert")
     # The model is as it was.

@@ -213,11 +213,11 @@ def _follow_sinks(data: xarray.Dataset) -> tuple[int, np.ndarray, np.ndarray, np
     """Follow the heads that have sinks at the shortest T: how many, `mass`, `logit`, `needed`."""
     # The same heads at every T: heads that become sinks later would mix two changes.
     first = tables.rows_at(data, int(data["context"][0]))
-    here = first["sinks_mass"].mean("row") > SINK
+    here = first["all_sinks_mass"].mean("row") > SINK
     found: list[list[float]] = []
     for T in data["context"].values if here.any() else ():
         late = tables.rows_at(data, int(T)).where(here)
-        names = ("sinks_mass", "sinks_logit", "gamma_without_sinks", "length_without_sinks")
+        names = ("all_sinks_mass", "all_sinks_logit", "gamma_without_sinks", "length_without_sinks")
         mass, logit, gamma, n = (float(np.median(tables.known_values(late, x))) for x in names)
         keep = float(np.clip(found[0][0] if found else mass, 1e-6, 1 - 1e-6))
         beside = sparsity.Row("exp", gamma=min(gamma, row_laws.MAX_GAMMA))

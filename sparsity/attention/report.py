@@ -204,7 +204,7 @@ def _picture_sinks(run: xarray.Dataset) -> Picture:
 def _draw_sinks(run: xarray.Dataset, figure: Figure) -> None:
     from matplotlib.colors import Normalize
 
-    mass = _late_rows(run)["sinks_mass"].mean(("text", "row")).transpose("layer", "head")
+    mass = _late_rows(run)["all_sinks_mass"].mean(("text", "row")).transpose("layer", "head")
     _draw_map(figure, mass.values, Normalize(0, 1), "magma", "weight of all sinks together")
 
 

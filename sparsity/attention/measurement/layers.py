@@ -218,7 +218,7 @@ class ContextImportance:
         # `received`: it is the mean of the rows' own sink mass, less the learned sink's part.
         of_sink = self.of_sink
         if not isinstance(self.sink, int):
-            of_keys = rows["sink_mass"] - rows.get("learned_sink", 0.0)
+            of_keys = rows["sink_mass"] - rows.get("learned_sink_mass", 0.0)
             masses = (of_keys[:, :stop] for stop in self.stops)
             of_sink = [_divide(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
         columns = of_sink, *zip(*self.tops, strict=True)

@@ -222,7 +222,8 @@ def measure_logit_sums(
             share, left = special.expit(over), special.expit(-over)
             statistics["largest"] = left * statistics["largest"]
             statistics["sink_mass"] = left * statistics["sink_mass"] + share
-            statistics["learned_sink"] = np.where(np.isnan(statistics["entropy"]), np.nan, share)
+            no_keys = np.isnan(statistics["entropy"])
+            statistics["learned_sink_mass"] = np.where(no_keys, np.nan, share)
             statistics["entropy"] = left * (statistics["entropy"] - special.log_expit(-over))
         delta = sink - others.mean
         # One more number at distance δ moves the mean by δ/n and adds δ²(n − 1)/n to the squares

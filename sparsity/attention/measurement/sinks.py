@@ -55,10 +55,10 @@ def measure_without_sinks(
 
     Returns:
         By name, in the precision of the layer, [heads, T]: length_without_sinks, the keys left;
-        n_eff_without_sinks and S_without_sinks, NaN where none is; sinks_mass, the weight p of all
-        sinks in sight together, and of the learned one; of logits also gamma_without_sinks, NaN for
-        one key, top_logit_without_sinks, the largest less the mean, and sinks_logit, log Σ e^s over
-        the sinks in sight less the mean of the others, NaN where there are none.
+        n_eff_without_sinks and S_without_sinks, NaN where none is; all_sinks_mass, the weight p of
+        all sinks in sight together, and of the learned one; of logits also gamma_without_sinks, NaN
+        for one key, top_logit_without_sinks, the largest less the mean, and all_sinks_logit,
+        log Σ e^s over the sinks in sight less the mean of the others, NaN where there are none.
     """
     sink = layer.first if sink is None else sink
     seen = layer.rows_that_see(sink) if isinstance(sink, int) else np.zeros((1, 1), bool)
@@ -94,10 +94,10 @@ def reuse_rows(
         is_sink = sinks[:, sink, None]
     else:  # a sink may be the first key of some rows and not of others
         is_sink, seen = np.zeros((len(sinks), 1), bool), np.zeros((1, 1), bool)
-    learned = rows.get("learned_sink", 0 * rows["sink_mass"])
+    learned = rows.get("learned_sink_mass", 0 * rows["sink_mass"])
     reused = {
         "length_without_sinks": rows["length"] - (is_sink & seen),
-        "sinks_mass": np.where(is_sink, rows["sink_mass"], learned),
+        "all_sinks_mass": np.where(is_sink, rows["sink_mass"], learned),
     }
     for name in ("n_eff", "S", "gamma"):
         if name in rows:
@@ -105,7 +105,7 @@ def reuse_rows(
             reused[f"{name}_without_sinks"] = np.where(is_sink, without, rows[name])
     if "sink_logit" in rows:
         logit, top = rows["sink_logit"], rows["top_logit_without_sink_key"]
-        reused["sinks_logit"] = np.where(is_sink, logit, np.nan)
+        reused["all_sinks_logit"] = np.where(is_sink, logit, np.nan)
         # Heads without any sink: the largest of the whole row less the mean of the whole row. Both
         # are known less the mean of the others, from which the sink key moves the mean by δ/n; a
         # row of one key is its own mean.
@@ -149,8 +149,10 @@ def name_without_sinks(statistics: Mapping[str, np.ndarray]) -> dict[str, np.nda
     """Return what is known of rows whose sinks count as one key, by the names without all sinks."""
     tag = "_without_sink_key"
     named = {k.replace(tag, "_without_sinks"): x for k, x in statistics.items() if tag in k}
-    named["sinks_mass"] = statistics["sink_mass"]
-    return named | ({"sinks_logit": statistics["sink_logit"]} if "sink_logit" in statistics else {})
+    named["all_sinks_mass"] = statistics["sink_mass"]
+    if "sink_logit" in statistics:
+        named["all_sinks_logit"] = statistics["sink_logit"]
+    return named
 
 
 def list_sinks(importance: np.ndarray, words: Sequence[str]) -> list[dict[str, Any]]:

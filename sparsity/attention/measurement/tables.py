@@ -67,7 +67,7 @@ def _sink_rates(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dic
         "sink": known_values(so_far, "importance"),
         "any": known_values(so_far, "top_importance"),
         "late": _late(rows, "sink_mass"),
-        "sinks": _late(rows, "sinks_mass"),
+        "sinks": _late(rows, "all_sinks_mass"),
     }
     return {
         f"{name}_rate_{epsilon:g}": _share(values, epsilon)
@@ -80,7 +80,7 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
     """Return one row of `summary`: medians and means over all rows of the second half of T."""
     rows = rows_at(data, context)
     row: dict[str, Any] = {"T": int(context)}
-    for name in ("S", "sink_mass", "sinks_mass"):
+    for name in ("S", "sink_mass", "all_sinks_mass"):
         row[name] = float(known_values(rows, name).mean())
     for name in ("n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "largest"):
         row[name] = median(rows[name].values)

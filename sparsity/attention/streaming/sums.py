@@ -173,13 +173,13 @@ class FinishedRows(NamedTuple):
     Args:
         sums: over the keys; z, y and w are relative to `low`.
         low: the logit of weight 1.
-        learned_sink: the weight of the learned sink beside the keys, 0 for none.
+        learned_sink_weight: the weight of the learned sink beside the keys, 0 for none.
         sink_keys: the weight of the keys that are looked at as sinks; None where nobody asked.
     """
 
     sums: Sums
     low: Any
-    learned_sink: Any
+    learned_sink_weight: Any
     sink_keys: Any
 
     @property
@@ -191,13 +191,13 @@ class FinishedRows(NamedTuple):
     def row(self) -> RowSums:
         """The sums as `quantities` takes them."""
         z, y = (self.where_seen(x, 1.0) for x in (self.sums.z, self.sums.y))
-        sink = None if self.sink_keys is None else self.sink_keys + self.learned_sink
-        return RowSums(self.n, z, y, sink, self.learned_sink)
+        sink = None if self.sink_keys is None else self.sink_keys + self.learned_sink_weight
+        return RowSums(self.n, z, y, sink, self.learned_sink_weight)
 
     @property
     def total(self) -> Any:
         """The weight of the keys and of the learned sink."""
-        return self.where_seen(self.sums.z, 1.0) + self.learned_sink
+        return self.where_seen(self.sums.z, 1.0) + self.learned_sink_weight
 
     def where_seen(self, x: Any, other: float = 0.0) -> Any:
         """Return a sum where there is a key: derivatives then stay finite where there is none."""

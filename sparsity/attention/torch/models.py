@@ -205,8 +205,8 @@ def measure_transformers(
         raise InputError("model", name, fix)
     causal, measured = pairs[0][1], [x for x, _ in pairs]
     # Models with learned sinks in some layers only: the others have a sink of weight 0.
-    for layer in measured if any("learned_sink" in x for x in measured) else ():
-        layer.setdefault("learned_sink", np.zeros_like(layer["S"]))
+    for layer in measured if any("learned_sink_mass" in x for x in measured) else ():
+        layer.setdefault("learned_sink_mass", np.zeros_like(layer["S"]))
     attributes = {
         "title": "attention of a model, measured", "model": name,
         "measured_from": "queries and keys", "causal": int(causal), "sink": sink,
