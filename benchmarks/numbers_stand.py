@@ -219,7 +219,8 @@ def samples() -> Iterator[Cell]:
 
 def _first_name(name: str) -> str:
     """What a variable was called in the first recordings, whose order stays."""
-    return name.replace("_without_sinks", "_others").replace("_without_sink_key", "_rest")
+    name = name.replace("_without_sinks", "_others").replace("_without_sink_key", "_rest")
+    return name.replace("all_sinks_", "sinks_").replace("learned_sink_mass", "learned_sink")
 
 
 def measured() -> Iterator[Cell]:
