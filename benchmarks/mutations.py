@@ -52,7 +52,7 @@ EQUIVALENT = {
     "limit/map_limits.py: left > 0": "∞ at 0 either way",
     "limit/panels.py: axis.work + 2 * len(rest.half) * axis.f.size > work": "work, just reached",
     "limit/panels.py: first <= t <= last": "a root just at the end of the axis",
-    "limit/scores.py: real > -0.5": "a bound, just at its edge",
+    "limit/score_moments.py: real > -0.5": "a bound, just at its edge",
     "metric.py: top + (top == 0)": "0/−1 is 0 as 0/1",
     "quantities/marked.py: the number 16": "parts in which a table is made",
 }

@@ -236,7 +236,7 @@ class Estimate(_Result):
         device: where it ran.
         stopped: why it ended: "target reached", "sample budget" or "interrupted".
         seconds: wall time, compilation included; of a curve's draws made together, its share.
-        seed: the seed; the same seed gives the same bits.
+        seed: the seed; on the same machine and devices it gives the same bits again.
         warning: why the error bar cannot be trusted, or None.
         error_kind: what `stderr` is: a "standard error", or "estimated", where rounding, or
             features that no draw may have hit, outweigh the scatter; its intervals cover more often

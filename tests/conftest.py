@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import importlib.metadata
 import json
 import math
 import os
@@ -15,14 +14,12 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anything imports NumPy
 os.environ.setdefault("NPROC", "1")  # of XLA's threads, before anything computes with JAX
 os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")  # and not 1000: a fifth less work to derive
+
+from sparsity import xla  # which loads nothing
+
 # A test compiles much and draws little: a third less to compile, though rows are drawn more slowly.
-flags = ["--xla_backend_optimization_level=1"]
-if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
-    flags.append("--xla_cpu_use_fusion_emitters=false")
-    flags.append("--xla_cpu_parallel_codegen_split_count=1")  # the workers fill the cores
-    unrolled = "-unroll-full-max-count=4,-unroll-runtime=false,-unroll-allow-partial=false"
-    flags.append(f"--xla_backend_extra_options={unrolled},-force-vector-interleave=1")
-os.environ.setdefault("XLA_FLAGS", " ".join(flags))
+flags = f"--xla_backend_optimization_level=1 {xla.flags_of_long_work()}"
+os.environ.setdefault("XLA_FLAGS", flags.rstrip())
 # What one worker or command of this run has compiled, the others need not compile again.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     compiled = tempfile.mkdtemp(prefix="sparsity-compiled-")

@@ -1,9 +1,7 @@
 """Sweeps on the engines of clusters: the same numbers on each as on none."""
 
 import contextlib
-import os
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -75,39 +73,3 @@ def test_mpi(whole, tmp_path):
     subprocess.run(command, check=True, timeout=900)
     stored = xarray.open_zarr(tmp_path / "s", consolidated=False).load()
     xarray.testing.assert_identical(stored[list(whole)].squeeze("length"), whole.squeeze())
-
-
-JOINED = """
-import sys
-import jax
-import sparsity
-count, number, port = map(int, sys.argv[1:])
-if count > 1:
-    jax.distributed.initialize(f"localhost:{port}", count, number)
-found = sparsity.estimate("exp", gamma=1.0, dim=8, rel_error=1e-2, seed=3)
-print(float(found.value), float(found.stderr))
-"""
-
-
-@pytest.mark.slow  # three processes compile
-def test_one_cell_over_two_processes_of_jax_distributed():
-    def run(count):
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
-        environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-c", JOINED, *map(str, (count, i, port))],
-                **{"env": environment, "stdout": subprocess.PIPE, "text": True},
-            )
-            for i in range(count)
-        ]
-        lines = [process.communicate(timeout=900)[0].splitlines()[-1] for process in started]
-        assert [process.returncode for process in started] == [0] * count
-        return [tuple(map(float, line.split())) for line in lines]
-
-    ((alone, stderr),) = run(1)
-    (first, _), (second, _) = run(2)
-    assert first == second
-    assert abs(first - alone) < 6 * stderr

@@ -7,7 +7,6 @@ import itertools
 import math
 import random
 import resource
-import time
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ import sparsity
 from sparsity import Alibi, Decay, InputError, Row
 from sparsity.exact_law.sums import token_pieces
 
-SECONDS = 10.0
 GAMMA = (1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 50.0, 300.0, 1e4, 1e9, 1e30, 1e99)
 LENGTHS = (1, 2, 3, 10, 1000, 10**6, 10**12)
 SUMS = ("n_eff", "S", "participation", "entropy", "power_sum:0.5", "power_sum:7.5")
@@ -43,7 +41,7 @@ def _scan(cells: list, seed: int) -> int:
     lengths, numbers, wrong = random.Random(seed), 0, []
     for name, parameters, of in cells:
         n = lengths.choice(LENGTHS)
-        start, cell = time.process_time(), (name, parameters, of, n)
+        cell = name, parameters, of, n
         try:
             found = sparsity.exact(name, length=n, of=of, **parameters)
         except InputError as refusal:
@@ -58,7 +56,6 @@ def _scan(cells: list, seed: int) -> int:
             if bound < 1e-3:
                 assert value >= LEAST.get(of, 0.0) * (1 - bound), cell
                 assert of in ("entropy", "power_sum:0.5") or value <= n * (1 + bound)
-        assert time.process_time() - start < SECONDS, cell
     assert not wrong, wrong
     return numbers
 

@@ -88,7 +88,7 @@ def test_a_planted_wrong_law_of_top_k_is_rejected():
     cell = Question(Row("topk:8", gamma=1.0), ("exact law", "whole rows"), "participation", 16)
     right, wrong = (
         cell.theory(),
-        top_k.mean_over_rows(9, 1.0, np.array([16]), quantities.participation.integral),
+        top_k.top_k_mean(9, 1.0, np.array([16]), quantities.participation.integral),
     )
     assert verdict(cell, right) == "agree"
     assert verdict(cell, math.log(wrong[0][0])) == "disagree"

@@ -9,8 +9,8 @@ from sympy import Abs, Piecewise, Rational, cosh, erf, exp, floor, log, sin, sqr
 from sparsity import InputError, evaluate, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.limit import patches, quadrature
+from sparsity.limit.densities import Gaussian, Neighbour
 from sparsity.limit.panels import Axis
-from sparsity.limit.score_laws import Gaussian, Neighbour
 
 pytest.importorskip("flint")
 from benchmarks.campaign.reference import log_s

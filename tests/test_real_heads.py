@@ -195,7 +195,7 @@ def rows_of(**changes):
         "rank_exact_without_sinks": 0.91 * ones,
         "any_rate_0.3": np.array([0.6, 0.5, 0.4]),
         "late_rate_0.3": np.array([0.5, 0.5, 0.5]),
-        "sinks_rate_0.3": np.array([0.7, 0.7, 0.7]),
+        "all_sinks_rate_0.3": np.array([0.7, 0.7, 0.7]),
         "sink_rate_0.3": np.array([0.6, 0.5, 0.4]),
         "sink_rate_0.8": np.array([0.2, 0.1, 0.05]),
         "sink_mass": np.array([0.5, 0.4, 0.3]),

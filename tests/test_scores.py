@@ -31,7 +31,7 @@ from sparsity import (
 )
 from sparsity.cli.request import read_request
 from sparsity.kernels import identity
-from sparsity.limit.scores import log_moment
+from sparsity.limit.score_moments import log_moment
 from sparsity.rows import score_laws
 
 ROOT3 = math.sqrt(3)

@@ -167,7 +167,7 @@ def test_a_shared_sink_is_one_sink():
     data = measure(queries=q, keys=k, scale=1.0)
     row = tables.summarise_context(data, 128)
     assert row["sink_rate_0.3"] == row["any_rate_0.3"] == row["late_rate_0.3"] == 0
-    assert row["sinks_rate_0.3"] == pytest.approx(5 / 6)
+    assert row["all_sinks_rate_0.3"] == pytest.approx(5 / 6)
     listed = sinks.list_sinks(data["key_importance"].values, [f"t{i}" for i in range(128)])
     assert [(x["position"], x["token"], x["heads"]) for x in listed] == [(1, "t0", 5), (2, "t1", 5)]
     late = data.isel(row=slice(64, None), head=slice(5))

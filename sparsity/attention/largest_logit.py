@@ -24,6 +24,7 @@ from sparsity.checks import check_number
 from sparsity.errors import InputError
 from sparsity.exact_law.integration import clenshaw_curtis
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH, bound_by_name
+from sparsity.results import ESTIMATED
 
 # −ln of the chances that are left out on either side; parts of a panel in the coarser of two rules,
 # the finer has twice as many; and how far apart both may be, of the whole range.
@@ -43,13 +44,14 @@ class LargestLogit(NamedTuple):
         mean: E max.
         low: below it, the largest is with a chance of 0.5 %.
         high: above it, likewise.
-        error_bound: of the mean.
+        error_bound: of the mean, estimated.
     """
 
     mean: float
     low: float
     high: float
     error_bound: float
+    error_kind = ESTIMATED
 
 
 class QKClip(NamedTuple):

@@ -196,7 +196,7 @@ def _draw_context(run: xarray.Dataset, figure: Figure) -> None:
 
 
 def _picture_sinks(run: xarray.Dataset) -> Picture:
-    share = tables.summarise_context(run, int(run["context"][-1]))[f"sinks_rate_{EPSILON:g}"]
+    share = tables.summarise_context(run, int(run["context"][-1]))[f"all_sinks_rate_{EPSILON:g}"]
     title = f"Sinks take more than {EPSILON:g} of the weight in {100 * share:.0f} % of the heads"
     return Picture(PICTURES[2], title, _draw_sinks)
 

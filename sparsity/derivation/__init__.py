@@ -18,7 +18,7 @@ import sympy
 from sympy import Expr
 
 from sparsity.calls import public
-from sparsity.derivation import scores
+from sparsity.derivation import score_kernels
 from sparsity.derivation.derivation import Case, Derivation, Limit
 from sparsity.derivation.pieces import SWITCHES, switching_quantities
 from sparsity.derivation.sums import derive_features, derive_positions
@@ -65,7 +65,7 @@ def without_limits(kernel: str | Kernel) -> Derivation:
         NoClosedForm: which step failed and on what.
     """
     record = elementwise(kernel)
-    return scores.without_limits(record) if record.law is Law.SCORE else _derive(record)
+    return score_kernels.without_limits(record) if record.law is Law.SCORE else _derive(record)
 
 
 @functools.lru_cache(maxsize=64)
@@ -73,7 +73,7 @@ def _derive(kernel: Kernel) -> Derivation:
     """Derive in this process, however long it takes."""
     try:
         if kernel.law is Law.SCORE:
-            return scores.derive_scores(kernel)
+            return score_kernels.derive_scores(kernel)
         if kernel.law is Law.FEATURES:
             return derive_features(kernel)
         return derive_positions(kernel)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sparsity.errors import InputError, WrongAttribute
 from sparsity.kernels import name_with_title
+from sparsity.results import ESTIMATED
 from sparsity.rows.row import Row
 from sparsity.tables import html_table
 
@@ -72,7 +73,7 @@ class Design:
         parameter: what was free, as in `free=`.
         value: what it must be.
         check: the quantity by the exact law at this value.
-        error_bound: bound on its relative error.
+        error_bound: estimated bound on its relative error.
         p_nonzero: probability that a row is not all zero; the quantity is given that it is not.
         reach: what was seen at this length, and where it was looked for.
         requirements: the parameter at other lengths, for the same value of the quantity.
@@ -94,6 +95,7 @@ class Design:
     requirements: tuple[Requirement, ...]
     also: tuple[float, ...] = ()
     looks: int = 0
+    error_kind: ClassVar[str] = ESTIMATED  # of the exact law
 
     def __repr__(self) -> str:
         """Say in one line what is needed for what was asked."""
@@ -149,6 +151,7 @@ class Design:
             "steps": described["steps"],
             self.quantity: self.check,
             **{name: fields[name] for name in ("error_bound", "p_nonzero")},
+            "error_kind": self.error_kind,
             "reach": asdict(self.reach),
             "requirements": [asdict(one) for one in self.requirements],
         }

@@ -17,7 +17,7 @@ from sparsity.quantities import BelowLaw, Quantity
 from sparsity.quantities.base import Means
 from sparsity.rows.row import Row
 
-Pair = tuple[np.ndarray, np.ndarray]  # the mean over rows, and its relative error bound
+Bounded = tuple[np.ndarray, np.ndarray]  # the mean over rows, and its relative error bound
 
 # (α − 1)γ from which on a second key of entmax has no weight, but for a chance of 1e−15.
 _ONE_HOT = 1e17
@@ -33,26 +33,26 @@ class MapLaw(NamedTuple):
 
     Args:
         has: whether it has a quantity.
-        columns: (row, quantity, lengths [n]) -> the mean over rows, and its error bound.
+        mean: (row, quantity, lengths [n]) -> the mean over rows, and its relative error bound.
         slow: whether the law of a quantity takes seconds a length; None where none does.
         order: of a map with a threshold, its order α: where (α − 1)γ leaves float64 its
-            rows are their largest key, and `columns` is not asked.
+            rows are their largest key, and `mean` is not asked.
     """
 
     has: Callable[[Quantity], bool]
-    columns: Callable[[Row, Quantity, np.ndarray], Pair]
+    mean: Callable[[Row, Quantity, np.ndarray], Bounded]
     slow: Callable[[Quantity], bool] | None = None
     order: float | None = None
 
 
 @functools.lru_cache(maxsize=16)
-def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, ...]) -> Pair:
+def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, ...]) -> Bounded:
     """Return the law of both, cached: they come from one integral and are asked for one by one."""
     of_map = sparsemax.Sparsemax if alpha == 2 else entmax.EntmaxThreeHalves
     return of_map(gamma).support_and_participation(np.array(lengths, dtype=np.float64))
 
 
-def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Bounded:
     """Return the law of a map with a threshold: sparsemax, of order 2, or entmax-1.5."""
     kernel: Any = row.kernel
     alpha = _LAWS[kernel.family].order
@@ -71,7 +71,7 @@ def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     return value / (np.sqrt(n) if quantity is quantities.S else 1.0), error
 
 
-def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Bounded:
     """Return the law of top-k softmax; rows of at most k tokens are softmax rows."""
     kernel: Any = row.kernel
     k = kernel.weights.k
@@ -84,12 +84,12 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
         value[short], error[short] = means.value, means.error
     if not short.all():
         assert quantity.integral is not None
-        of_long = top_k.mean_over_rows(k, row.gamma, n[~short], quantity.integral)
+        of_long = top_k.top_k_mean(k, row.gamma, n[~short], quantity.integral)
         value[~short], error[~short] = of_long
     return value, error
 
 
-def _of_best_keys(k: int, gamma: float, quantity: Quantity, n: np.ndarray) -> Pair:
+def _of_best_keys(k: int, gamma: float, quantity: Quantity, n: np.ndarray) -> Bounded:
     """Return the law of a proxy that is the score: softmax of the k largest, of the mass of all."""
     if quantity is quantities.recall:
         return np.ones(n.shape), np.zeros(n.shape)
@@ -98,10 +98,10 @@ def _of_best_keys(k: int, gamma: float, quantity: Quantity, n: np.ndarray) -> Pa
         means = engine.mean_over_rows(Row(exp, gamma=gamma), captured, n)
         return means.value, means.error
     assert quantity.integral is not None
-    return top_k.mean_over_rows(k, gamma, n, quantity.integral)
+    return top_k.top_k_mean(k, gamma, n, quantity.integral)
 
 
-def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Bounded:
     """Return the law of routed rows; of rows no longer than k, softmax's."""
     params: Any = row.params
     k = row.kernel.weights.k  # type: ignore[union-attr]
@@ -116,11 +116,11 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
         value[~short], error[~short] = router.recall(k, params["rho"], n[~short])
     elif not short.all():
         whole = (quantity.name, k, params["gamma"], params["rho"])
-        value[~short], error[~short] = routed_weights.mean_over_rows(*whole, n[~short])
+        value[~short], error[~short] = routed_weights.routed_mean(*whole, n[~short])
     return value, error
 
 
-def _tile_softmax(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+def _tile_softmax(row: Row, quantity: Quantity, n: np.ndarray) -> Bounded:
     """Return the law of what a threshold drops of keys that are alike in tiles."""
     params: Any = row.params
     size = int(row.kernel.name.partition(":")[2])
@@ -210,5 +210,5 @@ def mean_over_map_rows(row: Row, quantity: Quantity, n: np.ndarray) -> Means:
     if map_law.order is not None and (map_law.order - 1) * row.gamma > _ONE_HOT:
         value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
         return Means(value, np.ones(n.shape), np.full(n.shape, 1e-13))
-    value, error = map_law.columns(row, quantity, n.ravel())
+    value, error = map_law.mean(row, quantity, n.ravel())
     return Means(value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape))

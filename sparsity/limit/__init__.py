@@ -9,7 +9,7 @@ proven error bound. How a number passes through the modules:
        |            |            |
        |            └──> moments ┴─> panels      E|f|^p; the axis cut where f is proven smooth
        |                    ^           ^
-       ├─────> long_rows ─> scores ─> score_laws      rows of tokens; any law of the scores
+       ├─────> long_rows ─> score_moments ─> densities   rows of tokens; any law of scores
        |
        └─────> map_limits                        differential, forgetting, performer
 

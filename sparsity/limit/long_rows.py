@@ -31,7 +31,7 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.base import check_scored
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
-from sparsity.limit.scores import log_moments
+from sparsity.limit.score_moments import log_moments
 from sparsity.quantities import Quantity
 from sparsity.rows import classes
 from sparsity.rows.classes import ANY_LENGTH, Class, TokenClasses

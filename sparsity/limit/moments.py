@@ -15,6 +15,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.definition import Values
 from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.limit.densities import FAR, Gaussian, ScoreLaw, Squares, Tilt
 from sparsity.limit.panels import (
     HIGH,
     LOG_RULE,
@@ -26,7 +27,6 @@ from sparsity.limit.panels import (
     Panels,
     cut,
 )
-from sparsity.limit.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
 
 _GROWTH_PLACES = np.array([1e3, 1e4, 1e8, 1e15, FAR])  # of t, at which growth is looked at
 _HUGE = 1e6  # spread; e^s, of exponents of γ², has 1 % of its S left there, and soon nothing

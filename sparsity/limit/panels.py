@@ -20,7 +20,7 @@ from sparsity.kernels.numeric.boxes import ComplexBox
 from sparsity.kernels.numeric.definition import Definition, Values
 from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
-from sparsity.limit.score_laws import ScoreLaw
+from sparsity.limit.densities import ScoreLaw
 
 # The 24-point Gauss–Legendre rule on [−1, 1], in float64 to all digits: the weights of NumPy and
 # SciPy are off by 1e−13.

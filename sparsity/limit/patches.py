@@ -21,9 +21,9 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
+from sparsity.limit.densities import Gaussian, Neighbour
 from sparsity.limit.moments import Moments, Nodes
 from sparsity.limit.panels import NODES, Axis, PanelBounds, Panels, cut
-from sparsity.limit.score_laws import Gaussian, Neighbour
 
 # Of patches, tried in turn: octaves of γ, and β over γ₀. A wide patch serves more points, but its
 # panels have to be good at corners that are farther apart: where they would be too many, or the

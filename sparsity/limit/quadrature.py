@@ -20,9 +20,9 @@ from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import EPS
 from sparsity.limit import patches
+from sparsity.limit.densities import gaussian_law
 from sparsity.limit.moments import log_moments
 from sparsity.limit.panels import Axis
-from sparsity.limit.score_laws import gaussian_law
 
 
 def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -> list[np.ndarray]:

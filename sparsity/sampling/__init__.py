@@ -28,7 +28,7 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import One, names_parameters
 from sparsity.kernels.queries import check_features
 from sparsity.kernels.queries import named as named_query
-from sparsity.limit.scores import log_moment
+from sparsity.limit.score_moments import log_moment
 from sparsity.quantities import POWERS_OF_S_AND_N, Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import ANY_LENGTH, same_at_any_length

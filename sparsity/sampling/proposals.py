@@ -22,9 +22,9 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, numpy_log_abs, numpy_log_abs_as_given
 from sparsity.kernels.numeric.definition import definition, period
+from sparsity.limit.densities import Gaussian
 from sparsity.limit.moments import panels_with_mass
 from sparsity.limit.panels import Axis
-from sparsity.limit.score_laws import Gaussian
 from sparsity.sampling.supports import DEPTH, POWERS, even_steps, log_weight, supports
 
 # Of a built-in kernel, and of an f that may be anything. More cells leave less to the draws, as a

@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d*(?:e[-+]?\d+)?|e[-+]?\d+)")
 _LIMIT = {  # field of an evaluation, and what it is
     "S": "sparsity S of long rows",
     "log_S": "log S of long rows",
-    "error_bound": "error bound of log S",
+    "error_bound": "{} error bound of log S",  # proven, or estimated
 }
 # With rows of n in the dataset, S could be taken for theirs.
 _OF_LIMIT = {"S": "S_limit", "log_S": "log_S_limit", "error_bound": "error_bound_S_limit"}
@@ -143,7 +143,8 @@ class Grid:
             # Tokens that differ, such as by their distance, make the limit depend on the length.
             place: Cell = {k: self.grids[k] for k in (LENGTH.name,) if k in self.grids}
             laws = [evaluate(self.row(cell), **place) for cell in _cells(self.row_grids)]
-            fields = {name: (name, words) for name, words in _LIMIT.items()}
+            kind = laws[0].error_kind
+            fields = {name: (name, words.format(kind)) for name, words in _LIMIT.items()}
             columns, method = _stack(self.grids, laws, fields), laws[0].method
         else:
             columns, method = self._limit_in_arrays()
@@ -165,7 +166,8 @@ class Grid:
             laws = [evaluate(kernel, query=str(query), **mesh) for query in grids[QUERY.name]]
             one, axis = laws[0], dims.index(QUERY.name)
             values = {name: np.stack([getattr(e, name) for e in laws], axis) for name in _LIMIT}
-        return {x: variable(dims, values[x], words) for x, words in _LIMIT.items()}, one.method
+        words = {name: words.format(one.error_kind) for name, words in _LIMIT.items()}
+        return {x: variable(dims, values[x], words[x]) for x in _LIMIT}, one.method
 
     def exact(self, quantity: Quantity) -> tuple[Variables, str]:
         """Return a quantity of rows of n by the exact law, with its bound, and the method."""
@@ -176,7 +178,7 @@ class Grid:
             rows = map(self.row, _cells(self.row_grids))
             laws = [exact(row, length=lengths, of=quantity) for row in rows]
         name, words = quantity.name, quantity.title
-        bound = f"relative error bound of {name}"
+        bound = f"{laws[0].error_kind} relative error bound of {name}"
         fields = {name: ("value", words), f"error_bound_{name}": ("error_bound", bound)}
         if name == "n_eff":
             fields["S_rms"] = ("S_rms", "√(n_eff/n)")

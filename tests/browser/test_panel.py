@@ -332,7 +332,7 @@ def held(panel, place):
     """
     place.mkdir()
     wait = (
-        f"cd {place} && touch begun && for k in $(seq 600); do test -e go && exit; sleep 0.1; done"
+        f"cd {place} && touch begun && for k in $(seq 3000); do test -e go && exit; sleep 0.1; done"
     )
     code = f"import ctypes; ctypes.PyDLL(None).system({wait.encode()!r})"
     run = """(code) => { window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
@@ -563,7 +563,7 @@ def test_nonsense_meets_a_message_and_a_living_panel(panel, name, text, says):
 def test_thirty_presses_end_on_the_right_curve_without_a_queue(panel):
     every_kernel(panel)
     panel.type("gamma", "0.5")
-    panel.page.wait_for_timeout(300)
+    panel.settled()
     found = burst(panel)
     assert found["steps"] == 30
     assert 1 <= found["drawn"] < 30  # what was passed over was not drawn
@@ -684,7 +684,7 @@ def test_it_fits_and_suits_the_theme(panel, width, theme):
     dark = theme.endswith("Dark")
     panel.wait_for(f"return root.dataset.theme === '{'dark' if dark else 'light'}'")
     panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
-    panel.page.wait_for_timeout(300)
+    panel.settled()
     root, parts = panel.root.evaluate(_PLACES)
     assert panel.root.locator(".numbers").evaluate("e => e.scrollWidth <= e.clientWidth")
     assert panel.root.evaluate("e => e.scrollWidth <= e.clientWidth")

@@ -67,7 +67,7 @@ def _sink_rates(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dic
         "sink": known_values(so_far, "importance"),
         "any": known_values(so_far, "top_importance"),
         "late": _late(rows, "sink_mass"),
-        "sinks": _late(rows, "all_sinks_mass"),
+        "all_sinks": _late(rows, "all_sinks_mass"),
     }
     return {
         f"{name}_rate_{epsilon:g}": _share(values, epsilon)
@@ -118,7 +118,7 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
         rank correlations are Spearman's over the same rows, and quantities that were asked for are
         means. Shares of texts, layers and heads: sink_rate, where the sink key's importance over
         all rows so far exceeds ε, as published; any_rate, where any key's does; late_rate and
-        sinks_rate, where the mean weight of the sink key, or of all sinks together, does in the
+        all_sinks_rate, where the mean weight of the sink key, or of all sinks together, does in the
         rows of the second half.
     """
     import xarray
@@ -141,7 +141,7 @@ COLUMNS = (  # key, title, format
     ("S", "mean S", ".3f"),
     ("n_eff", "n_eff", ".2f"),
     ("n_eff_without_sinks", "no sinks", ".2f"),
-    ("sinks_rate_0.3", "sinks .3", ".1%"),
+    ("all_sinks_rate_0.3", "sinks .3", ".1%"),
     ("gamma_without_sinks", "γ", ".2f"),
     ("ratio_limit_without_sinks", "S/limit", ".3g"),
     ("ratio_exact_without_sinks", "S/exact", ".3g"),

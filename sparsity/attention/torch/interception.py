@@ -1,6 +1,6 @@
 """The calls of attention that a model makes, each shown with the path of the module that makes it.
 
-Three ways of PyTorch and transformers, all of them public:
+Three ways of PyTorch and transformers, public but where a mode is left or code is compiled:
 
 - forward hooks say when a pass begins and ends, and which module runs;
 - a `TorchFunctionMode`, entered for a pass, sees `scaled_dot_product_attention`;

@@ -184,7 +184,7 @@ def _mean(
     return value * scale, gap / value + ROUNDING
 
 
-def mean_over_rows(
+def routed_mean(
     name: str, k: int, gamma: float, rho: float, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of a quantity over rows of n > k tokens, and a bound on its relative error.

@@ -92,7 +92,7 @@ def _means_given(
     return body.sum(axis=1) * step, body[:, ::2].sum(axis=1) * 2 * step
 
 
-def mean_over_rows(
+def top_k_mean(
     k: int, gamma: float, length: np.ndarray, integral: Integral
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of a quantity over rows of n > k tokens, and a bound on its relative error.

@@ -14,9 +14,9 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
+from sparsity.limit.densities import Gaussian
 from sparsity.limit.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels, cut
-from sparsity.limit.score_laws import Gaussian
-from sparsity.limit.scores import at_points, score_law
+from sparsity.limit.score_moments import at_points, score_law
 from sparsity.rows.score_laws import StudentT
 
 TAIL = 1e-15  # mass that truncation may lose

@@ -21,7 +21,7 @@ from sparsity.exact_law.transforms.nodes import TAIL, WORK, nodes, too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import Approx
-from sparsity.limit.score_laws import between
+from sparsity.limit.densities import between
 from sparsity.special import ndtr
 
 # Of the lattice: of ln γ, or of aγ/2. A coarser one asks for fewer sets of nodes, on which the laws

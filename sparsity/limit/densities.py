@@ -1,7 +1,7 @@
 """The laws of a score as quadrature sees them: a density on a line, and the score along it.
 
 A law is a coordinate t with a density that is analytic, and the score as an increasing function of
-t. Gaussian and bounded scores are s = β + γt; `scores` has the others.
+t. Gaussian and bounded scores are s = β + γt; `score_moments` has the others.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
 from sparsity.kernels.numeric.split import Split
 from sparsity.limit import moments
+from sparsity.limit.densities import STEPS, Even, ScoreLaw, Tilt, between, gaussian_law
 from sparsity.limit.panels import Axis
-from sparsity.limit.score_laws import STEPS, Even, ScoreLaw, Tilt, between, gaussian_law
 from sparsity.rows.score_laws import END, StudentT, Uniform
 from sparsity.rows.steps import QKNorm
 from sparsity.special import betainc, gammaln, stdtr
