@@ -180,7 +180,7 @@ def read_request(
     """
     record = kernels.named(kernel)
     made = [parse(step) for step in steps]
-    parameters = score_laws.with_own(dict(given), tuple(made))
+    parameters = score_laws.with_defaults(dict(given), tuple(made))
     parameters, extra = record.bind_row(parameters)
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))

@@ -14,7 +14,7 @@ from sparsity.errors import InputError, printable
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.base import check_scored
 from sparsity.kernels.parameters import BETA, DIM, LENGTH, Parameters, Several, names_parameters
-from sparsity.rows.score_laws import Scores, with_own
+from sparsity.rows.score_laws import Scores, with_defaults
 from sparsity.rows.steps.bounded import SoftCap, refuse_after_cap
 from sparsity.rows.steps.marked import Needle, Sink
 from sparsity.rows.steps.rope_and_coca import RotaryStep
@@ -91,7 +91,7 @@ class Row:
         # instruments are given it. 1 stands in, so that the other parameters can be checked.
         if record.law is Law.POSITION:
             given = given | {"length": 1}
-        given = with_own(given, steps)
+        given = with_defaults(given, steps)
         if record.law is Law.SCORE and any(map(_listed, given.values())) and "gamma" in given:
             laws = TokenScores(given.pop("beta", 0.0), given.pop("gamma"))
             at = sum(isinstance(step, Scores) for step in steps[:1])

@@ -234,7 +234,7 @@ class Mixture(_Standardised):
         return x
 
 
-def with_own(given: dict[str, Any], steps: tuple[Any, ...]) -> dict[str, Any]:
+def with_defaults(given: dict[str, Any], steps: tuple[Any, ...]) -> dict[str, Any]:
     """Return parameters of a row with those that its steps bring where others are not given."""
     for step in steps:
         # A γ that is given says the scale of a mixture, whose own mean would be of another.

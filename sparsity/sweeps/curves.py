@@ -27,7 +27,7 @@ from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import LENGTH, Several, names_parameters
 from sparsity.quantities import Quantity
 from sparsity.rows.row import OfLongRows, Row, RowLike, checked_steps
-from sparsity.rows.score_laws import with_own
+from sparsity.rows.score_laws import with_defaults
 from sparsity.rows.tokens import TokenScores
 from sparsity.sweeps.blocks import (
     Request,
@@ -105,7 +105,7 @@ def sweep(
         kernel, steps, given = kernel.kernel, kernel.steps, kernel.params | given
     else:
         steps = checked_steps(given.pop("steps", ()), given.pop("scores", None))
-    given = with_own(given, steps)
+    given = with_defaults(given, steps)
     seed, montecarlo = check_seed(seed), check_flag("montecarlo", montecarlo)
     budget = check_budget(rel_error, max_samples)
     check_progress(progress)
