@@ -145,7 +145,8 @@ def missing(page):
     called = {name for name in sparsity.__all__ if not re.search(rf"`{name}\b", page)}
     called |= set(commands) - set(re.findall(r"`sparsity (\w+)", page))
     called |= {"--help", *options} ^ set(re.findall(r"`(--[\w-]+)", page))
-    return called | {kernel.name for kernel in kernels.ALL if f"`{kernel.name}`" not in page}
+    records = (*kernels.ALL, *kernels.MAPS)
+    return called | {record.name for record in records if f"`{record.name}`" not in page}
 
 
 def test_one_page_has_every_name():
