@@ -202,6 +202,12 @@ def n_eff(a: Any, axis: int = -1, log: bool = False) -> Any:
     return effective(a.sum(-1), (a * a).sum(-1))
 
 
+def _require_same_keys(a: Any, b: Any) -> None:
+    if a.shape[-1] != b.shape[-1]:
+        fix = f"give as many as a has, {a.shape[-1]}"
+        raise InputError("b", f"rows of {b.shape[-1]} weights", fix)
+
+
 def overlap(a: Any, b: Any, axis: int = -1, log: bool = False) -> Any:
     """Σ p p′ of two attentions to the same keys, p = |a|/Σ|a| and p′ = |b|/Σ|b|.
 
@@ -217,6 +223,7 @@ def overlap(a: Any, b: Any, axis: int = -1, log: bool = False) -> Any:
     """
     a, _ = _scaled("a", a, axis, log=log)
     b, _ = _scaled("b", b, axis, log=log)
+    _require_same_keys(a, b)
     return (a * b).sum(-1) / (a.sum(-1) * b.sum(-1))
 
 
@@ -236,6 +243,7 @@ def top_k_overlap(a: Any, b: Any, k: int, axis: int = -1, log: bool = False) -> 
         Values in [0, 1], NaN for an all-zero row.
     """
     check_whole("k", k, 1)
+    check_flag("log", log)
     sets = []
     for name, given in (("a", a), ("b", b)):
         rows = _rows(name, given, axis)
@@ -247,7 +255,9 @@ def top_k_overlap(a: Any, b: Any, k: int, axis: int = -1, log: bool = False) -> 
         above, level = rows > least, rows == least
         first = level & (level.cumsum(-1) <= k - above.sum(-1, keepdims=True))
         sets.append((above | first) & (rows > (-xp.inf if log else 0)))
-    return (sets[0] & sets[1]).sum(-1) / sets[0].sum(-1)
+    _require_same_keys(*sets)
+    both, one, other = (x.sum(-1) for x in (sets[0] & sets[1], *sets))
+    return both / xp.where(other > 0, one, 0)
 
 
 def hoyer_of(l1: Any, l2: Any, n: Any) -> Any:

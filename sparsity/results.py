@@ -234,7 +234,8 @@ class Estimate(_Result):
         method: the sampler that ran.
         dtype: the arithmetic it ran in.
         device: where it ran.
-        stopped: why it ended: "target reached", "sample budget" or "interrupted".
+        stopped: why it ended: "target reached", "sample budget", "interrupted", "limit of float32"
+            or of float64, which the rounding of the draws is, or "no finite estimate".
         seconds: wall time, compilation included; of a curve's draws made together, its share.
         seed: the seed; on the same machine and devices it gives the same bits again.
         warning: why the error bar cannot be trusted, or None.
@@ -312,7 +313,8 @@ class Estimate(_Result):
             theory: one value, from `evaluate` or `exact`.
 
         Raises:
-            InputError: of another quantity or length, or of several values.
+            InputError: of another quantity or length, or of several values. A limit that has no
+                length is taken beside any.
         """
         fix = f"give one value of {self.quantity}, from exact or evaluate"
         if not isinstance(theory, _Theory):

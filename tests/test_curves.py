@@ -208,6 +208,15 @@ def test_bad_sweeps_name_the_argument(kernel, grids, argument):
     assert caught.value.argument == argument
 
 
+@pytest.mark.parametrize("name", ["sparsemax", "topk:4"])
+def test_rows_of_a_map_without_a_limit_are_asked_for_n_eff(name):
+    with pytest.raises(InputError, match="with a length"):
+        sweep(name, gamma=1)
+    data = sweep(name, gamma=[1, 2], length=8)
+    assert set(data) == {"n_eff", "error_bound_n_eff", "S_rms"}
+    assert data.n_eff.values.tolist() == [exact(name, gamma=g, length=8).value for g in (1, 2)]
+
+
 @pytest.mark.parametrize("suffix", [".nc", ".csv"])
 def test_the_suffix_says_the_format(suffix, tmp_path):
     how = {"montecarlo": True, "rel_error": 0.05, "max_samples": 1e5}

@@ -1,5 +1,7 @@
 """The metric on rows whose sparsity is known exactly, in NumPy and JAX, at every scale."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -144,6 +146,14 @@ def test_what_is_no_row_is_refused(of):
             of(bad)
     with pytest.raises(InputError, match="axis"):
         of([1.0, 2.0], axis=1)
+
+
+def test_two_rows_are_of_as_many_keys():
+    for of in (metric.overlap, functools.partial(metric.top_k_overlap, k=1)):
+        with pytest.raises(InputError, match=r"b = rows of 2 weights: .* 3"):
+            of([1, 2, 3], [1, 2])
+        with np.errstate(invalid="ignore"):
+            assert np.isnan([of([0, 0], [1, 2]), of([1, 2], [0, 0])]).all()
 
 
 @pytest.mark.thorough

@@ -93,6 +93,8 @@ def test_later_tokens_do_not_reach_earlier_ones():
     J = jacobian(draw(replace(SMALL, branch=0.5)))
     assert J.shape == (10, 10, 5, 5)
     assert not norms(J)[np.triu_indices(10, 1)].any()
+    with pytest.raises(InputError, match="finite"):
+        norms(J * np.nan)
 
 
 ONES = np.ones((1, 1, 2, 2))

@@ -14,7 +14,7 @@ import sparsity
 from sparsity import InputError, monitor
 from sparsity.attention.measurement import row_laws
 from sparsity.attention.monitoring import OF, log, n_eff_exact, penalty
-from sparsity.attention.streaming import log_spaced
+from sparsity.attention.streaming import log_spaced, log_spaced_by_text
 
 
 def agree(found, true, rows=slice(None)):
@@ -189,6 +189,7 @@ def test_what_the_penalty_is():
         (lambda q, k: monitor(q, k, "focus"), "choose among length, S"),
         (lambda q, k: penalty(q, k, "length", low=1.0), "choose one of n_eff, entropy"),
         (lambda q, k: penalty(q, k), "give at least one of them"),
+        (lambda q, k: penalty(q, k, low=2, windw=3), "windw = 3.*window"),
         (lambda q, k: penalty(q, k, low=3.0, high=2.0), "at most high = 2.0"),
         (lambda q, k: penalty(q, k, low=0.5), ">= 1"),
         (lambda q, k: penalty(q, k, "sink_mass", high=20), "from 0 to 1"),
@@ -199,6 +200,16 @@ def test_what_the_penalty_is():
 def test_bad_input_is_refused_in_one_line(act, says):
     with pytest.raises(InputError, match=says):
         act(*few())
+
+
+def test_one_row_is_the_last():
+    """The first sees one key, of which no bound is asked: no penalty would ever come of it."""
+    q, k = few()
+    length = q.shape[-2]
+    assert log_spaced(length, 1).tolist() == [length - 1]
+    assert log_spaced_by_text(np.ones(length, bool), 1).tolist() == [length - 1]
+    assert np.all(monitor(q, k, "length", rows=1)["length"] == length)
+    assert penalty(q, k, low=length, rows=1) > 0
 
 
 @pytest.mark.thorough

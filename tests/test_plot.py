@@ -95,6 +95,8 @@ def test_the_root_of_n_eff_is_drawn_beside_S_of_long_rows():
     relative = tokens.stderr[0] / tokens.estimate[0]
     assert curve.exact.stderr[0] / curve.exact.estimate[0] == pytest.approx(relative / 2)
     assert made.words.y == plotting.SPARSITY
+    with pytest.raises(InputError, match=r"length = .*9\.5"):  # it would be a sample of n = 9
+        chart("exp", gamma=1, length=LENGTHS, montecarlo=[9.5])
     with pytest.raises(InputError, match="give a length"):
         chart("exp", "gamma", of="S_rms")
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from sparsity import InputError, monitor, monitoring
 from sparsity.attention.library import library
-from sparsity.attention.monitoring import OF, log, torch_monitor
+from sparsity.attention.monitoring import OF, log, penalty, torch_monitor
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -73,7 +73,10 @@ def test_errors():
     for make, match in (
         (lambda: monitor(q, k), "queries = tensor of PyTorch: give it to"),
         (lambda: torch_monitor(q.numpy(), k), "queries = ndarray"),
+        (lambda: penalty(q, k, low=2), "torch_penalty, which leaves it"),
         (lambda: torch_monitor(q, k[0]), "heads, tokens, dim"),
+        (lambda: torch_monitor(q[:, :, -2:], k), "2 queries and .* give as many"),
+        (lambda: torch_monitor(q, k, causal="no"), "causal = no"),
         (lambda: torch_monitor(q, k, window=3), "window = 3: torch_monitor does not take it"),
         (lambda: torch_monitor(q, k, rows=[99]), "rows"),
     ):

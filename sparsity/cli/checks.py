@@ -38,7 +38,12 @@ def _say_what_it_takes(request: Any, max_samples: float | None) -> None:
 @common.option(
     "--rel-error", "E", "Stop at this relative standard error", default="1e-3", kind=float
 )
-@common.option("--max-samples", "N", "Stop after N draws (default: 1e9 scores).", kind=float)
+@common.option(
+    "--max-samples",
+    "N",
+    "Stop after N draws or a first batch (default: 1e9 scores).",
+    kind=float,
+)
 @common.choice(
     "--method", ("stratified", "plain"), "How scalar scores are drawn (default stratified)."
 )

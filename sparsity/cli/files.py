@@ -322,7 +322,7 @@ def sweep(
     KERNEL is a name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".
 
     Every parameter takes one value, a list a,b,c, or a range start:stop:count, with :log at its end
-    for logarithmic spacing. Without --of the quantity is S of long rows; with --length it is n_eff.
+    for logarithmic spacing. Without --of the quantity is S of long rows, with --length n_eff too.
 
     The file has named axes; xarray opens .nc and .zarr.
 

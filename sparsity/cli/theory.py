@@ -272,7 +272,8 @@ def design(
     relu2        the bias β; with --beta the spread γ
     decayed      the decay λ
     --sink-mass  the logit of the sink, at the --gamma you give
-    --step       the spread γ, or what --free names
+    --step       the spread γ, or what --free names; of a sink it is
+                 --step sink-logit:0 --free logit
 
     \b
     Examples:

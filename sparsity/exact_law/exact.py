@@ -56,9 +56,10 @@ def exact(
         length: row lengths n, whole numbers ≥ 1, any shape; None only where arrays of β and γ are
             the row.
         of: the quantity, by name: "n_eff", "S", "participation", "entropy", "max_weight",
-            "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
+            "gini", "sink_mass", of maps "support", or with a number, "top_k_mass:8"; see
             `sparsity.quantities`.
-        **parameters: of a kernel given without a row: `beta` and `gamma`; `decay` for decayed.
+        **parameters: of a kernel given without a row its own, such as `beta` and `gamma`, with
+            `steps` and `scores` as for `Row`.
 
     Returns:
         Its value at each length, with a bound on the relative error.

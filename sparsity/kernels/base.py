@@ -57,7 +57,8 @@ class Kernel:
         source: where the kernel's sparsity is stated.
 
     Raises:
-        InputError: the weight uses an unknown symbol, is not real, or vanishes identically.
+        InputError: the weight uses an unknown symbol, is real nowhere as far as SymPy knows, or
+            vanishes identically. What is not real at some scores, instruments refuse there.
     """
 
     name: str
@@ -210,7 +211,7 @@ def score_kernel(
         The kernel, taking `beta` and `gamma`.
 
     Raises:
-        InputError: the expression uses another symbol, is not real, or vanishes identically.
+        InputError: as `Kernel`.
     """
     if isinstance(weight, str):
         weight = texts.parse(weight)

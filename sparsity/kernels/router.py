@@ -220,7 +220,7 @@ def _checked(name: str, numbers: Any, least: int, fix: str) -> list[Any]:
     given = list(numbers) if isinstance(numbers, (tuple, list)) else [numbers]
     if not least <= len(given) <= least + 2:
         raise InputError(name, numbers, fix)
-    whole = [check_whole(name, x, i < least) for i, x in enumerate(given[: least + 1])]
+    whole = [check_whole(name, x, int(i < least)) for i, x in enumerate(given[: least + 1])]
     logit = [check_number(name, b, fix, lambda b: abs(b) <= 1e30) for b in given[least + 1 :]]
     return whole + logit  # of a sink, in float32 too
 

@@ -115,6 +115,7 @@ cosh = score_kernel(
 
 def taylor(degree: int, source: str = "Taylor series of e^s") -> Kernel:
     """The weight Σ_(r≤p) s^r/r! of Taylor features of degree p, positive for even p."""
+    degree = check_whole("degree", degree, 1, _LARGEST)
     weight = Add(*(s**r / factorial(r) for r in range(degree + 1)))
     return score_kernel(
         f"taylor{degree}", weight, title=f"Taylor of degree {degree}", source=source

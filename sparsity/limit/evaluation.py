@@ -43,8 +43,9 @@ def evaluate(
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel`, or a `RowMap` that has a limit.
-        of: the quantity, by name; all but `max_weight` and `support` have a limit. All but S need
-            rows of one law of scores, and come from E|f|^p and the law of |f(s)| by quadrature.
+        of: the quantity, by name: "S", "n_eff", "participation", "entropy", "kl_uniform", "hoyer",
+            "power_sum:p", the masses of a sink and a needle and "needle_signal", and of softmax
+            the overlaps have a limit. All but S take one value of each parameter.
         method: "closed form", or "quadrature" of the definition (of positions its summation; of
             features there is none); None takes the closed form where one exists. The
             result says which ran.

@@ -115,7 +115,7 @@ def plot(
             which a notebook shows.
         seed: of the sampling; every point has a stream of its own.
         rel_error: relative standard error for each point to reach.
-        max_samples: the most draws to spend on a point.
+        max_samples: the most draws to spend on a point; a first batch is always drawn.
         labels: of the curves, in place of the default ones.
         title: in place of the default one; into axes of your own the default one has a second line,
             of what is held fixed.

@@ -139,7 +139,7 @@ def sampled_places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
             places = check_vector("montecarlo", numbers, fix)
             if not places.size:
                 raise InputError("montecarlo", None, fix)
-            return np.unique(places)
+            return np.unique(LENGTH.check(places) if x == LENGTH.name else places)
         count = check_whole("montecarlo", montecarlo, 1, 1000)
     if not count:
         return np.zeros(0)

@@ -154,12 +154,12 @@ class Row:
 
     @property
     def beta(self) -> float:
-        """Bias β of every token, before the steps."""
+        """Bias β of every token, before the steps; 0 where each token has its own."""
         return dict(self._of_scores().parameters)["beta"]  # type: ignore[return-value]
 
     @property
     def gamma(self) -> float:
-        """Spread γ of every token, before the steps."""
+        """Spread γ of every token, before the steps; 1 where each token has its own."""
         return dict(self._of_scores().parameters)["gamma"]  # type: ignore[return-value]
 
     @property

@@ -110,7 +110,7 @@ class StudentT(Scores):
     no moment does.
 
     Args:
-        degrees: ν > 2; the standard deviation γ exists from there on.
+        degrees: ν > 2, up to 1e6; the standard deviation γ exists from there on.
     """
 
     name: ClassVar[str] = "t"

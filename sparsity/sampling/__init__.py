@@ -80,7 +80,8 @@ def estimate(
             `sparsity.quantities`. None is n_eff of rows of n, as in `exact`, and S without a length
             or where nothing is random.
         rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
-        max_samples: the most keys or rows to draw; None is 10⁹ keys, or rows of 10⁹ in all.
+        max_samples: the most keys or rows to draw beyond a first batch, which is always drawn; None
+            is 10⁹ keys, or rows of 10⁹ in all.
         seed: 0 … 2³²−1.
         dtype: float32 or float64; None takes float64 where JAX has it enabled, but float32 for
             n_eff, S or entropy of 65,536 to 1,048,576 tokens to a `rel_error` of 1e-3 or more.

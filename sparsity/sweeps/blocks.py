@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparsity import quantities
 from sparsity._version import __version__
 from sparsity.exact_law.capabilities import capabilities
 from sparsity.kernels import RowMap, elementwise
@@ -165,7 +166,10 @@ def variable_groups(request: Request) -> tuple[VariableGroup, ...]:
     for quantity in request.asked:
         cells.lengths(quantity)
     groups = []
-    if request.limit:
+    # By default rows of a map without a limit are asked for n_eff alone.
+    known = not request.asked or capabilities(cells.first_row, quantities.S).limit
+    limit = request.limit and known
+    if limit:
         where = (every, CELLS_ONE_BY_ONE) if by_row else (plain, CELLS_AT_ONCE)
         groups.append(VariableGroup("method", lambda request: request.cells.limit(), *where))
     for quantity in request.asked:
@@ -176,7 +180,7 @@ def variable_groups(request: Request) -> tuple[VariableGroup, ...]:
             most = CELLS_ONE_BY_ONE if by_row else CELLS_OF_ROWS
             groups.append(VariableGroup(name, lambda r, of=quantity: r.cells.exact(of), rows, most))
     if request.sampling is not None:
-        if request.limit and not by_row:
+        if limit and not by_row:
             groups.append(VariableGroup("method_mc", _sample_limit, plain, CELLS_OF_A_CURVE))
         for quantity in request.asked:
             draw = functools.partial(_sample_rows, quantity=quantity)

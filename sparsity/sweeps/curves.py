@@ -66,11 +66,12 @@ def sweep(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         of: a quantity or several, of rows of n tokens: these then have a `length`, and the exact
             law is the value; one without an exact law is sampled only. None is the limit S of long
-            rows, and with a `length` also n_eff.
+            rows, and with a `length` also n_eff, which maps without a limit have alone.
         montecarlo: also estimate every cell by sampling.
         seed: the seed of the sampling; every cell draws from a stream of its own.
         rel_error: the relative standard error for the sampling to reach.
-        max_samples: the most weights to draw in one cell, whether or not it is reached.
+        max_samples: the most weights to draw in one cell, whether or not it is reached; a first
+            batch is always drawn.
         dtype: the precision of the sampling; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
             `sparsity.tasks.process_pool(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`,

@@ -95,8 +95,8 @@ def measure(
             in entropy, largest, sink_mass, which contains theirs, and in all that `of` names.
         sink: position of the sink key, left out in what ends in "_without_sink_key"; None for
             the first key that each row sees.
-        of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
-            by its definition on a row's weights.
+        of: variables beside those always measured: any quantity that one row tells, as "gini" or
+            "keys_for_mass:0.9", by its definition on the row's weights.
         progress: called with (layers done, layers in all; 0 where an iterable does not say).
 
     Returns:

@@ -75,7 +75,7 @@ def exact_law(length: Any, gamma: Any) -> np.ndarray:
     if known.any():
         longest, widest = FIRST_LONGEST, float(np.arcsinh(max(gamma[known].max(), 8.0)))
         while longest < n[known].max():  # few tables, which rows of similar lengths share
-            longest *= LONGEST_GROWTH
+            longest = min(longest * LONGEST_GROWTH, 2**53)
         table = _fit_spline(longest, int(np.ceil(widest / (GAMMA_STEP * STEPS_AT_A_TIME))))
         log_S[known] = table.ev(np.log(n[known]), np.arcsinh(gamma[known]))
     return np.exp(np.minimum(log_S, 0.0))  # near γ = 0 a spline may pass 0 by its error

@@ -157,9 +157,7 @@ def monitor(
     Raises:
         InputError: tensors of PyTorch, or as `sparsity.stream`.
     """
-    if hasattr(type(queries), "detach"):
-        fix = "give it to sparsity.monitoring.torch_monitor, which leaves it on its device"
-        raise InputError("queries", "tensor of PyTorch", fix)
+    _refuse_tensors(queries, "torch_monitor")
     if not is_jax(when):
         when = check_flag("when", when)
     elif when.shape or (not jnp.issubdtype(when.dtype, jnp.number) and when.dtype != bool):
@@ -183,6 +181,13 @@ def monitor(
     return jax.lax.cond(when, look, pass_by, q, k)
 
 
+def _refuse_tensors(queries: Any, twin: str) -> None:
+    """Refuse tensors of PyTorch, whose gradients JAX does not know."""
+    if hasattr(type(queries), "detach"):
+        fix = f"give it to sparsity.monitoring.{twin}, which leaves it on its device"
+        raise InputError("queries", "tensor of PyTorch", fix)
+
+
 def _sampled_inputs(
     queries: Any, keys: Any, rows: Any, options: dict[str, Any]
 ) -> tuple[jax.Array, jax.Array, dict[str, Any]]:
@@ -201,6 +206,7 @@ def _sampled_inputs(
     return q, k, {"block": _BLOCK_OF_FEW_ROWS, "rows": at} | options
 
 
+@public
 def penalty(
     queries: Any,
     keys: Any,
@@ -229,8 +235,9 @@ def penalty(
         options: as `monitor` takes them.
 
     Raises:
-        InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
+        InputError: another `of`, no bound, `low` above `high`, or as `monitor`.
     """
+    _refuse_tensors(queries, "torch_penalty")
     bounds = check_bounds(of, low, high)
     q, k, options = _sampled_inputs(queries, keys, rows, options)
     statistics = stream(q, k, ("length", of), **options)

@@ -36,7 +36,7 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
     """
     fix = "give [layers, heads, tokens, tokens]"
     a = np.abs(np.asarray(check_reals("attention", attention, fix), dtype=np.float64))
-    if a.ndim != 4 or a.shape[-1] != a.shape[-2]:
+    if a.ndim != 4 or a.shape[-1] != a.shape[-2] or not np.isfinite(a).all():
         raise InputError("attention", f"array of shape {a.shape}", fix)
     w = _factors("strengths", strengths, a.shape[:2])
     g = _factors("gain", gain, a.shape[-1:])
@@ -83,6 +83,6 @@ def jacobian(layers: Layers) -> np.ndarray:
 def norms(blocks: np.ndarray) -> np.ndarray:
     """Return each block's largest singular value: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
     blocks = np.asarray(check_reals("blocks", blocks, "give [..., d, d]"), np.float64)
-    if blocks.ndim < 2 or 0 in blocks.shape:
-        raise InputError("blocks", f"array of shape {blocks.shape}", "give [..., d, d]")
+    if blocks.ndim < 2 or 0 in blocks.shape or not np.isfinite(blocks).all():
+        raise InputError("blocks", f"array of shape {blocks.shape}", "give finite [..., d, d]")
     return np.linalg.norm(blocks, 2, axis=(-2, -1))

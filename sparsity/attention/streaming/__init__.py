@@ -109,14 +109,16 @@ def stream(
         pairing: of the rotary planes, "half" or "interleaved".
         rows: which of the queries to look at, [rows], or of each text, [..., rows], −1 for none of
             them; None for all. `log_spaced` and `log_spaced_by_text` give some.
-        positions: of the queries, [T]; needed where there are not as many keys as queries.
+        positions: of the queries, [T], whole numbers ≥ 0; needed where there are not as many keys
+            as queries.
         axis_name: inside `shard_map`, the axis over which keys are split evenly; positions run on
             through all parts.
         block: queries and keys at a time.
         precision: of the products, as JAX names it.
 
     Returns:
-        By name, [..., heads, rows], float32 or wider; NaN for rows with too few keys. Where
+        By name, [..., heads, rows], float32 or wider, of lengths and positions of keys int32; NaN
+        for rows with too few keys, of whole numbers 0 and −1. Where
         `jax_debug_nans` is on, which ends a program at a NaN, it is −infinity.
 
     Raises:

@@ -24,6 +24,7 @@ from sparsity.checks import (
     check_positions,
     check_reals,
     check_whole,
+    is_traced,
 )
 from sparsity.errors import InputError
 from sparsity.rows.rope_planes import PAIRINGS
@@ -145,10 +146,12 @@ def check_query_positions(queries: int, keys: int, positions: Any, sharded: bool
             fix = f"there are {queries} queries and {keys} keys: give their positions"
             raise InputError("positions", None, fix)
         return np.arange(queries)
-    fix = f"give one for each of {queries} queries"
-    positions = check_reals("positions", positions, fix, traced=True)
-    if np.shape(positions) != (queries,):
-        raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
+    fix = f"give one whole number for each of {queries} queries"
+    if not is_traced(positions):
+        positions = check_positions("positions", positions, fix)
+    if np.shape(positions) != (queries,) or not jnp.issubdtype(positions.dtype, jnp.integer):
+        given = f"array of {positions.dtype}, shape {np.shape(positions)}"
+        raise InputError("positions", given, fix)
     return positions
 
 
@@ -220,7 +223,8 @@ def log_spaced(length: int, count: int) -> np.ndarray:
     """
     length = check_whole("length", length, 1)
     count = check_whole("count", count, 1, length)
-    return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1
+    first = 1 if count > 1 else length  # of one the last
+    return np.unique(np.round(np.geomspace(first, length, count)).astype(int)) - 1
 
 
 def log_spaced_by_text(text: Any, count: int) -> jax.Array:
@@ -245,7 +249,8 @@ def log_spaced_by_text(text: Any, count: int) -> jax.Array:
     for n in range(1, count):
         places = log_spaced(n, n)
         table[n, : len(places)] = places
-    long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
+    last = np.arange(count, length + 1)
+    long = np.round(np.geomspace(1 if count > 1 else last, last, count, axis=-1)).astype(int) - 1
     table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)
     place = jnp.asarray(table)[jnp.sum(text, axis=-1)]
     # Sorted stably by "is padding", the tokens of the text come first and in order, wherever they

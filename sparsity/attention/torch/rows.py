@@ -23,7 +23,7 @@ from sparsity.attention.torch.call import (
     over_axes,
 )
 from sparsity.calls import NotTaken
-from sparsity.checks import check_heads
+from sparsity.checks import check_flag, check_heads
 from sparsity.errors import InputError
 
 # Rows are taken a few at a time, of so many logits in all: 16 MiB in single precision, for each of
@@ -219,6 +219,10 @@ def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, An
             raise InputError(name, type(x).__name__, "give a tensor of PyTorch")
     fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
     check_heads("queries and keys", queries, keys, fix, queries.ndim == 4)
+    if check_flag("causal", causal) and queries.shape[-2] != keys.shape[-2]:
+        tokens = f"{queries.shape[-2]} queries and {keys.shape[-2]} keys"
+        fix = "give as many, or causal=False with a mask of what each query sees"
+        raise InputError("queries and keys", tokens, fix)
     return Call(queries, keys, causal=causal, **given)
 
 
