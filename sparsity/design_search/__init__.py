@@ -83,7 +83,7 @@ def design(
         free: what is solved for: "gamma", "beta", or a number of a step: "decay", "slope",
             "window", "scale", "logit", "trained"; or "threshold", the number ln λ of
             "below:-1" and its kind. Its value in the row does not matter. In a row
-            None is "gamma".
+            None is "gamma", of decayed "decay".
         lengths: other lengths for which the requirement is given; None is `LENGTHS` for a kernel,
             none for a row.
         progress: called with (looks taken, looks in all as far as is known): of "keys_for_mass:0.9"
@@ -94,8 +94,8 @@ def design(
     Returns:
         The parameter, its check, the reach at this length, and the requirement against n. Where
         several values solve it, the smallest; the others are in `also`. It was looked at `looks`
-        values of what is free, on a grid of 17 over the range that `reach` names and, where that
-        shows an extreme, about it: others may lie between two of them.
+        values of what is free, on a grid of at most 17 over the range that `reach` names and, where
+        that shows an extreme, about it: others may lie between two of them.
 
     Raises:
         Impossible: the wanted value is out of reach; names the floor or ceiling.
