@@ -1,4 +1,4 @@
-"""Formulas and parameters at extremes: an answer or one line, at once."""
+"""Formulas and parameters at extremes: an answer or one line."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_a_plain_zero_has_a_reciprocal():
 
 
 @pytest.mark.parametrize("formula", ["sinh(s**3)", "exp(s**3)"])
-def test_a_weight_that_outgrows_the_scores_is_refused_at_once(formula):
+def test_a_weight_that_outgrows_the_scores_is_refused(formula):
     assert "is infinite" in _refused(lambda: sparsity.evaluate(formula, beta=0.0, gamma=1.0))
 
 
@@ -32,7 +32,7 @@ def test_growth_that_ends_is_no_infinite_moment():
 
 @pytest.mark.parametrize("kernel", ["exp", "softplus", "sigmoid"])
 @pytest.mark.parametrize("gamma", [1e6, 1e10, 2.0**53, 1e308])
-def test_a_spread_too_wide_for_the_exact_law_is_refused_at_once(kernel, gamma):
+def test_a_spread_too_wide_for_the_exact_law_is_refused(kernel, gamma):
     said = _refused(lambda: sparsity.exact(kernel, length=64, beta=0.0, gamma=gamma))
     assert "too wide a range" in said
 
@@ -52,7 +52,7 @@ def test_panels_of_a_law_of_weights_are_counted_before_they_are_made(gamma, of):
         *(("relu2", 1e300, 1.0, x) for x in ("keys_for_mass:0.9", "tiles_below:-6,4", "gini")),
     ],
 )
-def test_laws_of_weights_at_the_ends_of_float64_are_refused_at_once(kernel, beta, gamma, of):
+def test_laws_of_weights_at_the_ends_of_float64_are_refused(kernel, beta, gamma, of):
     with pytest.raises(TooFine, match="estimate"):
         sparsity.exact(kernel, beta=beta, gamma=gamma, length=8, of=of)
 

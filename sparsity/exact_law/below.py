@@ -280,18 +280,18 @@ def of_alike(
     if within and not _NEAREST_0 <= within <= _NEAREST_1:
         fix = f"must be 0, or from {_NEAREST_0:g} to {_NEAREST_1:g}, for an exact law; use estimate"
         raise TooFine("within", within, fix)
-    spread, shared = gamma * math.sqrt(1 - within), gamma * math.sqrt(within)
+    unshared, shared = gamma * math.sqrt(1 - within), gamma * math.sqrt(within)
 
     def density(v: np.ndarray) -> np.ndarray:
-        return np.exp(-0.5 * (v / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+        return np.exp(-0.5 * (v / unshared) ** 2) / (unshared * math.sqrt(2 * math.pi))
 
     pairs = []
     for n in length.tolist():
         law = law_of_weights(kernels.exp, 0.0, gamma, n * math.exp(_REACH))
-        width = spread / math.sqrt(2 + 2 * math.log(n))
+        width = unshared / math.sqrt(2 + 2 * math.log(n))
         if shared:  # two steps of g, and in the coarser rule one
             width = min(width, 2 * shared)
-        key = _Key(density, lambda v: log_ndtr(v / spread), law.low, law.high, width, shared)
+        key = _Key(density, lambda v: log_ndtr(v / unshared), law.low, law.high, width, shared)
         value, error = _value(key, int(n), of, size if shared else int(n))
         pairs.append((_clip_resolved(value, error, of, n), error))
     value, error = np.array(pairs).T

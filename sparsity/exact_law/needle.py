@@ -280,7 +280,6 @@ def chances_by_length(row: Row, quantity: Quantity, length: np.ndarray) -> Means
         means = Means(*np.array(triples).reshape(-1, 3).T)
         return means._replace(value=clip_to_range(means.value, means.error, (0.0, 1.0)))
     sink_chance.refuse_other_kernels(row, quantity.name)
-    pairs = np.array([_recall(row, int(n), of.values) for n in length]).reshape(-1, 2).T
-    value, error = pairs
+    value, error = np.array([_recall(row, int(n), of.values) for n in length]).reshape(-1, 2).T
     value = clip_to_range(value, error, (1 / of.values, 1.0))
     return Means(value, np.ones(len(length)), error)

@@ -109,7 +109,7 @@ def make_logits(rule: LogitRule, rows: QueryRows, k: Any, at: Any) -> tuple[Any,
     if rule.window is not None:
         seen = seen & (jnp.abs(i - j) < rule.window)
     if rule.mask is not None:
-        if str(getattr(visible := rule.mask(i, j), "dtype", None)) != "bool":
+        if getattr(visible := rule.mask(i, j), "dtype", None) != jnp.dtype("bool"):
             raise InputError("mask", visible, "must return an array of bools for positions i, j")
         seen = seen & visible
     if rows.text is not None:
